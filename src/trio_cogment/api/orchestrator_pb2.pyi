@@ -1,0 +1,96 @@
+from trio_cogment.api import common_pb2 as _common_pb2
+from trio_cogment.api import environment_pb2 as _environment_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class TrialStartRequest(_message.Message):
+    __slots__ = ("config", "params", "user_id", "trial_id_requested")
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    PARAMS_FIELD_NUMBER: _ClassVar[int]
+    USER_ID_FIELD_NUMBER: _ClassVar[int]
+    TRIAL_ID_REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    config: _common_pb2.SerializedMessage
+    params: _common_pb2.TrialParams
+    user_id: str
+    trial_id_requested: str
+    def __init__(self, config: _Optional[_Union[_common_pb2.SerializedMessage, _Mapping]] = ..., params: _Optional[_Union[_common_pb2.TrialParams, _Mapping]] = ..., user_id: _Optional[str] = ..., trial_id_requested: _Optional[str] = ...) -> None: ...
+
+class TrialStartReply(_message.Message):
+    __slots__ = ("trial_id",)
+    TRIAL_ID_FIELD_NUMBER: _ClassVar[int]
+    trial_id: str
+    def __init__(self, trial_id: _Optional[str] = ...) -> None: ...
+
+class TerminateTrialRequest(_message.Message):
+    __slots__ = ("hard_termination",)
+    HARD_TERMINATION_FIELD_NUMBER: _ClassVar[int]
+    hard_termination: bool
+    def __init__(self, hard_termination: bool = ...) -> None: ...
+
+class TerminateTrialReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TrialInfoRequest(_message.Message):
+    __slots__ = ("get_latest_observation", "get_actor_list")
+    GET_LATEST_OBSERVATION_FIELD_NUMBER: _ClassVar[int]
+    GET_ACTOR_LIST_FIELD_NUMBER: _ClassVar[int]
+    get_latest_observation: bool
+    get_actor_list: bool
+    def __init__(self, get_latest_observation: bool = ..., get_actor_list: bool = ...) -> None: ...
+
+class TrialInfo(_message.Message):
+    __slots__ = ("trial_id", "state", "env_name", "tick_id", "trial_duration", "latest_observation", "actors_in_trial", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TRIAL_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ENV_NAME_FIELD_NUMBER: _ClassVar[int]
+    TICK_ID_FIELD_NUMBER: _ClassVar[int]
+    TRIAL_DURATION_FIELD_NUMBER: _ClassVar[int]
+    LATEST_OBSERVATION_FIELD_NUMBER: _ClassVar[int]
+    ACTORS_IN_TRIAL_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    trial_id: str
+    state: _common_pb2.TrialState
+    env_name: str
+    tick_id: int
+    trial_duration: int
+    latest_observation: _environment_pb2.ObservationSet
+    actors_in_trial: _containers.RepeatedCompositeFieldContainer[_common_pb2.TrialActor]
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, trial_id: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., env_name: _Optional[str] = ..., tick_id: _Optional[int] = ..., trial_duration: _Optional[int] = ..., latest_observation: _Optional[_Union[_environment_pb2.ObservationSet, _Mapping]] = ..., actors_in_trial: _Optional[_Iterable[_Union[_common_pb2.TrialActor, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class TrialInfoReply(_message.Message):
+    __slots__ = ("trial",)
+    TRIAL_FIELD_NUMBER: _ClassVar[int]
+    trial: _containers.RepeatedCompositeFieldContainer[TrialInfo]
+    def __init__(self, trial: _Optional[_Iterable[_Union[TrialInfo, _Mapping]]] = ...) -> None: ...
+
+class TrialListRequest(_message.Message):
+    __slots__ = ("filter", "full_info")
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    FULL_INFO_FIELD_NUMBER: _ClassVar[int]
+    filter: _containers.RepeatedScalarFieldContainer[_common_pb2.TrialState]
+    full_info: bool
+    def __init__(self, filter: _Optional[_Iterable[_Union[_common_pb2.TrialState, str]]] = ..., full_info: bool = ...) -> None: ...
+
+class TrialListEntry(_message.Message):
+    __slots__ = ("trial_id", "state", "info")
+    TRIAL_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    INFO_FIELD_NUMBER: _ClassVar[int]
+    trial_id: str
+    state: _common_pb2.TrialState
+    info: TrialInfo
+    def __init__(self, trial_id: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., info: _Optional[_Union[TrialInfo, _Mapping]] = ...) -> None: ...

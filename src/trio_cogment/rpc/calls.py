@@ -1,0 +1,212 @@
+"""The call interface: what a handler and a caller see, the same over HTTP/2 and in process.
+
+A call is a pair of message streams with metadata, a deadline and a final status. Nothing here does I/O; `server`,
+`channel` and `inprocess` implement it, and one conformance kit (`trio_cogment.testing.check_channel`) runs on both.
+
+Rules that hold for every implementation:
+
+* Whatever a side sends is its own again at once: the other side gets a copy, so a later change by either is seen by
+  nobody else (payload bytes are shared, they cannot change).
+* Everything is bounded. `send` waits when the peer does not read; `send_nowait` raises `trio.WouldBlock` instead.
+* `send` is all or nothing: after `Cancelled` the message has either been taken whole or not at all.
+* Every call ends with exactly one status.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from google.protobuf.message import Message
+from purerpc import Cardinality
+
+from trio_cogment.errors import RpcError
+from trio_cogment.rpc.metadata import Metadata, Pairs
+
+MetadataLike: TypeAlias = Pairs | Mapping[str, str | bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One method of a service: its path on the wire, its shape and its message types."""
+
+    path: str
+    cardinality: Cardinality
+    request_type: type[Message]
+    response_type: type[Message]
+
+
+class Consumer(Protocol):
+    """Takes a call's messages at the moment they arrive, in the task that brought them.
+
+    Both functions must return at once: no checkpoint, no exception (one that escapes ends the call with INTERNAL and is
+    logged as a bug). They save a task and two task switches per message where the receiver only feeds a machine.
+    """
+
+    def on_message(self, message: Any) -> None:
+        """Take one message; it belongs to the consumer."""
+
+    def on_end(self, error: RpcError | None) -> None:
+        """Learn that no more messages come: None for an orderly end, else why. Called once."""
+
+
+class Call(abc.ABC):
+    """What both ends of a call have in common."""
+
+    method: Method
+
+    @abc.abstractmethod
+    async def receive(self) -> Any:
+        """Wait for the next message.
+
+        Returns:
+            The message, or None when the peer has sent its last one (and, for a client, the status is OK).
+
+        Raises:
+            RpcError: the call ended with a status other than OK.
+
+        After `Cancelled` no message is lost: the next call to `receive` returns it.
+        """
+
+    @abc.abstractmethod
+    async def send(self, message: Message) -> None:
+        """Send one message; wait while the peer's window or our own buffer is full.
+
+        Raises:
+            RpcError: the call is over, so the message cannot be delivered.
+            LocalProtocolError: this side has already finished sending, or the message has another type.
+        """
+
+    @abc.abstractmethod
+    def send_nowait(self, message: Message) -> None:
+        """Send one message without waiting.
+
+        Raises:
+            trio.WouldBlock: the call's bounded outbound buffer is full; the message was not taken.
+            RpcError, LocalProtocolError: as `send`.
+        """
+
+    @abc.abstractmethod
+    def set_consumer(self, consumer: Consumer) -> None:
+        """Hand everything received from now on (and what waits already, before this returns) to `consumer`.
+
+        `receive` must not be used afterwards.
+        """
+
+    @abc.abstractmethod
+    def pause(self) -> None:
+        """Stop handing messages to the consumer: they wait, bounded, and then the peer's `send` waits."""
+
+    @abc.abstractmethod
+    def resume(self) -> None:
+        """Undo `pause`; what waits is handed over before this returns."""
+
+    def __aiter__(self) -> Call:
+        return self
+
+    async def __anext__(self) -> Any:
+        message = await self.receive()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+
+class ServerCall(Call):
+    """A call as its handler sees it.
+
+    The handler's task runs in a cancel scope that the call's deadline, RST_STREAM by the peer and loss of the
+    connection cancel. Returning ends the call with OK; raising a `CogmentError` ends it with that error's status.
+
+    Attributes:
+        metadata: what the caller sent.
+        peer: where the caller is, for logs (`ipv4:127.0.0.1:53412`, `inprocess`).
+        deadline: on Trio's clock, `math.inf` without one.
+    """
+
+    metadata: Metadata
+    peer: str
+    deadline: float
+
+    @abc.abstractmethod
+    def set_initial_metadata(self, metadata: MetadataLike) -> None:
+        """Choose what goes out with the response headers.
+
+        Raises:
+            LocalProtocolError: the headers have gone out with the first message.
+        """
+
+    @abc.abstractmethod
+    def set_trailing_metadata(self, metadata: MetadataLike) -> None:
+        """Choose what goes out with the status."""
+
+    @abc.abstractmethod
+    async def send_initial_metadata(self) -> None:
+        """Send the response headers now, before any message: the caller learns that the call was accepted."""
+
+
+class ClientCall(Call, AbstractAsyncContextManager["ClientCall"]):
+    """A call as its caller sees it: an async context manager.
+
+    Leaving the block before the call has ended cancels it: the peer gets RST_STREAM(CANCEL), and its handler's scope is
+    cancelled. Nothing of the call is left after the block.
+    """
+
+    @property
+    @abc.abstractmethod
+    def initial_metadata(self) -> Metadata | None:
+        """What came with the response headers; None before they came."""
+
+    @property
+    @abc.abstractmethod
+    def trailing_metadata(self) -> Metadata | None:
+        """What came with the status; None before it came."""
+
+    @abc.abstractmethod
+    async def wait_initial_metadata(self) -> Metadata:
+        """Wait for the response headers (empty when the server answered with a status only).
+
+        Raises:
+            RpcError: the call failed before.
+        """
+
+    @abc.abstractmethod
+    async def done_sending(self) -> None:
+        """Tell the peer that no more messages come (half-close). Everything sent before arrives first."""
+
+    @abc.abstractmethod
+    def cancel(self) -> None:
+        """End the call now, from any task: RST_STREAM(CANCEL). Waiting and later operations raise CANCELLED."""
+
+
+class CallOpener(abc.ABC):
+    """Where calls are made: a channel to a socket, or the services of this process."""
+
+    @abc.abstractmethod
+    def call(self, method: Method, *, metadata: MetadataLike = (), timeout: float | None = None) -> ClientCall:
+        """Open a call of any cardinality; use it as `async with channel.call(...) as call`.
+
+        Entering connects if need be and sends the headers. The deadline sent to the peer is the nearer of `timeout`
+        (seconds) and the deadline of the surrounding cancel scopes.
+
+        Raises:
+            RpcError: on entering, UNAVAILABLE if the peer cannot be reached.
+        """
+
+    async def unary(
+        self, method: Method, request: Message, *, metadata: MetadataLike = (), timeout: float | None = None
+    ) -> Any:
+        """Send one request and return the one response.
+
+        Raises:
+            RpcError: a status other than OK; INTERNAL when the peer sent no response or more than one.
+        """
+        from trio_cogment.rpc._unary import unary_call  # keeps the interface free of its helpers
+
+        return await unary_call(self, method, request, metadata=metadata, timeout=timeout)
+
+
+#: Every method of a served service comes down to this; `service.bind` makes it from friendlier shapes.
+Handler: TypeAlias = Callable[[ServerCall], Awaitable[None]]
