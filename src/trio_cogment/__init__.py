@@ -1,3 +1,74 @@
-"""The Cogment platform on Trio."""
+"""The Cogment platform on Trio: trials in which humans, software agents and an environment meet.
+
+The names below are resolved when they are first used, so that importing a pure part (`trio_cogment.trial`) imports
+neither Trio nor anything that does I/O.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from trio_cogment._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from trio_cogment.config import OrchestratorConfig as OrchestratorConfig
+    from trio_cogment.config import RpcConfig as RpcConfig
+    from trio_cogment.errors import CogmentError as CogmentError
+    from trio_cogment.errors import RpcError as RpcError
+    from trio_cogment.orchestrator import Orchestrator as Orchestrator
+    from trio_cogment.platform import Platform as Platform
+    from trio_cogment.platform import open_platform as open_platform
+    from trio_cogment.sdk import ActorSession as ActorSession
+    from trio_cogment.sdk import Controller as Controller
+    from trio_cogment.sdk import DatalogSession as DatalogSession
+    from trio_cogment.sdk import EnvironmentSession as EnvironmentSession
+    from trio_cogment.sdk import Event as Event
+    from trio_cogment.sdk import EventType as EventType
+    from trio_cogment.sdk import Participants as Participants
+    from trio_cogment.sdk import PreTrialSession as PreTrialSession
+    from trio_cogment.sdk import actor_params as actor_params
+    from trio_cogment.sdk import join_trial as join_trial
+    from trio_cogment.sdk import serve_participants as serve_participants
+    from trio_cogment.sdk import trial_params as trial_params
+    from trio_cogment.spec import ActorClass as ActorClass
+    from trio_cogment.spec import Spec as Spec
+
+_HOMES = {
+    "ActorClass": "spec",
+    "ActorSession": "sdk",
+    "CogmentError": "errors",
+    "Controller": "sdk",
+    "DatalogSession": "sdk",
+    "EnvironmentSession": "sdk",
+    "Event": "sdk",
+    "EventType": "sdk",
+    "Orchestrator": "orchestrator",
+    "OrchestratorConfig": "config",
+    "Participants": "sdk",
+    "Platform": "platform",
+    "PreTrialSession": "sdk",
+    "RpcConfig": "config",
+    "RpcError": "errors",
+    "Spec": "spec",
+    "actor_params": "sdk",
+    "join_trial": "sdk",
+    "open_platform": "platform",
+    "serve_participants": "sdk",
+    "trial_params": "sdk",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 RUF100  the names are texts
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

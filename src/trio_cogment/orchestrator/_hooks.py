@@ -1,0 +1,50 @@
+"""Pre-trial hooks: each gets what the one before made, and its reply replaces the parameters whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.hooks_pb2 import DESCRIPTOR, PreTrialParams
+from trio_cogment.directory import ServiceKind
+from trio_cogment.errors import RpcError, StatusCode, UnavailableError
+from trio_cogment.orchestrator._connections import Connections
+from trio_cogment.rpc import methods_of
+
+ON_PRE_TRIAL = methods_of(DESCRIPTOR.services_by_name["TrialHooksSP"])["OnPreTrial"]
+
+
+async def run_hooks(
+    connections: Connections,
+    endpoints: Sequence[str],
+    params: TrialParams,
+    *,
+    trial_id: str,
+    user_id: str,
+    timeout_seconds: float,
+) -> TrialParams:
+    """Send the parameters through every hook, in order, and return the result.
+
+    Raises:
+        EndpointError: a hook's endpoint leads nowhere.
+        UnavailableError: a hook cannot be reached, failed, or took too long; the text names it.
+    """
+    metadata = (("trial-id", trial_id), ("user-id", user_id))
+    for number, endpoint in enumerate(endpoints):
+        name = f"pre-trial hook {number + 1} ({endpoint})"
+        target = connections.resolve(endpoint, ServiceKind.PRE_TRIAL_HOOK, f"pre_trial_hooks[{number}]")
+        assert target is not None
+        try:
+            with trio.fail_after(timeout_seconds):
+                async with connections.open(target) as opener:
+                    reply = await opener.unary(ON_PRE_TRIAL, PreTrialParams(params=params), metadata=metadata)
+        except trio.TooSlowError:
+            raise UnavailableError(f"{name}: no reply in {timeout_seconds:g} s") from None
+        except RpcError as error:
+            if error.code is StatusCode.CANCELLED:
+                raise
+            raise UnavailableError(f"{name}: {error}") from error
+        params = reply.params
+    return params

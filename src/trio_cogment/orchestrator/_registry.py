@@ -1,0 +1,57 @@
+"""The trials an orchestrator knows: running ones, and for a while those that ended."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+import trio
+
+from trio_cogment.config import OrchestratorConfig
+from trio_cogment.orchestrator._trial import Trial
+
+
+class Registry:
+    """Trials by id, in the order of their starts. An id is taken for as long as it is here."""
+
+    def __init__(self, config: OrchestratorConfig) -> None:
+        self._config = config
+        self._trials: dict[str, Trial] = {}
+        self._ended: OrderedDict[str, float] = OrderedDict()
+
+    def __contains__(self, trial_id: str) -> bool:
+        self._collect()
+        return trial_id in self._trials
+
+    def __iter__(self) -> Iterator[Trial]:
+        self._collect()
+        return iter(list(self._trials.values()))
+
+    def get(self, trial_id: str) -> Trial | None:
+        """Return a trial, None for an unknown id."""
+        self._collect()
+        return self._trials.get(trial_id)
+
+    def add(self, trial: Trial) -> None:
+        """Take the trial's id."""
+        self._trials[trial.trial_id] = trial
+
+    def remove(self, trial: Trial) -> None:
+        """Free the trial's id."""
+        self._ended.pop(trial.trial_id, None)
+        if self._trials.get(trial.trial_id) is trial:
+            del self._trials[trial.trial_id]
+
+    def ended(self, trial: Trial) -> None:
+        """Keep an ended trial by count and age from now on."""
+        if self._trials.get(trial.trial_id) is trial:
+            self._ended[trial.trial_id] = trio.current_time()
+
+    def _collect(self) -> None:
+        oldest = trio.current_time() - self._config.ended_trial_age_seconds
+        while self._ended:
+            trial_id, ended_at = next(iter(self._ended.items()))
+            if len(self._ended) <= self._config.max_ended_trials and ended_at > oldest:
+                return
+            del self._ended[trial_id]
+            del self._trials[trial_id]

@@ -1,0 +1,362 @@
+"""One trial: the pure machine, the streams of its participants, its timers and its data log, in a nursery of its own.
+
+Whoever brings an input (a participant's message, a timer, a request) feeds the machine at once, in its own task, and the
+effects are performed before `feed` returns. None of that waits, so inputs cannot interleave and nothing needs a lock; a
+tick costs no task switch of the orchestrator's. What does wait (opening streams, the data log, farewells) has tasks in
+the trial's nursery.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import trio
+
+from trio_cogment.api import agent_pb2, environment_pb2
+from trio_cogment.api.common_pb2 import TrialActor, TrialParams, TrialState
+from trio_cogment.api.orchestrator_pb2 import TrialInfo
+from trio_cogment.config import OrchestratorConfig
+from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, UnavailableError
+from trio_cogment.orchestrator._connections import Connections, Target
+from trio_cogment.orchestrator._datalog import Datalog
+from trio_cogment.orchestrator._participant import Link
+from trio_cogment.orchestrator._timers import Timers
+from trio_cogment.rpc import Call, methods_of
+from trio_cogment.trial import (
+    ENVIRONMENT,
+    Announce,
+    ArmTimer,
+    Begin,
+    Close,
+    Connect,
+    DisarmTimer,
+    EmitSample,
+    Event,
+    HardEnd,
+    Joined,
+    Note,
+    ParametersComplete,
+    Send,
+    SoftEnd,
+    Timer,
+    TimerFired,
+    TrialMachine,
+    TrialRules,
+)
+
+_log = logging.getLogger(__name__)
+
+RUN_ACTOR = methods_of(agent_pb2.DESCRIPTOR.services_by_name["ServiceActorSP"])["RunTrial"]
+RUN_ENVIRONMENT = methods_of(environment_pb2.DESCRIPTOR.services_by_name["EnvironmentSP"])["RunTrial"]
+
+_FAILED = "the orchestrator failed to run this trial; its log has the details"
+_NANOSECONDS = 1_000_000_000
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+class Trial:
+    """A trial from its id's reservation to its end.
+
+    Args:
+        trial_id: unique in the orchestrator.
+        user_id: who started it.
+        config: limits and timeouts.
+        wall_clock: nanoseconds since the epoch.
+        on_state: told about each change of state, after it happened.
+    """
+
+    def __init__(
+        self,
+        trial_id: str,
+        user_id: str,
+        *,
+        config: OrchestratorConfig,
+        wall_clock: Callable[[], int],
+        on_state: Callable[[Trial, int], None],
+    ) -> None:
+        self.trial_id = trial_id
+        self.user_id = user_id
+        self._config = config
+        self._wall_clock = wall_clock
+        self._on_state = on_state
+        self.machine = TrialMachine(trial_id, rules=_rules(config))
+        self.starting = trio.CancelScope()
+        self._connecting = trio.CancelScope()
+        self._shield = trio.CancelScope()
+        self.over = trio.Event()
+        self._started_at = trio.current_time()
+        self._ended_at = 0.0
+        self._links: dict[int, Link] = {}
+        self._targets: dict[int, Target | None] = {}
+        self._datalog: Datalog | None = None
+        self._timers = Timers(self._fire)
+        self._nursery: trio.Nursery | None = None
+        self._connections: Connections | None = None
+        self._backlog: deque[Event] = deque()
+        self._feeding = False
+        self._perform: dict[type, Callable[[Any], None]] = {
+            Send: self._send,
+            Connect: self._connect,
+            Close: self._close,
+            ArmTimer: self._arm,
+            DisarmTimer: self._disarm,
+            EmitSample: self._emit,
+            Announce: self._announce,
+            Note: self._note,
+        }
+
+    def begin(self) -> None:
+        """Announce the trial."""
+        self.feed(Begin())
+
+    # Inputs
+
+    def feed(self, event: Event) -> None:
+        """Hand one input to the machine and perform what it asks for; returns when all of it is done."""
+        if self._feeding:
+            # An effect of the input being handled (an outbox that overflows) is itself an input: it comes next.
+            self._backlog.append(event)
+            return
+        self._feeding = True
+        try:
+            self._handle(event)
+            while self._backlog:
+                self._handle(self._backlog.popleft())
+        finally:
+            self._feeding = False
+        if self.machine.is_over and not self.over.is_set():
+            self._end()
+
+    def _handle(self, event: Event) -> None:
+        try:
+            perform = self._perform
+            for effect in self.machine.handle(event, trio.current_time(), self._wall_clock()):
+                perform[type(effect)](effect)
+        except Exception:
+            _log.exception("trial %s: failed while handling %s", self.trial_id, type(event).__name__)
+            if isinstance(event, HardEnd):
+                raise
+            self._backlog.clear()
+            self._handle(HardEnd(_FAILED))
+
+    def soft_end(self) -> None:
+        """Ask for an orderly end."""
+        self.feed(SoftEnd())
+
+    def hard_end(self, details: str) -> None:
+        """End now: when this returns, END has been posted to everybody and the state is ENDED."""
+        if not self.machine.is_over:
+            self.feed(HardEnd(details))
+
+    def join(self, call: Call, *, actor_name: str, actor_class: str) -> Link:
+        """Give a client actor its place; the check and the taking are one step.
+
+        Raises:
+            CogmentError: there is no such place, or it is taken.
+        """
+        index = self.machine.slot_for(actor_name=actor_name, actor_class=actor_class)
+        link = self._links[index]
+        self.feed(Joined(index))
+        link.attach(call)
+        return link
+
+    # Effects
+
+    def _send(self, effect: Send) -> None:
+        self._links[effect.participant].post(effect.message)
+
+    def _connect(self, effect: Connect) -> None:
+        index = effect.participant
+        target = self._targets[index]
+        assert self._nursery is not None and self._connections is not None and target is not None
+        self._nursery.start_soon(
+            self._hold,
+            self._links[index],
+            target,
+            name=f"trial {self.trial_id}: {self._links[index].name}",
+        )
+
+    async def _hold(self, link: Link, target: Target) -> None:
+        assert self._connections is not None
+        method = RUN_ENVIRONMENT if link.index == ENVIRONMENT else RUN_ACTOR
+        await link.hold(
+            self._connections, target, method, self.trial_id, farewell_seconds=self._config.farewell_seconds
+        )
+
+    def _close(self, effect: Close) -> None:
+        self._links[effect.participant].close(effect.error)
+
+    def _arm(self, effect: ArmTimer) -> None:
+        self._timers.arm(effect.timer, effect.deadline)
+
+    def _disarm(self, effect: DisarmTimer) -> None:
+        self._timers.disarm(effect.timer)
+
+    def _fire(self, timer: Timer) -> None:
+        self.feed(TimerFired(timer))
+
+    def _emit(self, effect: EmitSample) -> None:
+        if self._datalog is not None:
+            self._datalog.put(effect.sample)
+
+    def _announce(self, effect: Announce) -> None:
+        _log.info("trial %s: %s", self.trial_id, TrialState.Name(effect.state))  # type: ignore[arg-type]  # an enum value
+        self._on_state(self, effect.state)
+
+    def _note(self, effect: Note) -> None:
+        _log.log(_LEVELS[effect.level], "trial %s: %s", self.trial_id, effect.text)
+
+    def _on_datalog_full(self, full: bool) -> None:
+        # The data log cannot keep up: nobody is read until it has, so the whole trial takes its pace.
+        for link in self._links.values():
+            if full:
+                link.pause()
+            else:
+                link.resume()
+
+    # Life
+
+    def prepare(
+        self, params: TrialParams, targets: Sequence[Target | None], environment: Target, datalog: Target | None
+    ) -> None:
+        """Set where everybody is reached: actors in order (None for client actors), environment, data log."""
+        self._targets = {**dict(enumerate(targets)), ENVIRONMENT: environment}
+        names = {**{i: actor.name for i, actor in enumerate(params.actors)}, ENVIRONMENT: params.environment.name}
+        self._links = {index: Link(index, name, self.feed) for index, name in names.items()}
+        if datalog is not None:
+            self._datalog = Datalog(
+                self.trial_id,
+                self.user_id,
+                max_queued_samples=self._config.max_queued_samples,
+                on_full=self._on_datalog_full,
+            )
+        self.machine.collect_samples = datalog is not None
+
+    async def run(
+        self,
+        connections: Connections,
+        params: TrialParams,
+        datalog: Target | None,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Run the trial to its end, and report `started` when it is PENDING.
+
+        After `Cancelled` everybody has been posted an END, and had `farewell_seconds` to get it.
+
+        Raises:
+            CogmentError: it could not start: the data log cannot be reached, or it was terminated before (both come
+                before `started`).
+        """
+        self._connections = connections
+        refusal: CogmentError | None = None
+        try:
+            async with trio.open_nursery() as guarded:
+                guarded.start_soon(self._guard)
+                # Shielded, so that END can leave when the host cancels; the guard then sets the shield's deadline.
+                with trio.CancelScope(shield=True) as self._shield:
+                    async with trio.open_nursery() as nursery:
+                        self._nursery = nursery
+                        refusal = await self._open_datalog(nursery, params, datalog)
+                        if refusal is None:
+                            await self._run(nursery, params, task_status)
+                        else:
+                            nursery.cancel_scope.cancel()
+                guarded.cancel_scope.cancel()
+        except* Exception as failures:
+            # The boundary of a trial: whatever went wrong in here ends this one and no other.
+            _log.error("trial %s: failed", self.trial_id, exc_info=failures)
+            self.hard_end(_FAILED)
+        if refusal is not None:
+            raise refusal
+
+    async def _run(self, nursery: trio.Nursery, params: TrialParams, task_status: trio.TaskStatus[None]) -> None:
+        ticking = trio.CancelScope()
+        nursery.start_soon(self._run_timers, ticking)
+        self.feed(ParametersComplete(params))
+        task_status.started()
+        await self.over.wait()
+        ticking.cancel()
+        # What is left ends by itself: streams within their farewell, the data log when it has everything.
+        limit = max(self._config.farewell_seconds, self._config.datalog_flush_seconds)
+        self._shield.deadline = min(self._shield.deadline, trio.current_time() + limit)
+
+    async def _run_timers(self, ticking: trio.CancelScope) -> None:
+        with ticking:
+            await self._timers.run()
+
+    async def _open_datalog(
+        self, nursery: trio.Nursery, params: TrialParams, target: Target | None
+    ) -> CogmentError | None:
+        if self._datalog is not None and target is not None:
+            limit = self._config.datalog_connect_timeout_seconds
+            with trio.move_on_after(limit) as self._connecting:
+                try:
+                    await nursery.start(self._datalog.run, self._connections, target, params)
+                except RpcError as error:
+                    return UnavailableError(f"datalog: {params.datalog.endpoint}: {error}")
+            if self._connecting.cancelled_caught and not self.over.is_set():
+                return UnavailableError(f"datalog: {params.datalog.endpoint}: no connection in {limit:g} s")
+        if self.over.is_set():
+            return FailedPreconditionError("the trial was terminated while it was starting")
+        return None
+
+    async def _guard(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            # The host cancels us, or the trial is over and this changes nothing.
+            self.hard_end("the orchestrator is stopping")
+            self._shield.deadline = min(self._shield.deadline, trio.current_time() + self._config.farewell_seconds)
+
+    def _end(self) -> None:
+        self._ended_at = trio.current_time()
+        if self._datalog is not None:
+            self._datalog.complete()
+        self.starting.cancel()
+        self._connecting.cancel()
+        self.over.set()
+
+    # What others may ask
+
+    @property
+    def state(self) -> int:
+        """The trial's state, a `TrialState`."""
+        return self.machine.state
+
+    @property
+    def ended_at(self) -> float:
+        """When it ended, on Trio's clock; 0 before."""
+        return self._ended_at
+
+    def info(self, *, latest_observation: bool = False, actors: bool = False) -> TrialInfo:
+        """Describe the trial as it is now."""
+        machine = self.machine
+        until = self._ended_at if self.over.is_set() else trio.current_time()
+        info = TrialInfo(
+            trial_id=self.trial_id,
+            state=machine.state,  # type: ignore[arg-type]  # an enum value
+            env_name=machine.environment_name,
+            tick_id=max(0, machine.tick_id),
+            trial_duration=max(0, round((until - self._started_at) * _NANOSECONDS)),
+            properties=machine.params.properties if machine.params is not None else None,
+        )
+        if latest_observation and machine.latest_observation is not None:
+            info.latest_observation.CopyFrom(machine.latest_observation)
+        if actors and machine.state >= TrialState.PENDING:
+            info.actors_in_trial.extend(
+                TrialActor(name=actor.name, actor_class=actor.actor_class) for actor in machine.actors
+            )
+        return info
+
+
+def _rules(config: OrchestratorConfig) -> TrialRules:
+    return TrialRules(
+        soft_end_patience_seconds=config.soft_end_patience_seconds,
+        environment_init_timeout_seconds=config.environment_init_timeout_seconds,
+        environment_ack_timeout_seconds=config.environment_ack_timeout_seconds,
+        actor_ack_timeout_seconds=config.actor_ack_timeout_seconds,
+    )

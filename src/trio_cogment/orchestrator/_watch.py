@@ -1,0 +1,103 @@
+"""Who wants to know about state changes: each watcher has a bounded queue of its own and harms nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import trio
+
+from trio_cogment.api.orchestrator_pb2 import TrialInfo, TrialListEntry
+from trio_cogment.errors import ResourceExhaustedError, UnavailableError
+
+
+class Watch:
+    """One watcher's view: entries in the order of the changes.
+
+    Iterating raises `ResourceExhaustedError` after the last entry of a watcher that fell too far behind, and
+    `UnavailableError` when the orchestrator stops.
+    """
+
+    def __init__(self, states: frozenset[int], *, full_info: bool, queue_entries: int) -> None:
+        self._states = states
+        self._full_info = full_info
+        self._send, self._receive = trio.open_memory_channel[TrialListEntry](queue_entries)
+        self._end: Exception | None = None
+
+    def offer(self, trial_id: str, state: int, info: Callable[[], TrialInfo]) -> None:
+        """Queue an entry if it passes the filter; a full queue ends this watch."""
+        if self._end is not None or (self._states and state not in self._states):
+            return
+        if self._full_info:
+            entry = TrialListEntry(info=info())
+        else:
+            entry = TrialListEntry(trial_id=trial_id, state=state)  # type: ignore[arg-type]  # an int is an enum value
+        try:
+            self._send.send_nowait(entry)
+        except trio.WouldBlock:
+            self.end(ResourceExhaustedError("this watcher reads too slowly; watch again to get a fresh snapshot"))
+        except trio.BrokenResourceError:
+            pass  # the watcher has left; its subscription ends with its task
+
+    def end(self, error: Exception) -> None:
+        """Let the watcher see what is queued, then `error`."""
+        if self._end is None:
+            self._end = error
+            self._send.close()
+
+    async def entries(self) -> AsyncIterator[TrialListEntry]:
+        """Yield the entries."""
+        async for entry in self._receive:
+            yield entry
+        if self._end is not None:
+            raise self._end
+
+
+class Watchers:
+    """Everybody who watches."""
+
+    def __init__(self, queue_entries: int) -> None:
+        self._queue_entries = queue_entries
+        self._watches: dict[Watch, None] = {}
+        self._stopped = False
+
+    @contextmanager
+    def subscribe(
+        self,
+        states: Iterable[int],
+        full_info: bool,
+        present: Iterable[tuple[str, int, Callable[[], TrialInfo]]],
+    ) -> Iterator[Watch]:
+        """Watch from now on, beginning with what is there: no checkpoint lies between the two.
+
+        Args:
+            states: the states wanted; none means all.
+            full_info: entries carry a `TrialInfo`.
+            present: id, state and information of every trial there is.
+
+        Raises:
+            UnavailableError: the orchestrator is stopping.
+        """
+        if self._stopped:
+            raise UnavailableError("the orchestrator is stopping")
+        trials = list(present)
+        # The snapshot has room beside the changes: a crowd of old trials must not overflow a new watcher.
+        watch = Watch(frozenset(states), full_info=full_info, queue_entries=self._queue_entries + len(trials))
+        for trial_id, state, info in trials:
+            watch.offer(trial_id, state, info)
+        self._watches[watch] = None
+        try:
+            yield watch
+        finally:
+            del self._watches[watch]
+
+    def publish(self, trial_id: str, state: int, info: Callable[[], TrialInfo]) -> None:
+        """Tell every watcher about a change."""
+        for watch in self._watches:
+            watch.offer(trial_id, state, info)
+
+    def stop(self) -> None:
+        """End every watch, after what it has queued, with UNAVAILABLE."""
+        self._stopped = True
+        for watch in self._watches:
+            watch.end(UnavailableError("the orchestrator is stopping"))

@@ -1,0 +1,60 @@
+"""`ClientActorSP`: the door for actors that come to the orchestrator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from trio_cogment.about import About
+from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialInput, CommunicationState
+from trio_cogment.errors import InvalidArgumentError, NotFoundError, RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.orchestrator.lifecycle import TRIAL_ID
+from trio_cogment.rpc import ServerCall
+
+if TYPE_CHECKING:
+    from trio_cogment.orchestrator.orchestrator import Orchestrator
+
+
+class ClientActorService(About):
+    """The service, in front of an orchestrator."""
+
+    def __init__(self, orchestrator: Orchestrator) -> None:
+        self._orchestrator = orchestrator
+
+    async def RunTrial(self, call: ServerCall) -> None:  # noqa: N802  the API's name
+        """Let a client actor take part in a trial; the call lasts as long as it does."""
+        trial_ids = call.metadata.texts(TRIAL_ID)
+        if not trial_ids:
+            raise InvalidArgumentError(f"metadata {TRIAL_ID}: expected the id of the trial to join")
+        trial = self._orchestrator.trials.get(trial_ids[0])
+        if trial is None:
+            raise NotFoundError(f"metadata {TRIAL_ID}: there is no trial {trial_ids[0]!r}")
+        limit = self._orchestrator.config.client_join_timeout_seconds
+        with self._orchestrator.serving_call():
+            selection = None
+            with trio.move_on_after(limit) as waiting:
+                selection = await _selection(call)
+            if waiting.cancelled_caught:
+                raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"no init_output in {limit:g} s")
+            if selection is None:
+                return
+            link = trial.join(call, actor_name=selection.actor_name, actor_class=selection.actor_class)
+            await link.serve()
+
+
+async def _selection(call: ServerCall) -> ActorInitialOutput | None:
+    """Wait for the first message that means something; None when the actor leaves instead."""
+    async for message in call:
+        data = message.WhichOneof("data")
+        if message.state == CommunicationState.NORMAL and data == "init_output":
+            selection: ActorInitialOutput = message.init_output
+            return selection
+        if message.state == CommunicationState.HEARTBEAT and data is None:
+            await call.send(ActorRunTrialInput(state=CommunicationState.HEARTBEAT))
+        elif message.state == CommunicationState.END:
+            return None
+        else:
+            state = CommunicationState.Name(message.state) if message.state in CommunicationState.values() else "?"
+            raise RemoteProtocolError(f"expected NORMAL with init_output first, got {state} with {data or 'no data'}")
+    return None

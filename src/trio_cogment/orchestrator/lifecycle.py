@@ -1,0 +1,86 @@
+"""`TrialLifecycleSP`: starting, ending, describing and watching trials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from trio_cogment.about import About
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.orchestrator_pb2 import (
+    TerminateTrialReply,
+    TerminateTrialRequest,
+    TrialInfoReply,
+    TrialInfoRequest,
+    TrialListRequest,
+    TrialStartReply,
+    TrialStartRequest,
+)
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.rpc import ServerCall
+
+if TYPE_CHECKING:
+    from trio_cogment.orchestrator.orchestrator import Orchestrator
+
+TRIAL_ID = "trial-id"
+_STATES = frozenset(TrialState.values())
+
+
+class LifecycleService(About):
+    """The service, in front of an orchestrator."""
+
+    def __init__(self, orchestrator: Orchestrator) -> None:
+        self._orchestrator = orchestrator
+
+    def statuses(self) -> dict[str, Callable[[], str]]:
+        """See `About.statuses`."""
+        return super().statuses() | {"nb_trials": lambda: str(sum(not t.over.is_set() for t in self._orchestrator.trials))}
+
+    async def StartTrial(self, request: TrialStartRequest, _call: ServerCall) -> TrialStartReply:  # noqa: N802
+        """Start a trial; the reply comes when it is PENDING."""
+        given = request.WhichOneof("start_data")
+        trial_id = await self._orchestrator.start_trial(
+            trial_id=request.trial_id_requested,
+            user_id=request.user_id,
+            params=request.params if given == "params" else None,
+            trial_config=request.config if given == "config" else None,
+        )
+        return TrialStartReply(trial_id=trial_id)
+
+    async def TerminateTrial(self, request: TerminateTrialRequest, call: ServerCall) -> TerminateTrialReply:  # noqa: N802
+        """End trials, softly or hard; unknown and ended ones are passed over."""
+        trial_ids = call.metadata.texts(TRIAL_ID)
+        if not trial_ids:
+            raise InvalidArgumentError(f"metadata {TRIAL_ID}: expected at least one trial id")
+        for trial in self._orchestrator.known(trial_ids):
+            if request.hard_termination:
+                trial.hard_end("terminated by an external request")
+            else:
+                trial.soft_end()
+        return TerminateTrialReply()
+
+    async def GetTrialInfo(self, request: TrialInfoRequest, call: ServerCall) -> TrialInfoReply:  # noqa: N802
+        """Describe the trials asked for, or all."""
+        trial_ids = call.metadata.texts(TRIAL_ID)
+        trials = self._orchestrator.known(trial_ids) if trial_ids else list(self._orchestrator.trials)
+        return TrialInfoReply(
+            trial=[
+                trial.info(latest_observation=request.get_latest_observation, actors=request.get_actor_list)
+                for trial in trials
+            ]
+        )
+
+    async def WatchTrials(self, request: TrialListRequest, call: ServerCall) -> None:  # noqa: N802
+        """Send what there is, then every change, until the watcher leaves or we stop."""
+        unknown = [state for state in request.filter if state not in _STATES]
+        if unknown:
+            raise InvalidArgumentError(f"filter: {unknown[0]} is no trial state")
+        orchestrator = self._orchestrator
+        present = ((trial.trial_id, trial.state, trial.info) for trial in orchestrator.trials)
+        with (
+            orchestrator.serving_call(),
+            orchestrator.watchers.subscribe(request.filter, request.full_info, present) as watch,
+        ):
+            await call.send_initial_metadata()
+            async for entry in watch.entries():
+                await call.send(entry)

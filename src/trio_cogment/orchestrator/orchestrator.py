@@ -1,0 +1,235 @@
+"""The orchestrator: trials, each in a nursery of its own, and what is asked of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager
+from collections.abc import Iterator
+from types import TracebackType
+
+import trio
+from purerpc import Service
+from trio_util import AsyncValue
+
+from trio_cogment.api import orchestrator_pb2
+from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
+from trio_cogment.config import OrchestratorConfig, RpcConfig
+from trio_cogment.directory import ServiceKind, parse_endpoint
+from trio_cogment.errors import FailedPreconditionError, UnavailableError
+from trio_cogment.orchestrator._connections import ACTOR_CLASS, IMPLEMENTATION, Connections, LocalServices, Target
+from trio_cogment.orchestrator._hooks import run_hooks
+from trio_cogment.orchestrator._registry import Registry
+from trio_cogment.orchestrator._trial import Trial
+from trio_cogment.orchestrator._watch import Watchers
+from trio_cogment.orchestrator.client_actor import ClientActorService
+from trio_cogment.orchestrator.lifecycle import LifecycleService
+from trio_cogment.rpc import OwnNursery, bind
+from trio_cogment.trial import validate_params, validate_trial_id, validate_user_id
+
+_log = logging.getLogger(__name__)
+
+STOPPING = "the orchestrator is stopping"
+
+
+class Orchestrator:
+    """Runs trials: `async with Orchestrator(...) as orchestrator`.
+
+    Leaving the block cancels what still runs; `stop` before that says goodbye in an orderly way.
+
+    Args:
+        wall_clock: nanoseconds since the epoch, for the timestamps in messages and samples.
+        new_trial_id: makes an id for a trial whose starter asked for none.
+        config: limits and timeouts.
+        rpc_config: for the channels to participants.
+        default_params: what a trial gets whose starter gave no parameters.
+        pre_trial_hooks: endpoints, in the order of their calls.
+        local: what is served in this process.
+
+    Raises:
+        EndpointError: a hook's endpoint does not follow the grammar.
+    """
+
+    def __init__(
+        self,
+        *,
+        wall_clock: Callable[[], int],
+        new_trial_id: Callable[[], str],
+        config: OrchestratorConfig | None = None,
+        rpc_config: RpcConfig | None = None,
+        default_params: TrialParams | None = None,
+        pre_trial_hooks: Sequence[str] = (),
+        local: LocalServices | None = None,
+    ) -> None:
+        for number, endpoint in enumerate(pre_trial_hooks):
+            parse_endpoint(endpoint, field_name=f"pre_trial_hooks[{number}]")
+        self.config = config or OrchestratorConfig()
+        self._rpc_config = rpc_config or RpcConfig()
+        self._wall_clock = wall_clock
+        self._new_trial_id = new_trial_id
+        self._default_params = default_params or TrialParams()
+        self._hooks = tuple(pre_trial_hooks)
+        self._local = local
+        self.trials = Registry(self.config)
+        self.watchers = Watchers(self.config.watch_queue_entries)
+        self._tasks = OwnNursery()
+        self._stopping = False
+        self._open_calls = AsyncValue(0)
+        self._running = AsyncValue(0)
+
+    def lifecycle_service(self) -> Service:
+        """Return `TrialLifecycleSP`, to be served."""
+        return bind(orchestrator_pb2.DESCRIPTOR.services_by_name["TrialLifecycleSP"], LifecycleService(self))
+
+    def client_actor_service(self) -> Service:
+        """Return `ClientActorSP`, to be served."""
+        return bind(orchestrator_pb2.DESCRIPTOR.services_by_name["ClientActorSP"], ClientActorService(self))
+
+    async def __aenter__(self) -> Orchestrator:
+        """Open the nursery of the trials."""
+        self._nursery = await self._tasks.__aenter__()
+        self._connections = Connections(self._nursery, self._local, self._rpc_config)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        """Cancel every trial: each posts its ENDs within its farewell."""
+        self._stopping = True
+        self._nursery.cancel_scope.cancel()
+        return await self._tasks.__aexit__(kind, value, traceback)
+
+    async def stop(self) -> None:
+        """End every trial with details, end every watch, and wait (a bounded time) until everybody has been told.
+
+        After `Cancelled` the ENDs have been posted, and may or may not have left.
+        """
+        self._stopping = True
+        for trial in self.trials:
+            trial.hard_end(STOPPING)
+        self.watchers.stop()
+        with trio.move_on_after(self.config.farewell_seconds):
+            await self._running.wait_value(0)
+            await self._open_calls.wait_value(0)
+
+    @contextmanager
+    def serving_call(self) -> Iterator[None]:
+        """Count a long call of ours (a watch, a client actor), which `stop` waits for."""
+        self._open_calls.value += 1
+        try:
+            yield
+        finally:
+            self._open_calls.value -= 1
+
+    # Starting
+
+    async def start_trial(
+        self,
+        *,
+        trial_id: str = "",
+        user_id: str = "",
+        params: TrialParams | None = None,
+        trial_config: SerializedMessage | None = None,
+    ) -> str:
+        """Start a trial and return its id when it is PENDING; an empty text when the id asked for is taken.
+
+        With `params` they are used as they are; without, the default ones with `trial_config`, through the hooks.
+        A start that fails leaves nothing behind, and its id is free; so does one that is cancelled.
+
+        Raises:
+            InvalidArgumentError: bad parameters; the text names the field.
+            UnavailableError: a hook or the data log failed, or the orchestrator is stopping.
+            FailedPreconditionError: the trial was terminated while it was starting.
+        """
+        if self._stopping:
+            raise UnavailableError(STOPPING)
+        validate_user_id(user_id)
+        if trial_id:
+            validate_trial_id(trial_id)
+            if trial_id in self.trials:
+                return ""
+        else:
+            trial_id = self._new_trial_id()
+        trial = Trial(
+            trial_id, user_id, config=self.config, wall_clock=self._wall_clock, on_state=self._on_state
+        )
+        self.trials.add(trial)
+        started = False
+        try:
+            with trial.starting:
+                trial.begin()
+                await self._start(trial, params, trial_config)
+                started = True
+            if not started:
+                raise FailedPreconditionError("the trial was terminated while it was starting")
+        finally:
+            if not started:
+                trial.hard_end("the trial could not start")
+                self.trials.remove(trial)
+        return trial_id
+
+    async def _start(
+        self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None
+    ) -> None:
+        if params is None:
+            params = TrialParams()
+            params.CopyFrom(self._default_params)
+            if trial_config is not None:
+                params.trial_config.CopyFrom(trial_config)
+            params = await run_hooks(
+                self._connections,
+                self._hooks,
+                params,
+                trial_id=trial.trial_id,
+                user_id=trial.user_id,
+                timeout_seconds=self.config.hook_timeout_seconds,
+            )
+        params = validate_params(params)
+        actors, environment, datalog = self._resolve(params)
+        trial.prepare(params, actors, environment, datalog)
+        await self._nursery.start(self._run_trial, trial, params, datalog, name=f"trial {trial.trial_id}")
+
+    async def _run_trial(
+        self, trial: Trial, params: TrialParams, datalog: Target | None, *, task_status: trio.TaskStatus[None]
+    ) -> None:
+        self._running.value += 1
+        try:
+            await trial.run(self._connections, params, datalog, task_status=task_status)
+        finally:
+            self._running.value -= 1
+
+    def _resolve(self, params: TrialParams) -> tuple[list[Target | None], Target, Target | None]:
+        resolve = self._connections.resolve
+        datalog = None
+        if params.datalog.endpoint:
+            datalog = resolve(params.datalog.endpoint, ServiceKind.DATALOG, "datalog.endpoint")
+        environment = resolve(
+            params.environment.endpoint,
+            ServiceKind.ENVIRONMENT,
+            "environment.endpoint",
+            _properties(**{IMPLEMENTATION: params.environment.implementation}),
+        )
+        assert environment is not None
+        actors = [
+            resolve(
+                actor.endpoint,
+                ServiceKind.ACTOR,
+                f"actors[{number}].endpoint",
+                _properties(**{ACTOR_CLASS: actor.actor_class, IMPLEMENTATION: actor.implementation}),
+            )
+            for number, actor in enumerate(params.actors)
+        ]
+        return actors, environment, datalog
+
+    def _on_state(self, trial: Trial, state: int) -> None:
+        if state == TrialState.ENDED:
+            self.trials.ended(trial)
+        self.watchers.publish(trial.trial_id, state, trial.info)
+
+    def known(self, trial_ids: Iterable[str]) -> list[Trial]:
+        """Return the trials with these ids, in this order; unknown ids are passed over."""
+        return [trial for trial in map(self.trials.get, trial_ids) if trial is not None]
+
+
+def _properties(**properties: str) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if value}

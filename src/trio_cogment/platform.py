@@ -1,0 +1,109 @@
+"""`open_platform`: the whole platform in somebody's nursery, without sockets.
+
+This is where the world comes in: the wall clock and the ids. Everything below gets them as arguments.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from purerpc import Service
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.config import OrchestratorConfig, RpcConfig
+from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.rpc import CallOpener, InProcessChannel
+from trio_cogment.sdk import Controller, LocalParticipants, Participants, join_trial
+from trio_cogment.sdk.actor import ActorImplementation
+from trio_cogment.spec import Spec
+
+
+def wall_clock_ns() -> int:
+    """Return the wall clock, in nanoseconds since the epoch."""
+    return time.time_ns()
+
+
+def random_trial_id() -> str:
+    """Return an id nobody else has."""
+    return str(uuid.uuid4())
+
+
+class Platform:
+    """What `open_platform` gives: one orchestrator, the participants of this process, and control.
+
+    Attributes:
+        participants: register environments, actors, hooks and data logs here, before or after the first trial.
+        controller: start, watch, describe and terminate trials.
+        orchestrator: the orchestrator itself.
+        channel: in-process calls to the orchestrator's services.
+    """
+
+    def __init__(
+        self, participants: Participants, orchestrator: Orchestrator, channel: CallOpener, services: Sequence[Service]
+    ) -> None:
+        self.participants = participants
+        self.orchestrator = orchestrator
+        self.channel = channel
+        self.services = services
+        self.controller = Controller(channel, spec=participants.spec)
+
+    async def join_trial(
+        self, trial_id: str, implementation: ActorImplementation, *, actor_name: str = "", actor_class: str = ""
+    ) -> None:
+        """Take part in a trial as a client actor; see `sdk.join_trial`."""
+        await join_trial(
+            self.channel,
+            trial_id,
+            implementation,
+            actor_name=actor_name,
+            actor_class=actor_class,
+            spec=self.participants.spec,
+            wall_clock=self.participants.wall_clock,
+        )
+
+
+@asynccontextmanager
+async def open_platform(
+    spec: Spec | None = None,
+    *,
+    participants: Participants | None = None,
+    config: OrchestratorConfig | None = None,
+    rpc_config: RpcConfig | None = None,
+    default_params: TrialParams | None = None,
+    pre_trial_hooks: Sequence[str] = (),
+    wall_clock: Callable[[], int] = wall_clock_ns,
+    new_trial_id: Callable[[], str] = random_trial_id,
+) -> AsyncIterator[Platform]:
+    """Run the platform for the time of an `async with` block.
+
+    Leaving the block ends the trials that still run, with END and details to everybody. Being cancelled does the same,
+    within `config.farewell_seconds`, except that participants in this process are simply cancelled too.
+
+    Args:
+        spec: the types of the project; without one payloads are bytes.
+        participants: a registry made before, instead of `spec`.
+        config: limits and timeouts of trials.
+        rpc_config: for the channels to participants elsewhere.
+        default_params: what a trial gets whose starter gave no parameters.
+        pre_trial_hooks: endpoints; `cogment://discover` means the hooks registered here.
+        wall_clock: nanoseconds since the epoch.
+        new_trial_id: makes trial ids.
+    """
+    participants = participants or Participants(spec, wall_clock=wall_clock)
+    async with InProcessChannel(participants.services()) as participants_channel:
+        orchestrator = Orchestrator(
+            wall_clock=wall_clock,
+            new_trial_id=new_trial_id,
+            config=config,
+            rpc_config=rpc_config,
+            default_params=default_params,
+            pre_trial_hooks=pre_trial_hooks,
+            local=LocalParticipants(participants, participants_channel),
+        )
+        services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
+        async with orchestrator, InProcessChannel(services) as channel:
+            yield Platform(participants, orchestrator, channel, services)
+            await orchestrator.stop()

@@ -1,0 +1,158 @@
+"""A call as its caller sees it, over HTTP/2."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import trio
+
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc import _wire
+from trio_cogment.rpc._frames import ErrorCode
+from trio_cogment.rpc._wire_call import WireCall
+from trio_cogment.rpc.calls import ClientCall, MetadataLike, Method
+from trio_cogment.rpc.metadata import Metadata
+
+if TYPE_CHECKING:
+    from trio_cogment.rpc._connection import Connection
+    from trio_cogment.rpc.channel import Channel
+
+
+class WireClientCall(WireCall, ClientCall):
+    """See `ClientCall`. It has no task: the connection's reader and timer call its `on_` functions."""
+
+    _undecodable = StatusCode.INTERNAL
+
+    def __init__(self, channel: Channel, method: Method, metadata: MetadataLike, timeout: float | None) -> None:
+        super().__init__(method, method.response_type, method.request_type)
+        self._channel = channel
+        self._metadata = Metadata(metadata)
+        self._timeout = timeout
+        self._entered = False
+        self._initial: Metadata | None = None
+        self._trailing: Metadata | None = None
+        self._waiters = trio.lowlevel.ParkingLot()
+
+    async def __aenter__(self) -> WireClientCall:
+        """Connect if need be and send the request's headers; after `Cancelled` nothing of the call is left."""
+        if self._entered:
+            raise RuntimeError("a call can be entered once")
+        self._entered = True
+        own_deadline = None if self._timeout is None else trio.current_time() + self._timeout
+        connection = await self._connect(own_deadline)
+        self._connection = connection
+        self._engine = connection.engine
+        deadline = trio.current_effective_deadline()
+        if own_deadline is not None:
+            deadline = min(deadline, own_deadline)
+        remaining = None if deadline == float("inf") else deadline - trio.current_time()
+        headers = _wire.request_headers(
+            self.method.path,
+            scheme="http",
+            authority=self._channel.authority,
+            timeout=remaining,
+            metadata=self._metadata,
+        )
+        self._stream = self._engine.open_request(headers)
+        self._stream.call = self
+        if own_deadline is not None:
+            connection.arm(own_deadline, self)
+        connection.wake()
+        return self
+
+    async def _connect(self, deadline: float | None) -> Connection:
+        if deadline is None:
+            return await self._channel.connection()
+        with trio.move_on_at(deadline):
+            return await self._channel.connection()
+        raise RpcError(StatusCode.DEADLINE_EXCEEDED, "the deadline passed while connecting")
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.cancel()
+
+    # --- metadata ---
+
+    @property
+    def initial_metadata(self) -> Metadata | None:
+        return self._initial
+
+    @property
+    def trailing_metadata(self) -> Metadata | None:
+        return self._trailing
+
+    async def wait_initial_metadata(self) -> Metadata:
+        await self._connection.yield_sometimes()
+        while self._initial is None:
+            if self.over:
+                self._raise_error()
+                return Metadata()
+            await self._waiters.park()
+        return self._initial
+
+    # --- sending and ending ---
+
+    async def done_sending(self) -> None:
+        await self._connection.yield_sometimes()
+        if self._sending_done:
+            return
+        if self.over:
+            self._check_open()
+        self._sending_done = True
+        self._engine.end(self._stream, [])
+        self._connection.wake()
+
+    def cancel(self) -> None:
+        if not self.over:
+            self._give_up(RpcError(StatusCode.CANCELLED, "cancelled by the caller"))
+
+    def _give_up(self, error: RpcError) -> None:
+        self._engine.reset(self._stream, ErrorCode.CANCEL)
+        self._finish_client(error, drop=True)
+        self._connection.wake()
+
+    def _finish_client(self, error: RpcError | None, *, drop: bool) -> None:
+        if self.over:
+            return
+        if self._trailing is None:
+            self._trailing = Metadata()
+        self._finish(error, drop=drop)
+        self._waiters.unpark_all()
+        self._connection.retire_if_idle()
+
+    # --- what the reader and the timer say ---
+
+    def on_response(self, metadata: Metadata) -> None:
+        """The response's headers have come."""
+        self._initial = metadata
+        self._waiters.unpark_all()
+
+    def on_status(self, trailers: _wire.Trailers) -> None:
+        """The server has ended the call."""
+        self._trailing = trailers.metadata
+        if self._initial is None:
+            self._initial = Metadata()
+        error = None
+        if trailers.code is not StatusCode.OK:
+            error = RpcError(trailers.code, trailers.message, trailers.metadata)
+        self._finish_client(error, drop=False)
+
+    def on_reset(self, code: int) -> None:
+        """The server (or its GOAWAY) has ended the stream without a status."""
+        status, message = _wire.STATUS_OF_RESET.get(code, (StatusCode.UNKNOWN, f"the server reset the stream: {code}"))
+        self._finish_client(RpcError(status, message), drop=False)
+
+    def on_broken(self, code: StatusCode, message: str) -> None:
+        self._give_up(RpcError(code, message))
+
+    def on_deadline(self) -> None:
+        """The call's own timeout has passed."""
+        if not self.over:
+            self._give_up(RpcError(StatusCode.DEADLINE_EXCEEDED, "the deadline has passed"))
+
+    def on_lost(self, reason: RpcError) -> None:
+        """The connection is gone."""
+        self._engine.reset(self._stream, ErrorCode.CANCEL)
+        self._finish_client(RpcError(reason.code, reason.message), drop=False)

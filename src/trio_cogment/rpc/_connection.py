@@ -1,0 +1,290 @@
+"""The Trio shell around one engine: a reader, a writer that batches, and a task per server call.
+
+The reader hands everything one `recv` brought to the calls, and then sends whatever they produced meanwhile in one
+piece. Other tasks only put bytes into the engine and wake the writer. Client calls have no task of their own: the
+reader's task runs their callbacks, and one timer task watches their deadlines.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import trio
+from purerpc import Service
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.rpc import _wire
+from trio_cogment.rpc._engine import Engine
+from trio_cogment.rpc._frames import ErrorCode, Kind
+from trio_cogment.rpc._pipe import Pipe
+from trio_cogment.rpc._streams import Stream
+
+if TYPE_CHECKING:
+    from trio_cogment.rpc._client_call import WireClientCall
+
+logger = logging.getLogger(__name__)
+
+#: Operations that did not have to wait are let through without a scheduling point this many times in a row.
+_FREE_OPERATIONS = 16
+_MESSAGE = Kind.MESSAGE
+
+
+class Connection:
+    """One HTTP/2 connection of either role; `run` owns it and returns when it is closed.
+
+    Attributes:
+        peer: the other end, for logs.
+        closed: no call can be made or answered any more.
+    """
+
+    def __init__(
+        self,
+        pipe: Pipe,
+        *,
+        client_side: bool,
+        config: RpcConfig,
+        peer: str,
+        routes: dict[str, tuple[Any, Any]] | None = None,
+        open_slot: Callable[[], None] | None = None,
+    ) -> None:
+        self.peer = peer
+        self.config = config
+        self.engine = Engine(client_side=client_side, config=config)
+        self.closed = False
+        self.routes = routes or {}
+        self.lot = trio.lowlevel.ParkingLot()  # client: calls that wait for the peer's MAX_CONCURRENT_STREAMS
+        self._pipe = pipe
+        self._nursery: trio.Nursery | None = None
+        self._io_scope = trio.CancelScope()
+        self._writer: trio.lowlevel.Task | None = None  # parked, that is: nothing is being sent
+        self._leftover = b""
+        self._in_batch = False
+        self._free = _FREE_OPERATIONS
+        self._timers: list[tuple[float, int, WireClientCall]] = []
+        self._timer_numbers = itertools.count()
+        self._timer_scope: trio.CancelScope | None = None
+        self._reason = RpcError(StatusCode.UNAVAILABLE, "connection lost")
+        self._dispatch: dict[Kind, Callable[[Any, Any], None]] = {
+            Kind.REQUEST: self._on_request,
+            Kind.RESPONSE: lambda stream, value: stream.call.on_response(value),
+            Kind.HALF_CLOSED: lambda stream, value: stream.call.on_half_closed(),
+            Kind.STATUS: lambda stream, value: stream.call.on_status(value),
+            Kind.BROKEN: lambda stream, value: stream.call.on_broken(value.code, value.message),
+            Kind.RESET: lambda stream, value: stream.call.on_reset(value),
+            Kind.GOAWAY: lambda stream, value: self.retire_if_idle(),
+        }
+
+    # --- life ---
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve the connection until either end closes it.
+
+        Raises no `Exception`: this is the boundary where what goes wrong on one connection stays with it. On
+        cancellation every call is ended, the peer is told if that is possible within
+        `RpcConfig.farewell_timeout_seconds`, and the socket is closed in any case.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                try:
+                    task_status.started()
+                    await self._do_io()
+                finally:
+                    self._lose_calls()
+                    await self._farewell()
+        except* Exception:
+            logger.exception("connection with %s failed", self.peer)
+        finally:
+            self.closed = True
+            self.lot.unpark_all()
+
+    async def _do_io(self) -> None:
+        with self._io_scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write_loop)
+                if self.engine.client_side:
+                    nursery.start_soon(self._timer_loop)
+                try:
+                    await self._read_loop()
+                except RemoteProtocolError as error:
+                    self._reason = RpcError(StatusCode.UNAVAILABLE, f"connection lost: {error}")
+                    logger.info("connection with %s: %s", self.peer, error)
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    self._leftover = b""
+                    self.engine.take_output()
+                nursery.cancel_scope.cancel()
+
+    async def _read_loop(self) -> None:
+        receive_some = self._pipe.receive_some
+        while True:
+            data = await receive_some()
+            if not data:
+                return
+            self._in_batch = True
+            try:
+                self._handle(data)
+            finally:
+                self._in_batch = False
+            self._flush()
+            if self.engine.fault is not None:
+                raise self.engine.fault
+
+    def _handle(self, data: bytes) -> None:
+        engine = self.engine
+        for kind, stream, value in engine.receive_data(data):
+            if kind is _MESSAGE:
+                if stream.call is not None:
+                    stream.call.on_payload(value)
+            elif stream is None or stream.call is not None or kind is Kind.REQUEST:
+                self._dispatch[kind](stream, value)
+        self._tell_rooms()
+
+    def _tell_rooms(self) -> None:
+        for stream in self.engine.take_rooms():
+            if stream.call is not None:
+                stream.call.on_room()
+
+    def _lose_calls(self) -> None:
+        """Every call ends: the peer is gone, or we are."""
+        self.closed = True
+        for stream in list(self.engine.streams.values()):
+            if stream.call is not None:
+                stream.call.on_lost(self._reason)
+        self.lot.unpark_all()
+
+    async def _farewell(self) -> None:
+        with trio.move_on_after(self.config.farewell_timeout_seconds, shield=True):
+            if self.engine.out_size or self._leftover:
+                try:
+                    self.engine.go_away(ErrorCode.NO_ERROR)
+                    while data := self._leftover + self.engine.take_output():
+                        self._leftover = b""
+                        await self._pipe.send_all(data)
+                except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
+                    pass  # nobody to say it to
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + self.config.farewell_timeout_seconds):
+            await self._pipe.aclose()
+
+    def close(self, reason: RpcError) -> None:
+        """Close the connection; calls that run end with `reason`."""
+        self._reason = reason
+        self.closed = True
+        self._io_scope.cancel()
+
+    def retire_if_idle(self) -> None:
+        """Client: after GOAWAY, close when the last call has ended."""
+        if self.engine.client_side and self.engine.exhausted() and not self.engine.streams:
+            self.close(self._reason)
+        self.lot.unpark_all()
+
+    # --- writing ---
+
+    async def _write_loop(self) -> None:
+        try:
+            while True:
+                data = self._leftover + self.engine.take_output() if self._leftover else self.engine.take_output()
+                self._leftover = b""
+                self._tell_rooms()
+                if data:
+                    await self._pipe.send_all(data)
+                else:
+                    self._writer = trio.lowlevel.current_task()
+                    await trio.lowlevel.wait_task_rescheduled(self._abort_writer)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._io_scope.cancel()  # the reader may not have noticed
+
+    def _abort_writer(self, _: Any) -> trio.lowlevel.Abort:
+        self._writer = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def wake(self) -> None:
+        """There is output: send it soon. While the reader works through a batch, it will do that itself."""
+        if self._writer is not None and not self._in_batch:
+            task, self._writer = self._writer, None
+            trio.lowlevel.reschedule(task)
+
+    def _flush(self) -> None:
+        """Send without a task switch if that goes without waiting; else leave it to the writer."""
+        engine = self.engine
+        if not engine.out_size or self._writer is None:
+            return
+        data = engine.take_output()
+        sent = self._pipe.send_now(data)
+        if sent < len(data):
+            self._leftover = data[sent:]
+        self._tell_rooms()
+        if self._leftover or engine.out_size:
+            self.wake()
+
+    async def yield_sometimes(self) -> None:
+        """A checkpoint for operations that need not wait: always for cancellation, now and then for fairness.
+
+        A full checkpoint costs as much as handling a message; one in sixteen keeps a busy loop from starving others.
+        """
+        self._free -= 1
+        if self._free:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            self._free = _FREE_OPERATIONS
+            await trio.lowlevel.checkpoint()
+
+    # --- calls ---
+
+    def _on_request(self, stream: Stream, head: _wire.RequestHead) -> None:
+        from trio_cogment.rpc._server_call import WireServerCall
+
+        route = self.routes.get(head.path)
+        if route is None:
+            message = f"{head.path} is not implemented here"
+            trailers = _wire.trailer_headers(StatusCode.UNIMPLEMENTED, message, (), alone=b"200")
+            stream.refused = True
+            self.engine.finish_now(stream, trailers)
+            return
+        assert self._nursery is not None
+        method, function = route
+        call = WireServerCall(self, stream, method, function, head)
+        stream.call = call
+        self._nursery.start_soon(call.run, name=head.path)
+
+    def arm(self, deadline: float, call: WireClientCall) -> None:
+        """Have `call.on_deadline` called at this time, unless the call has ended by then."""
+        timers = self._timers
+        if len(timers) > 64 and len(timers) > 4 * len(self.engine.streams):
+            timers[:] = [entry for entry in timers if not entry[2].over]
+            heapq.heapify(timers)
+        heapq.heappush(timers, (deadline, next(self._timer_numbers), call))
+        if self._timer_scope is not None:
+            self._timer_scope.deadline = timers[0][0]
+
+    async def _timer_loop(self) -> None:
+        timers = self._timers
+        while True:
+            with trio.CancelScope() as self._timer_scope:
+                if timers:
+                    self._timer_scope.deadline = timers[0][0]
+                await trio.sleep_forever()
+            now = trio.current_time()
+            while timers and timers[0][0] <= now:
+                heapq.heappop(timers)[2].on_deadline()
+            self.wake()
+
+
+def routes_of(services: list[Service]) -> dict[str, tuple[Any, Any]]:
+    """Return what answers at each path: the method and its function."""
+    from trio_cogment.rpc.calls import Method
+
+    routes: dict[str, tuple[Any, Any]] = {}
+    for service in services:
+        for name, bound in service.methods.items():
+            path = f"/{service.name}/{name}"
+            if path in routes:
+                raise ValueError(f"{path} is served twice")
+            signature = bound.signature
+            method = Method(path, signature.cardinality, signature.request_type, signature.response_type)
+            routes[path] = (method, bound.method_fn)
+    return routes

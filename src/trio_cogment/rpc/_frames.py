@@ -1,0 +1,61 @@
+"""HTTP/2 on the byte level: frame types, layouts, error codes; and the engine's vocabulary of events."""
+
+from __future__ import annotations
+
+import enum
+from struct import Struct
+from typing import Any, TypeAlias
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+END_STREAM = ACK = 0x1
+END_HEADERS = 0x4
+PADDED = 0x8
+MAX_WINDOW = 2**31 - 1
+INITIAL_WINDOW = 65535
+#: Frames other than DATA are collected whole before they are looked at; none of use is near this size.
+MAX_CONTROL_FRAME = 64 * 1024
+
+HEADER = Struct(">HBBBI")  # length (2 + 1), type, flags, stream
+MESSAGE_HEADER = Struct(">HBBBIBI")  # the same, then a message's flag and length
+SETTING = Struct(">HI")
+
+
+class ErrorCode(enum.IntEnum):
+    """HTTP/2 error codes (RFC 9113, 7) that we send."""
+
+    NO_ERROR = 0x0
+    PROTOCOL_ERROR = 0x1
+    INTERNAL_ERROR = 0x2
+    FLOW_CONTROL_ERROR = 0x3
+    STREAM_CLOSED = 0x5
+    FRAME_SIZE_ERROR = 0x6
+    REFUSED_STREAM = 0x7
+    CANCEL = 0x8
+    COMPRESSION_ERROR = 0x9
+    ENHANCE_YOUR_CALM = 0xB
+
+
+class Kind(enum.Enum):
+    """What an event says; the value that goes with it is in brackets."""
+
+    REQUEST = enum.auto()  # server: a call begins (RequestHead)
+    RESPONSE = enum.auto()  # client: response headers (Metadata)
+    MESSAGE = enum.auto()  # a message (bytes); the shell owes `consumed`
+    HALF_CLOSED = enum.auto()  # server: the client has sent its last message (None)
+    STATUS = enum.auto()  # client: the call is over (Trailers)
+    BROKEN = enum.auto()  # what came on the stream cannot be used (BadMessageError); the shell must end it
+    RESET = enum.auto()  # the peer reset the stream (its error code)
+    ROOM = enum.auto()  # a watched stream's outbox has shrunk (None)
+    GOAWAY = enum.auto()  # no stream: the peer takes no new streams above (last stream id)
+
+
+Event: TypeAlias = tuple[Kind, Any, Any]
+
+
+class ConnectionFaultError(Exception):
+    """A connection error (RFC 9113, 5.4.1) on its way to `receive_data`."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code

@@ -1,0 +1,193 @@
+"""A bounded one-way queue between two tasks, and the end of its traffic.
+
+Half the cost of a `trio` memory channel per hop, because it knows that there is one receiver: a deque, and the parked
+receiver rescheduled directly. A consumer may take the receiver's place (`calls.Consumer`): then a message costs no task
+switch at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc.calls import Consumer
+
+_log = logging.getLogger(__name__)
+
+#: A task that only ever sends, and never has to wait, still lets the others run after this many messages.
+SENDS_PER_CHECKPOINT = 16
+
+
+class Mailbox:
+    """A bounded queue with one receiver, an orderly end and an abrupt one.
+
+    Args:
+        capacity: messages that wait at most; one more makes `put` wait.
+        on_broken_consumer: called when a consumer raised, after the mailbox was aborted with INTERNAL.
+    """
+
+    __slots__ = (
+        "_capacity",
+        "_consumer",
+        "_end",
+        "_ended",
+        "_items",
+        "_on_broken_consumer",
+        "_paused",
+        "_receiver",
+        "_senders",
+        "_sent",
+    )
+
+    def __init__(self, capacity: int, on_broken_consumer: Callable[[], None]) -> None:
+        self._capacity = capacity
+        self._on_broken_consumer = on_broken_consumer
+        self._items: deque[Any] = deque()
+        self._receiver: trio.lowlevel.Task | None = None
+        self._senders: deque[trio.lowlevel.Task] = deque()
+        self._consumer: Consumer | None = None
+        self._paused = False
+        self._ended = False
+        self._end: RpcError | None = None
+        self._sent = 0
+
+    @property
+    def ended(self) -> bool:
+        """True once nothing more can be put."""
+        return self._ended
+
+    @property
+    def end(self) -> RpcError | None:
+        """Why it ended; None for an orderly end, or while it has not."""
+        return self._end
+
+    def put_nowait(self, item: Any) -> None:
+        """Deliver or queue one item.
+
+        Raises:
+            trio.WouldBlock: the queue is full.
+        """
+        items = self._items
+        consumer = self._consumer
+        if consumer is not None and not self._paused and not items:
+            self._consume(consumer, item)
+            return
+        if len(items) >= self._capacity:
+            raise trio.WouldBlock
+        items.append(item)
+        receiver = self._receiver
+        if receiver is not None:
+            self._receiver = None
+            trio.lowlevel.reschedule(receiver)
+
+    async def wait_room(self) -> None:
+        """Return when `put_nowait` will not block (or nothing can be put any more). A checkpoint now and then."""
+        self._sent += 1
+        if self._sent >= SENDS_PER_CHECKPOINT:
+            self._sent = 0
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        while len(self._items) >= self._capacity and not self._ended:
+            task = trio.lowlevel.current_task()
+            self._senders.append(task)
+
+            def forget(_: Any, task: trio.lowlevel.Task = task) -> trio.lowlevel.Abort:
+                self._senders.remove(task)
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            await trio.lowlevel.wait_task_rescheduled(forget)
+
+    async def get(self) -> Any:
+        """Wait for the next item; None after an orderly end.
+
+        Raises:
+            RpcError: the mailbox was aborted, or ended with an error after its last item.
+        """
+        if self._items or self._ended:
+            await trio.lowlevel.checkpoint()
+        while not self._items:
+            if self._ended:
+                if self._end is not None:
+                    raise RpcError(self._end.code, self._end.message, self._end.trailing_metadata)
+                return None
+            if self._receiver is not None:
+                raise trio.BusyResourceError("another task is already receiving from this call")
+            self._receiver = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._forget_receiver)
+        item = self._items.popleft()
+        if self._senders:
+            trio.lowlevel.reschedule(self._senders.popleft())
+        return item
+
+    def _forget_receiver(self, _: Any) -> trio.lowlevel.Abort:
+        self._receiver = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def finish(self, error: RpcError | None = None) -> None:
+        """End it: what is queued is still delivered, then the end. A second end changes nothing."""
+        if self._ended:
+            return
+        self._ended = True
+        self._end = error
+        self._wake_all()
+        if self._consumer is not None and not self._paused and not self._items:
+            self._tell_end(self._consumer)
+
+    def abort(self, error: RpcError) -> None:
+        """End it at once: what is queued is dropped."""
+        if self._ended and not self._items:
+            return
+        self._items.clear()
+        self._ended = False
+        self.finish(error)
+
+    def _wake_all(self) -> None:
+        if self._receiver is not None:
+            receiver, self._receiver = self._receiver, None
+            trio.lowlevel.reschedule(receiver)
+        while self._senders:
+            trio.lowlevel.reschedule(self._senders.popleft())
+
+    def set_consumer(self, consumer: Consumer) -> None:
+        """See `calls.Call.set_consumer`."""
+        self._consumer = consumer
+        self._drain(consumer)
+
+    def pause(self) -> None:
+        """See `calls.Call.pause`."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """See `calls.Call.resume`."""
+        self._paused = False
+        if self._consumer is not None:
+            self._drain(self._consumer)
+
+    def _drain(self, consumer: Consumer) -> None:
+        had_end = self._ended
+        while self._items and not self._paused:
+            self._consume(consumer, self._items.popleft())
+            if self._senders:
+                trio.lowlevel.reschedule(self._senders.popleft())
+        if had_end and self._ended and not self._items and not self._paused:
+            self._tell_end(consumer)
+
+    def _consume(self, consumer: Consumer, item: Any) -> None:
+        try:
+            consumer.on_message(item)
+        except Exception:  # noqa: BLE001  the boundary between a call and whoever consumes it
+            _log.exception("the consumer of a call failed")
+            self.abort(RpcError(StatusCode.INTERNAL, "the receiver failed"))
+            self._on_broken_consumer()
+
+    def _tell_end(self, consumer: Consumer) -> None:
+        self._consumer = None
+        try:
+            consumer.on_end(self._end)
+        except Exception:  # noqa: BLE001  as above
+            _log.exception("the consumer of a call failed at its end")

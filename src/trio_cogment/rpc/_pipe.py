@@ -1,0 +1,136 @@
+"""The bytes below a connection: a socket by the short way, any other `trio.abc.Stream` by the general one."""
+
+from __future__ import annotations
+
+import abc
+import socket
+
+import trio
+
+_MIN_READ = 16 * 1024
+_MAX_READ = 1024 * 1024
+
+
+class Pipe(abc.ABC):
+    """What a connection needs of a byte stream. Failures are `trio.BrokenResourceError`."""
+
+    @abc.abstractmethod
+    async def receive_some(self) -> bytes:
+        """Return the next bytes, b"" at the end of the stream."""
+
+    @abc.abstractmethod
+    async def send_all(self, data: bytes) -> None:
+        """Send everything."""
+
+    @abc.abstractmethod
+    def send_now(self, data: bytes) -> int:
+        """Send what can be sent without waiting; return how much that was."""
+
+    @abc.abstractmethod
+    async def aclose(self) -> None:
+        """Close at once; never waits for the peer."""
+
+
+class SocketPipe(Pipe):
+    """A stream socket, read and written directly once the kernel says that it is ready.
+
+    `trio.SocketStream` tries first and waits afterwards, which costs one system call more per message where a peer
+    answers message by message. Takes the socket over: the stream it came from is no longer of use.
+    """
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        descriptor = stream.socket.detach()
+        self._socket = socket.socket(fileno=descriptor)
+        self._socket.setblocking(False)
+        self._read_size = _MIN_READ
+        self._closed = False
+
+    async def receive_some(self) -> bytes:
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                data = self._socket.recv(self._read_size)
+            except (BlockingIOError, InterruptedError):
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError("connection lost") from error
+            size = len(data)
+            if size == self._read_size:
+                self._read_size = min(size * 4, _MAX_READ)
+            elif size < self._read_size >> 2:
+                self._read_size = max(self._read_size >> 1, _MIN_READ)
+            return data
+
+    def send_now(self, data: bytes) -> int:
+        try:
+            return self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            raise trio.BrokenResourceError("connection lost") from error
+
+    async def send_all(self, data: bytes) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        sent = self.send_now(data)
+        if sent == len(data):
+            return
+        with memoryview(data) as view:
+            while sent < len(data):
+                await trio.lowlevel.wait_writable(self._socket)
+                try:
+                    sent += self._socket.send(view[sent:])
+                except (BlockingIOError, InterruptedError):
+                    continue
+                except OSError as error:
+                    raise trio.BrokenResourceError("connection lost") from error
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+        await trio.lowlevel.checkpoint()
+
+
+class StreamPipe(Pipe):
+    """Any other stream: TLS, memory streams, a test's own."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+
+    async def receive_some(self) -> bytes:
+        return bytes(await self._stream.receive_some())
+
+    def send_now(self, data: bytes) -> int:
+        return 0
+
+    async def send_all(self, data: bytes) -> None:
+        await self._stream.send_all(data)
+
+    async def aclose(self) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+
+def pipe_over(stream: trio.abc.Stream) -> Pipe:
+    """Return the best pipe for a stream; the stream belongs to the pipe from now on."""
+    return SocketPipe(stream) if type(stream) is trio.SocketStream else StreamPipe(stream)
+
+
+def peer_name(stream: trio.abc.Stream) -> str:
+    """Return the other end's address in gRPC's notation, for logs."""
+    if not isinstance(stream, trio.SocketStream):
+        return "stream"
+    try:
+        address = stream.socket.getpeername()
+    except OSError:
+        return "unknown"
+    return format_address(stream.socket.family, address)
+
+
+def format_address(family: int, address: object) -> str:
+    """Return an address in gRPC's notation: ``ipv4:127.0.0.1:9000``, ``ipv6:[::1]:9000``, ``unix:/run/x``."""
+    if isinstance(address, tuple) and family == socket.AF_INET:
+        return f"ipv4:{address[0]}:{address[1]}"
+    if isinstance(address, tuple) and family == socket.AF_INET6:
+        return f"ipv6:[{address[0]}]:{address[1]}"
+    return f"unix:{address}" if isinstance(address, str) else "unix:"

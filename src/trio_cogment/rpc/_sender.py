@@ -1,0 +1,279 @@
+"""The sending half of the engine: frames, windows and queues of one connection, and the life of its streams.
+
+A message goes straight into the output while windows and the high-water mark allow; else it waits in its stream's
+outbox, and waiting streams take turns, a frame each. So the output stays small, a large message does not block small
+ones, and what a slow reader holds up is its own.
+"""
+
+from __future__ import annotations
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.rpc import _wire
+from trio_cogment.rpc._control import ControlPlane
+from trio_cogment.rpc._frames import (
+    DATA,
+    END_STREAM,
+    GOAWAY,
+    HEADER,
+    INITIAL_WINDOW,
+    MESSAGE_HEADER,
+    PREFACE,
+    RST_STREAM,
+    SETTING,
+    SETTINGS,
+    WINDOW_UPDATE,
+    ErrorCode,
+)
+from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
+
+_DEFAULT_MAX_FRAME = 16384
+
+
+class Sender:
+    """See the module. `Engine` adds the receiving half.
+
+    Attributes:
+        streams: those that are open, by number.
+        out_size: bytes of output not taken yet.
+        goaway_received: the peer takes no new streams.
+        fault: why the connection cannot go on.
+    """
+
+    def __init__(self, *, client_side: bool, config: RpcConfig) -> None:
+        self.client_side = client_side
+        self.config = config
+        self.streams: dict[int, Stream] = {}
+        self.out_size = 0
+        self.goaway_received = False
+        self.fault: RemoteProtocolError | None = None
+        self._control = ControlPlane(client_side=client_side)
+        self._out: list[bytes] = []
+        self._high_water = config.write_high_water_bytes
+        self._initial = config.stream_window_bytes
+        self._send_window = INITIAL_WINDOW
+        self._peer_initial_window = INITIAL_WINDOW
+        self._max_frame = _DEFAULT_MAX_FRAME  # what we send at most
+        self._recv_window = max(config.connection_window_bytes, INITIAL_WINDOW)
+        self._blocked: dict[Stream, None] = {}  # an ordered set: whose outbox waits
+        self._rooms: list[Stream] = []
+        self._last_peer_stream = 0
+        self._next_stream = 1
+        self._say_hello()
+
+    def _say_hello(self) -> None:
+        config = self.config
+        settings = {
+            0x3: config.max_concurrent_streams,
+            0x4: config.stream_window_bytes,
+            0x5: config.max_frame_bytes,
+            0x6: config.max_header_list_bytes,
+        }
+        if self.client_side:
+            self._emit(PREFACE)
+            settings = {0x2: 0} | settings  # no push
+            del settings[0x3]
+        self._frame(SETTINGS, 0, 0, b"".join(SETTING.pack(*item) for item in settings.items()))
+        more = config.connection_window_bytes - INITIAL_WINDOW
+        if more > 0:
+            self._frame(WINDOW_UPDATE, 0, 0, more.to_bytes(4, "big"))
+
+    # --- output ---
+
+    def take_output(self) -> bytes:
+        """Return everything there is to send, and let waiting streams produce more."""
+        data = b"".join(self._out)
+        self._out.clear()
+        self.out_size = 0
+        if self._blocked:
+            self._pump()
+        return data
+
+    def take_rooms(self) -> list[Stream]:
+        """Return the watched streams whose outbox has shrunk since the last call."""
+        rooms = self._rooms
+        if rooms:
+            self._rooms = []
+        return rooms
+
+    def _emit(self, data: bytes) -> None:
+        self._out.append(data)
+        self.out_size += len(data)
+
+    def _frame(self, kind: int, flags: int, stream_id: int, payload: bytes = b"") -> None:
+        size = len(payload)
+        self._emit(HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream_id) + payload)
+
+    # --- calls ---
+
+    def can_open(self) -> bool:
+        """Whether another request may be sent now (the peer's MAX_CONCURRENT_STREAMS)."""
+        return len(self.streams) < self._control.remote_max_streams
+
+    def exhausted(self) -> bool:
+        """Whether no request can be sent on this connection ever again."""
+        return self.goaway_received or self.fault is not None or self._next_stream > 2**31 - 1
+
+    def open_request(self, headers: _wire.RawHeaders) -> Stream:
+        """Send a request's headers and return its stream."""
+        stream = self._new_stream(self._next_stream)
+        self._next_stream += 2
+        stream.headers_sent = True
+        self._emit(self._control.send_headers(stream.id, headers, end_stream=False))
+        return stream
+
+    def send_headers(self, stream: Stream, headers: _wire.RawHeaders) -> None:
+        """Send the headers of a response."""
+        if not stream.closed:
+            stream.headers_sent = True
+            self._emit(self._control.send_headers(stream.id, headers, end_stream=False))
+
+    def has_room(self, stream: Stream, size: int) -> bool:
+        """Whether a message of `size` bytes may be given to `send_message` now."""
+        return not stream.outbox or (
+            len(stream.outbox) < self.config.call_outbox_messages
+            and stream.outbox_bytes + size <= self.config.call_outbox_bytes
+        )
+
+    def send_message(self, stream: Stream, payload: bytes) -> None:
+        """Send a message, or queue it on its stream if windows or the high-water mark say so."""
+        size = len(payload) + PREFIX_BYTES
+        if (
+            size <= stream.send_window
+            and size <= self._send_window
+            and size <= self._max_frame
+            and not stream.outbox
+            and self.out_size < self._high_water
+        ):
+            stream.send_window -= size
+            self._send_window -= size
+            self._out.append(
+                MESSAGE_HEADER.pack(size >> 8, size & 0xFF, DATA, 0, stream.id, 0, size - PREFIX_BYTES) + payload
+            )
+            self.out_size += size + 9
+        elif not stream.closed:
+            stream.outbox.append(b"\0" + (size - PREFIX_BYTES).to_bytes(4, "big") + payload)
+            stream.outbox_bytes += size
+            self._blocked[stream] = None
+            if stream.send_window > 0 and self._send_window > 0 and self.out_size < self._high_water:
+                self._pump()
+
+    def end(self, stream: Stream, trailers: _wire.RawHeaders) -> None:
+        """Close our side once everything queued has gone: with these trailers, or bare when the list is empty."""
+        if stream.closed or stream.local_closed or stream.end is not None:
+            return
+        stream.end = trailers
+        if not stream.outbox:
+            self._send_end(stream)
+
+    def finish_now(self, stream: Stream, trailers: _wire.RawHeaders) -> None:
+        """End a server's stream with this status at once: what is queued is dropped, what comes is ignored."""
+        if stream.closed or stream.local_closed:
+            return
+        self._drop_outbox(stream)
+        stream.end = trailers
+        self._send_end(stream)
+
+    def reset(self, stream: Stream, code: int) -> None:
+        """Send RST_STREAM, unless the stream is over."""
+        if not stream.closed:
+            self._frame(RST_STREAM, 0, stream.id, int(code).to_bytes(4, "big"))
+            self._close(stream)
+
+    def consumed(self, stream: Stream, size: int) -> None:
+        """Say that the application has taken a message of `size` bytes."""
+        stream.held -= size + PREFIX_BYTES
+        if stream.recv_window < self._initial >> 1 and not stream.remote_closed:
+            self._top_up(stream)
+
+    def go_away(self, code: int) -> None:
+        """Tell the peer that this connection is over (RFC 9113, 6.8). Written here and not by h2: see `_control`."""
+        payload = self._last_peer_stream.to_bytes(4, "big") + int(code).to_bytes(4, "big")
+        self._frame(GOAWAY, 0, 0, payload)
+
+    # --- streams ---
+
+    def _new_stream(self, stream_id: int) -> Stream:
+        stream = Stream(
+            stream_id,
+            recv_window=self._initial,
+            send_window=self._peer_initial_window,
+            max_message=self.config.max_receive_message_bytes,
+        )
+        self.streams[stream_id] = stream
+        return stream
+
+    def _close(self, stream: Stream) -> None:
+        stream.closed = True
+        if stream.watched:
+            self._rooms.append(stream)
+        self._drop_outbox(stream)
+        self.streams.pop(stream.id, None)
+        self._control.forget(stream.id)
+
+    def _drop_outbox(self, stream: Stream) -> None:
+        if stream.outbox:
+            stream.outbox.clear()
+            stream.outbox_bytes = 0
+        self._blocked.pop(stream, None)
+
+    def _send_end(self, stream: Stream) -> None:
+        assert stream.end is not None
+        if stream.end:
+            self._emit(self._control.send_headers(stream.id, stream.end, end_stream=True))
+        else:
+            self._frame(DATA, END_STREAM, stream.id)
+        stream.local_closed = stream.headers_sent = True
+        if stream.remote_closed:
+            self._close(stream)
+        elif not self.client_side:
+            # The response is complete; the rest of the request is of no use (RFC 9113, 8.1).
+            self.reset(stream, ErrorCode.NO_ERROR)
+
+    def _top_up(self, stream: Stream) -> None:
+        grow = stream.window_increment(self._initial)
+        if grow:
+            stream.recv_window += grow
+            self._frame(WINDOW_UPDATE, 0, stream.id, grow.to_bytes(4, "big"))
+
+    def _pump(self) -> None:
+        """Move queued messages to the output, a frame of each stream in turn, as far as windows and the mark allow."""
+        blocked = self._blocked
+        idle = 0  # streams in a row whose own window is shut
+        while blocked and idle < len(blocked) and self._send_window > 0 and self.out_size < self._high_water:
+            stream = next(iter(blocked))
+            del blocked[stream]
+            if not self._send_piece(stream):
+                idle += 1
+            else:
+                idle = 0
+            if stream.outbox:
+                blocked[stream] = None  # behind the others
+            elif stream.end is not None and not stream.local_closed:
+                self._send_end(stream)
+
+    def _send_piece(self, stream: Stream) -> bool:
+        room = min(stream.send_window, self._send_window, self._max_frame)
+        if room <= 0:
+            return False
+        pieces: list[bytes] = []
+        size = 0
+        outbox = stream.outbox
+        while outbox and size < room:  # several small messages share a frame
+            head = outbox[0]
+            if len(head) <= room - size:
+                pieces.append(outbox.popleft())
+                size += len(head)
+            else:
+                cut = room - size
+                pieces.append(head[:cut])
+                outbox[0] = head[cut:]
+                size = room
+        stream.outbox_bytes -= size
+        stream.send_window -= size
+        self._send_window -= size
+        self._frame(DATA, 0, stream.id, b"".join(pieces))
+        if stream.watched:
+            stream.watched = False
+            self._rooms.append(stream)
+        return True

@@ -1,0 +1,157 @@
+"""A call as a server sees it, over HTTP/2: the handler's task and its cancel scope."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.rpc import _wire
+from trio_cogment.rpc._status import outcome_of
+from trio_cogment.rpc._wire_call import WireCall
+from trio_cogment.rpc.calls import MetadataLike, Method, ServerCall
+from trio_cogment.rpc.metadata import Metadata
+
+if TYPE_CHECKING:
+    from trio_cogment.rpc._connection import Connection
+    from trio_cogment.rpc._streams import Stream
+
+
+class WireServerCall(WireCall, ServerCall):
+    """See `ServerCall`. `run` is the handler's task."""
+
+    _undecodable = StatusCode.INVALID_ARGUMENT
+
+    def __init__(
+        self, connection: Connection, stream: Stream, method: Method, function: Any, head: _wire.RequestHead
+    ) -> None:
+        super().__init__(method, method.request_type, method.response_type)
+        self._connection = connection
+        self._engine = connection.engine
+        self._stream = stream
+        self._function = function
+        self._initial: Metadata = Metadata()
+        self._trailing: Metadata = Metadata()
+        self.metadata = head.metadata
+        self.peer = connection.peer
+        self.deadline = math.inf if head.timeout is None else trio.current_time() + head.timeout
+        self._scope = trio.CancelScope(deadline=self.deadline)
+
+    # --- metadata ---
+
+    def set_initial_metadata(self, metadata: MetadataLike) -> None:
+        if self._stream.headers_sent:
+            raise LocalProtocolError(f"{self.method.path}: the response headers have gone out")
+        self._initial = Metadata(metadata)
+
+    def set_trailing_metadata(self, metadata: MetadataLike) -> None:
+        self._trailing = Metadata(metadata)
+
+    async def send_initial_metadata(self) -> None:
+        await self._connection.yield_sometimes()
+        self._check_open()
+        if not self._stream.headers_sent:
+            self._send_headers()
+            self._connection.wake()
+
+    def _send_headers(self) -> None:
+        headers = _wire.RESPONSE_HEADERS
+        if self._initial:
+            headers = headers + _wire.encode_metadata(self._initial)
+        self._engine.send_headers(self._stream, headers)
+
+    def _put(self, payload: bytes) -> None:
+        if not self._stream.headers_sent:
+            self._send_headers()
+        self._engine.send_message(self._stream, payload)
+        self._connection.wake()
+
+    # --- the task ---
+
+    async def run(self) -> None:
+        """Run the handler, and send the status it ends with."""
+        try:
+            with self._scope:
+                await self._function(self, request=None)
+                self._complete(StatusCode.OK, "", self._trailing)
+                await self._flushed()
+        except* Exception as group:  # noqa: BLE001  the boundary of a call: any failure becomes its status
+            self._fail(group)
+        if self._scope.cancelled_caught and not self._stream.closed:
+            self._complete_now(StatusCode.DEADLINE_EXCEEDED, "the deadline has passed", self._trailing)
+        self._finish(RpcError(StatusCode.CANCELLED, "the call has ended"), drop=True)
+
+    async def _flushed(self) -> None:
+        """Wait, still under the deadline, until the peer has taken what the handler sent."""
+        while self._stream.outbox:
+            self._stream.watched = True
+            self._senders.append(trio.lowlevel.current_task())
+            await trio.lowlevel.wait_task_rescheduled(self._abort_sender)
+
+    def _fail(self, group: BaseExceptionGroup[Any]) -> None:
+        """Turn what the handler raised into the call's status."""
+        assert isinstance(group, Exception)
+        error = outcome_of(group, self.method.path)
+        if not self.over:  # else the peer has gone, or has its status
+            trailing = Metadata.from_wire((*self._trailing, *_checked(error.trailing_metadata)))
+            self._complete_now(error.code, error.message, trailing)
+
+    def _complete(self, code: StatusCode, message: str, trailing: Metadata) -> None:
+        """Send the status after everything that waits."""
+        if self.over:
+            return
+        if code is StatusCode.OK and not self._stream.headers_sent:
+            self._send_headers()  # some clients want headers before trailers even where nothing was sent
+        self._engine.end(self._stream, self._trailers(code, message, trailing))
+        self._sending_done = True
+        self._connection.wake()
+
+    def _complete_now(self, code: StatusCode, message: str, trailing: Metadata) -> None:
+        """Send the status at once; messages that still wait for the peer are not worth more than a failure."""
+        self._engine.finish_now(self._stream, self._trailers(code, message, trailing))
+        self._sending_done = True
+        self._connection.wake()
+
+    def _trailers(self, code: StatusCode, message: str, trailing: Metadata) -> _wire.RawHeaders:
+        if self._initial and not self._stream.headers_sent:
+            self._send_headers()
+        alone = b"" if self._stream.headers_sent else b"200"
+        return _wire.trailer_headers(code, message, trailing, alone=alone)
+
+    # --- what the reader says ---
+
+    def on_half_closed(self) -> None:
+        """The client has sent its last message."""
+        self._no_more_messages(None, drop=False)
+
+    def on_reset(self, code: int) -> None:
+        """The client has cancelled."""
+        self._abandon(RpcError(StatusCode.CANCELLED, "the caller cancelled the call"))
+
+    def on_lost(self, reason: RpcError) -> None:
+        """The connection is gone, or we are stopping: then the client is told while that is possible."""
+        self._engine.finish_now(
+            self._stream, self._trailers(StatusCode.UNAVAILABLE, "the server is stopping", Metadata())
+        )
+        self._abandon(RpcError(StatusCode.CANCELLED, "the connection to the caller is lost"))
+
+    def on_broken(self, code: StatusCode, message: str) -> None:
+        if not self.over:
+            self._complete_now(code, message, self._trailing)
+            self._abandon(RpcError(code, message))
+
+    def _abandon(self, error: RpcError) -> None:
+        if not self.over:
+            self._finish(error, drop=True)
+            self._scope.cancel()
+
+
+def _checked(pairs: tuple[tuple[str, str | bytes], ...]) -> list[tuple[str, str | bytes]]:
+    """Check metadata that came with an error; the status details are the one reserved name that may travel."""
+    details = _wire.STATUS_DETAILS.decode()
+    checked: list[tuple[str, str | bytes]] = []
+    for name, value in pairs:
+        checked.extend([(name, value)] if name == details and isinstance(value, bytes) else Metadata([(name, value)]))
+    return checked

@@ -1,0 +1,29 @@
+"""From what a handler raised to what its caller is told."""
+
+from __future__ import annotations
+
+import logging
+
+from purerpc import RpcFailedError
+
+from trio_cogment.errors import CogmentError, RpcError, StatusCode, status_of
+
+_log = logging.getLogger(__name__)
+
+
+def outcome_of(error: Exception, where: str) -> RpcError:
+    """Return the status for an exception that ended a handler; what nobody expected is logged here, with its traceback.
+
+    A group that holds a single exception (a nursery always wraps) counts as that exception.
+    """
+    cause: BaseException = error
+    while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+        cause = cause.exceptions[0]
+    if isinstance(cause, RpcError):
+        return cause
+    if isinstance(cause, RpcFailedError):
+        return RpcError(StatusCode(cause.status.int_value), cause.status.status_message)
+    if not isinstance(cause, CogmentError):
+        _log.error("%s: the handler failed", where, exc_info=error)
+    code, text = status_of(cause if isinstance(cause, Exception) else error)
+    return RpcError(code, text)

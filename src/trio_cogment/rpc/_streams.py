@@ -1,0 +1,170 @@
+"""One HTTP/2 stream as the engine sees it: message framing and flow control in both directions."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from trio_cogment.errors import StatusCode
+from trio_cogment.rpc._wire import RawHeaders
+
+#: Flag byte and length before every message (gRPC over HTTP/2, "Length-Prefixed-Message").
+PREFIX_BYTES = 5
+
+
+class BadMessageError(Exception):
+    """A message that cannot be accepted; it ends its stream with this status."""
+
+    def __init__(self, code: StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Stream:
+    """The state of one stream. The engine reads and writes the fields directly: this is its hot path.
+
+    Flow control towards us: the peer may still send `recv_window` bytes; `held` bytes have arrived and have not been
+    taken by the application. The window is topped up to ``max(initial - held, missing)``: the second term lets a
+    message that has begun (and is of legal size) in whole, for crediting on consumption alone would wait for ever for
+    the rest of a message larger than the window.
+
+    Attributes:
+        id: its number.
+        call: whatever the shell put here; the engine never looks.
+        send_window: what the peer lets us send; negative after the peer shrank its settings (RFC 9113, 6.9.2).
+        outbox: messages (prefixed) that wait for a window, and their total size.
+        end: what follows the outbox: trailers to send, or an empty list for a bare END_STREAM; None while open.
+        watched: the shell wants to hear when the outbox has shrunk.
+        headers_seen: the request's or response's headers have arrived (1xx do not count).
+        headers_sent: ours have gone out.
+        local_closed, remote_closed: END_STREAM went out, or came in.
+        closed: the stream is gone in both directions.
+        refused: its incoming data is of no interest any more; it is credited to the connection and dropped.
+    """
+
+    __slots__ = (
+        "call",
+        "chunks",
+        "closed",
+        "encoding",
+        "end",
+        "have",
+        "headers_seen",
+        "headers_sent",
+        "held",
+        "id",
+        "local_closed",
+        "max_message",
+        "missing",
+        "outbox",
+        "outbox_bytes",
+        "recv_window",
+        "refused",
+        "remote_closed",
+        "send_window",
+        "watched",
+    )
+
+    def __init__(self, stream_id: int, *, recv_window: int, send_window: int, max_message: int) -> None:
+        self.id = stream_id
+        self.call: Any = None
+        self.recv_window = recv_window
+        self.send_window = send_window
+        self.max_message = max_message
+        self.held = 0
+        self.chunks: list[bytes] = []
+        self.have = 0  # bytes in chunks
+        self.missing = 0  # bytes still to come of the message that has begun; 0 between messages
+        self.encoding = b"identity"
+        self.outbox: deque[bytes] = deque()
+        self.outbox_bytes = 0
+        self.end: RawHeaders | None = None
+        self.watched = False
+        self.headers_seen = False
+        self.headers_sent = False
+        self.local_closed = False
+        self.remote_closed = False
+        self.closed = False
+        self.refused = False
+
+    # --- receiving ---
+
+    def check_prefix(self, flag: int, length: int) -> None:
+        """Judge a message by its prefix.
+
+        Raises:
+            BadMessageError: compressed, or longer than allowed.
+        """
+        if flag:
+            if flag != 1 or self.encoding == b"identity":
+                raise BadMessageError(StatusCode.INTERNAL, "compressed flag set without a message encoding")
+            raise BadMessageError(
+                StatusCode.UNIMPLEMENTED, f"message encoding {self.encoding.decode('latin-1')!r} is not supported"
+            )
+        if length > self.max_message:
+            raise BadMessageError(
+                StatusCode.RESOURCE_EXHAUSTED, f"message of {length} bytes is larger than {self.max_message}"
+            )
+
+    def feed(self, data: bytes, position: int, end: int) -> list[bytes]:
+        """Take payload bytes; return the messages that are complete.
+
+        Raises:
+            BadMessageError: see `check_prefix`.
+        """
+        messages: list[bytes] = []
+        while position < end:
+            if not self.missing:
+                if self.have or end - position < PREFIX_BYTES:
+                    position = self._feed_prefix(data, position, end, messages)
+                    continue
+                body = position + PREFIX_BYTES
+                length = int.from_bytes(data[position + 1 : body], "big")
+                self.check_prefix(data[position], length)
+                position = body + length
+                if position <= end:
+                    messages.append(data[body:position])
+                    continue
+                position, self.missing = body, length
+                if position == end:
+                    break
+            piece = data[position : min(end, position + self.missing)]
+            self.chunks.append(piece)  # joined once at the end: never `buffer += piece`
+            self.missing -= len(piece)
+            position += len(piece)
+            if not self.missing:
+                messages.append(self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks))
+                self.chunks.clear()
+        return messages
+
+    def _feed_prefix(self, data: bytes, position: int, end: int, messages: list[bytes]) -> int:
+        stop = min(end, position + PREFIX_BYTES - self.have)
+        self.chunks.append(data[position:stop])
+        self.have += stop - position
+        if self.have == PREFIX_BYTES:
+            prefix = b"".join(self.chunks)
+            self.chunks.clear()
+            self.have = 0
+            length = int.from_bytes(prefix[1:], "big")
+            self.check_prefix(prefix[0], length)
+            if length:
+                self.missing = length
+            else:
+                messages.append(b"")
+        return stop
+
+    @property
+    def inside_message(self) -> bool:
+        """Whether END_STREAM now would cut a message off."""
+        return bool(self.missing or self.have)
+
+    def window_increment(self, initial: int) -> int:
+        """Return by how much the peer's window should grow now; small increments are saved up."""
+        target = initial - self.held
+        if self.missing > target:
+            target = self.missing
+        grow = target - self.recv_window
+        if grow >= initial >> 1 or (grow > 0 and self.missing > self.recv_window):
+            return grow
+        return 0

@@ -1,0 +1,299 @@
+"""What gRPC puts into HTTP/2 headers, and how it is read back: paths, timeouts, metadata, statuses.
+
+Everything here is a pure function of header lists (pairs of bytes). The rules are those of the gRPC documents
+`PROTOCOL-HTTP2.md`, `http-grpc-status-mapping.md` and `statuscodes.md`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+import urllib.parse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trio_cogment._version import __version__
+from trio_cogment.errors import StatusCode
+from trio_cogment.rpc.metadata import Metadata
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+CONTENT_TYPE = (b"content-type", b"application/grpc")
+USER_AGENT = (b"user-agent", f"trio-cogment/{__version__}".encode())
+RESPONSE_HEADERS: RawHeaders = [(b":status", b"200"), CONTENT_TYPE]
+
+_NAME = re.compile(rb"[a-z0-9_.\-]+\Z")
+_VALUE = re.compile(rb"[\x20-\x7e]*\Z")
+_TIMEOUT = re.compile(rb"([0-9]{1,8})([HMSmun])\Z")
+_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_MAX_TIMEOUT_VALUE = 99_999_999  # eight digits
+
+#: Not metadata: the transport's own fields. `user-agent` says what the library is, not what the caller sent.
+_RESERVED = frozenset(
+    [b"te", b"content-type", b"content-length", b"user-agent", b"host", b"connection", b"transfer-encoding"]
+)
+STATUS_DETAILS = b"grpc-status-details-bin"
+
+#: RST_STREAM codes as a client sees them (gRPC over HTTP/2, "Errors").
+STATUS_OF_RESET: dict[int, tuple[StatusCode, str]] = {
+    0x0: (StatusCode.INTERNAL, "the server reset the stream without a status"),
+    0x1: (StatusCode.INTERNAL, "the server reset the stream: protocol error"),
+    0x2: (StatusCode.INTERNAL, "the server reset the stream: internal error"),
+    0x3: (StatusCode.INTERNAL, "the server reset the stream: flow control error"),
+    0x4: (StatusCode.INTERNAL, "the server reset the stream: settings timeout"),
+    0x5: (StatusCode.INTERNAL, "the server reset the stream: stream closed"),
+    0x6: (StatusCode.INTERNAL, "the server reset the stream: frame size error"),
+    0x7: (StatusCode.UNAVAILABLE, "the server refused the stream"),
+    0x8: (StatusCode.CANCELLED, "the server cancelled the call"),
+    0x9: (StatusCode.INTERNAL, "the server reset the stream: compression error"),
+    0xA: (StatusCode.INTERNAL, "the server reset the stream: connect error"),
+    0xB: (StatusCode.RESOURCE_EXHAUSTED, "the server reset the stream: enhance your calm"),
+    0xC: (StatusCode.PERMISSION_DENIED, "the server reset the stream: inadequate security"),
+}
+
+#: HTTP statuses of a response without `grpc-status` (`http-grpc-status-mapping.md`).
+STATUS_OF_HTTP: dict[bytes, StatusCode] = {
+    b"400": StatusCode.INTERNAL,
+    b"401": StatusCode.UNAUTHENTICATED,
+    b"403": StatusCode.PERMISSION_DENIED,
+    b"404": StatusCode.UNIMPLEMENTED,
+    b"429": StatusCode.UNAVAILABLE,
+    b"502": StatusCode.UNAVAILABLE,
+    b"503": StatusCode.UNAVAILABLE,
+    b"504": StatusCode.UNAVAILABLE,
+}
+
+
+class RefusedRequest(Exception):  # noqa: N818 - not an error of ours: the answer to a malformed request
+    """A request that gets a status instead of a handler."""
+
+    def __init__(self, code: StatusCode, message: str, http_status: bytes = b"200") -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.http_status = http_status
+
+
+class BadMetadataError(ValueError):
+    """Metadata that may not be on the wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """The headers of an accepted request."""
+
+    path: str
+    timeout: float | None
+    metadata: Metadata
+    encoding: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Trailers:
+    """How a call ended, as the peer said it."""
+
+    code: StatusCode
+    message: str
+    metadata: Metadata
+
+
+# --- requests ---
+
+
+def request_headers(path: str, *, scheme: str, authority: str, timeout: float | None, metadata: Metadata) -> RawHeaders:
+    """Return the headers of a request."""
+    headers: RawHeaders = [
+        (b":method", b"POST"),
+        (b":scheme", scheme.encode()),
+        (b":path", path.encode()),
+        (b":authority", authority.encode()),
+        (b"te", b"trailers"),
+        CONTENT_TYPE,
+        USER_AGENT,
+    ]
+    if timeout is not None:
+        headers.append((b"grpc-timeout", encode_timeout(timeout)))
+    if metadata:
+        headers += encode_metadata(metadata)
+    return headers
+
+
+def parse_request(headers: RawHeaders, max_header_list_bytes: int) -> RequestHead:
+    """Check a request's headers.
+
+    Raises:
+        RefusedRequest: they do not make a gRPC request; the stream gets the status it carries.
+    """
+    pseudo: dict[bytes, bytes] = {}
+    fields: RawHeaders = []
+    size = 0
+    for name, value in headers:
+        size += len(name) + len(value) + 32
+        if name[:1] != b":":
+            fields.append((bytes(name), bytes(value)))
+        elif fields or name in pseudo:  # RFC 9113, 8.3: before all fields, and once
+            raise RefusedRequest(StatusCode.INTERNAL, "malformed pseudo-header fields", b"400")
+        else:
+            pseudo[bytes(name)] = bytes(value)
+    if size > max_header_list_bytes:
+        raise RefusedRequest(
+            StatusCode.RESOURCE_EXHAUSTED, f"metadata is larger than {max_header_list_bytes} bytes", b"431"
+        )
+    known = _known_fields(fields)
+    path = _checked_request_line(pseudo, known)
+    timeout = known.get(b"grpc-timeout")
+    try:
+        metadata = decode_metadata(fields)
+    except BadMetadataError as error:
+        raise RefusedRequest(StatusCode.INTERNAL, str(error)) from None
+    return RequestHead(
+        path, None if timeout is None else _decode_timeout(timeout), metadata, known.get(b"grpc-encoding", b"identity")
+    )
+
+
+def _known_fields(fields: RawHeaders) -> dict[bytes, bytes]:
+    return {name: value for name, value in fields if name in (b"te", b"content-type") or name[:5] == b"grpc-"}
+
+
+def _checked_request_line(pseudo: dict[bytes, bytes], fields: dict[bytes, bytes]) -> str:
+    method = pseudo.get(b":method")
+    if method != b"POST":
+        raise RefusedRequest(StatusCode.INTERNAL, "expected the method POST", b"405" if method else b"400")
+    if not fields.get(b"content-type", b"").startswith(b"application/grpc"):
+        raise RefusedRequest(StatusCode.INTERNAL, "expected the content-type application/grpc", b"415")
+    if pseudo.get(b":scheme") not in (b"http", b"https"):
+        raise RefusedRequest(StatusCode.INTERNAL, "expected the scheme http or https", b"400")
+    if not pseudo.keys() <= {b":method", b":scheme", b":path", b":authority"}:
+        raise RefusedRequest(StatusCode.INTERNAL, "malformed pseudo-header fields", b"400")
+    if fields.get(b"te") != b"trailers":
+        raise RefusedRequest(StatusCode.INTERNAL, "expected 'te: trailers'; is there an incompatible proxy?", b"400")
+    path = pseudo.get(b":path", b"")
+    if path[:1] != b"/" or not _VALUE.match(path):
+        raise RefusedRequest(StatusCode.UNIMPLEMENTED, "expected the path /<service>/<method>")
+    return path.decode("ascii")
+
+
+def encode_timeout(seconds: float) -> bytes:
+    """Return a `grpc-timeout` value, rounded up: at most eight digits, in the finest unit that holds it."""
+    for unit, size in ((b"u", 1e-6), (b"m", 1e-3), (b"S", 1.0), (b"M", 60.0)):
+        value = math.ceil(max(seconds, 0.0) / size)
+        if value <= _MAX_TIMEOUT_VALUE:
+            return b"%d%b" % (value, unit)
+    return b"%dH" % min(math.ceil(seconds / 3600), _MAX_TIMEOUT_VALUE)
+
+
+def _decode_timeout(value: bytes) -> float:
+    match = _TIMEOUT.match(value)
+    if match is None:
+        raise RefusedRequest(StatusCode.INTERNAL, "malformed grpc-timeout")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+# --- metadata ---
+
+
+def encode_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> RawHeaders:
+    """Return checked metadata as header fields; bytes travel as base64 without padding."""
+    return [
+        (name.encode(), base64.b64encode(value).rstrip(b"=") if isinstance(value, bytes) else value.encode())
+        for name, value in metadata
+    ]
+
+
+def decode_metadata(headers: RawHeaders, *, keep: bytes = b"") -> Metadata:
+    """Return the custom metadata among header fields, in order.
+
+    Args:
+        headers: the header list of one frame.
+        keep: one name beginning with `grpc-` that is wanted all the same.
+
+    Raises:
+        BadMetadataError: an illegal name (RFC 9113, 8.2.1), text that is not printable ASCII, or broken base64.
+    """
+    pairs: list[tuple[str, str | bytes]] = []
+    for name, value in headers:
+        if name in _RESERVED or name[:1] == b":" or (name[:5] == b"grpc-" and name != keep):
+            continue
+        if not _NAME.match(name):
+            raise BadMetadataError("illegal metadata name")
+        text = name.decode("ascii")
+        if not _VALUE.match(value):
+            raise BadMetadataError(f"metadata {text!r}: expected printable ASCII")
+        if name[-4:] == b"-bin":
+            pairs.extend((text, _decode_binary(text, part)) for part in bytes(value).split(b","))
+        else:
+            pairs.append((text, value.decode("ascii").strip(" ")))
+    return Metadata.from_wire(pairs)
+
+
+def _decode_binary(name: str, value: bytes) -> bytes:
+    value = value.strip(b" ").rstrip(b"=")
+    try:
+        return base64.b64decode(value + b"=" * (-len(value) % 4), validate=True)
+    except binascii.Error:
+        raise BadMetadataError(f"metadata {name!r}: expected base64") from None
+
+
+# --- statuses ---
+
+
+def trailer_headers(
+    code: StatusCode, message: str, metadata: Sequence[tuple[str, str | bytes]], *, alone: bytes = b""
+) -> RawHeaders:
+    """Return the trailers that carry a status; with `alone`, an HTTP status, the whole response is in them."""
+    headers: RawHeaders = [(b":status", alone), CONTENT_TYPE] if alone else []
+    headers.append((b"grpc-status", b"%d" % code))
+    if message:
+        headers.append((b"grpc-message", urllib.parse.quote(message, safe=" !\"#$&'()*+,/:;<=>?@[\\]^`{|}").encode()))
+    if metadata:
+        headers += encode_metadata(metadata)
+    return headers
+
+
+def parse_trailers(headers: RawHeaders) -> Trailers:
+    """Return the status in a response's last header list; a missing or broken one is a status as well."""
+    fields = {bytes(name): bytes(value) for name, value in headers}
+    raw = fields.get(b"grpc-status")
+    if raw is None:
+        return Trailers(*_status_without_grpc(fields), Metadata())
+    message = urllib.parse.unquote(fields.get(b"grpc-message", b"").decode("latin-1"), errors="replace")
+    try:
+        metadata = decode_metadata(headers, keep=STATUS_DETAILS)
+    except BadMetadataError as error:
+        return Trailers(StatusCode.INTERNAL, f"malformed response: {error}", Metadata())
+    if not raw.isdigit() or int(raw) > max(StatusCode):
+        return Trailers(StatusCode.UNKNOWN, message or "the peer sent an unknown status", metadata)
+    return Trailers(StatusCode(int(raw)), message, metadata)
+
+
+def _status_without_grpc(fields: dict[bytes, bytes]) -> tuple[StatusCode, str]:
+    http = fields.get(b":status")
+    if http is None:
+        return StatusCode.INTERNAL, "the response ended without grpc-status"
+    if http != b"200":
+        return STATUS_OF_HTTP.get(http, StatusCode.UNKNOWN), f"HTTP status {http.decode('latin-1')}"
+    return StatusCode.UNKNOWN, "the response ended without grpc-status"
+
+
+def parse_response(headers: RawHeaders) -> Metadata | Trailers:
+    """Check the headers that open a response; a `Trailers` result means that the call has failed already."""
+    fields = {bytes(name): bytes(value) for name, value in headers}
+    http = fields.get(b":status", b"")
+    if http != b"200":
+        if b"grpc-status" in fields:
+            return parse_trailers(headers)
+        return Trailers(
+            STATUS_OF_HTTP.get(http, StatusCode.UNKNOWN), f"HTTP status {http.decode('latin-1')}", Metadata()
+        )
+    if not fields.get(b"content-type", b"").startswith(b"application/grpc"):
+        return Trailers(StatusCode.UNKNOWN, "the response is not application/grpc", Metadata())
+    encoding = fields.get(b"grpc-encoding", b"identity")
+    if encoding != b"identity":
+        # Harmless until a message really is compressed, and then that message says so.
+        pass
+    try:
+        return decode_metadata(headers)
+    except BadMetadataError as error:
+        return Trailers(StatusCode.INTERNAL, f"malformed response: {error}", Metadata())

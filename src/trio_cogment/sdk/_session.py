@@ -1,0 +1,196 @@
+"""What the sessions of actors and environments have in common."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import Message
+
+from trio_cogment.api import common_pb2
+from trio_cogment.api.common_pb2 import CommunicationState, Reward, RewardSource
+from trio_cogment.errors import CogmentError, InvalidArgumentError
+from trio_cogment.rpc import Call
+from trio_cogment.sdk.events import Event, EventType, RecvMessage
+
+NORMAL = CommunicationState.NORMAL
+HEARTBEAT = CommunicationState.HEARTBEAT
+LAST = CommunicationState.LAST
+LAST_ACK = CommunicationState.LAST_ACK
+END = CommunicationState.END
+
+WallClock = Callable[[], int]
+
+
+class TrialEndedHardError(CogmentError):
+    """The trial was ended without the soft end's handshake; the text is the orchestrator's reason."""
+
+
+class Session(abc.ABC):
+    """A participant's part in one trial; made by the SDK, handed to the implementation.
+
+    Sending waits only while the orchestrator does not take what was sent. After `Cancelled` a message has been sent
+    whole or not at all.
+    """
+
+    _output_type: type[Message]
+
+    def __init__(self, call: Call, trial_id: str, wall_clock: WallClock) -> None:
+        self._call = call
+        self._receive = call.receive
+        self._wall_clock = wall_clock
+        self.trial_id = trial_id
+        #: The tick of the newest data that arrived; -1 before the first.
+        self.tick_id = -1
+        #: Why the trial was ended hard, None if it was not.
+        self.details: str | None = None
+        self._type = EventType.ACTIVE
+        self._started = False
+        self._over = False
+        self._acknowledged = False
+        self._final_data = False
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """The participant's name in the trial."""
+
+    @property
+    def is_over(self) -> bool:
+        """True once the trial has ended for this participant."""
+        return self._over
+
+    def all_events(self) -> EventStream:
+        """Return the events of the trial, in order, until its end: `async for event in session.all_events()`.
+
+        The first event asked for starts the session if `start` was not called. Asking for the next event after the
+        final data tells the orchestrator that this participant is done.
+        """
+        return EventStream(self)
+
+    async def add_reward(
+        self,
+        value: float,
+        confidence: float,
+        to: Iterable[str] | str,
+        *,
+        tick_id: int = -1,
+        user_data: Message | None = None,
+    ) -> None:
+        """Reward actors.
+
+        Args:
+            value: the reward.
+            confidence: its weight in the mean; sources of zero or less are shown but do not count.
+            to: names of actors, `"*"` for all, `"class.*"` for a class.
+            tick_id: the tick rewarded, -1 for the current one.
+            user_data: travels along to the receiver.
+        """
+        source = RewardSource(value=value, confidence=confidence)
+        if user_data is not None:
+            source.user_data.Pack(user_data)
+        for receiver in [to] if isinstance(to, str) else to:
+            reward = Reward(tick_id=tick_id, receiver_name=receiver, value=value, sources=[source])
+            await self._send(self._output_type(state=NORMAL, reward=reward))
+
+    async def send_message(self, payload: Message, to: Iterable[str] | str) -> None:
+        """Send a message, delivered at once.
+
+        Args:
+            payload: any protobuf message; one that is an `Any` already goes out as it is.
+            to: names of actors or of the environment, `"*"` for all actors, `"class.*"` for a class.
+        """
+        packed = AnyMessage()
+        if isinstance(payload, AnyMessage):
+            packed.CopyFrom(payload)
+        else:
+            packed.Pack(payload)
+        for receiver in [to] if isinstance(to, str) else to:
+            message = common_pb2.Message(tick_id=-1, receiver_name=receiver, payload=packed)
+            await self._send(self._output_type(state=NORMAL, message=message))
+
+    async def _send(self, message: Message) -> None:
+        if not self._started:
+            raise InvalidArgumentError("the session has not been started")
+        if not (self._over or self._acknowledged):
+            await self._call.send(message)
+
+    @abc.abstractmethod
+    async def _ensure_started(self) -> None:
+        """Send the initial answer if it has not been sent."""
+
+    @abc.abstractmethod
+    def _data(self, message: Any) -> Event | None:
+        """Turn a NORMAL message into an event; None for data that means nothing here."""
+
+    async def _next(self) -> Event | None:
+        """Return the next event, None after the end."""
+        if not self._started:
+            await self._ensure_started()
+        if self._final_data and not self._acknowledged:
+            await self._acknowledge()
+        while not self._over:
+            message = await self._receive()
+            if message is None:
+                self._over = True
+                self.details = "the stream was closed"
+                break
+            state = message.state
+            if state == NORMAL:
+                event = self._data(message)
+                if event is not None:
+                    return event
+            elif state == HEARTBEAT:
+                await self._call.send(self._output_type(state=HEARTBEAT))
+            elif state == LAST:
+                self._type = EventType.ENDING
+            elif state == END:
+                return self._end(message.details)
+        return None
+
+    def _end(self, details: str) -> Event | None:
+        self._over = True
+        if self._type is EventType.ENDING and not details:
+            self._type = EventType.FINAL
+            return Event(EventType.FINAL, self.tick_id)
+        self.details = details
+        return None
+
+    async def _acknowledge(self) -> None:
+        if not (self._over or self._acknowledged):
+            self._acknowledged = True
+            await self._call.send(self._output_type(state=LAST_ACK))
+
+    async def finish(self) -> None:
+        """Do what is left when the implementation returned: acknowledge the final data and wait for the end.
+
+        Called by the SDK. A participant that returns before the final data simply leaves.
+        """
+        if self._final_data:
+            await self._acknowledge()
+            while await self._next() is not None:
+                pass
+
+    def _received_message(self, message: common_pb2.Message) -> Event:
+        received = RecvMessage(message.tick_id, message.sender_name, message.payload)
+        return Event(self._type, message.tick_id, message=received)
+
+
+class EventStream:
+    """The events of a session, as an asynchronous iterator that holds nothing."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __aiter__(self) -> EventStream:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = await self._session._next()
+        if event is None:
+            raise StopAsyncIteration
+        return event

@@ -1,0 +1,134 @@
+"""The session of an actor, service or client, and what runs it over a call."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from trio_cogment.api.common_pb2 import (
+    Action,
+    ActorInitialInput,
+    ActorInitialOutput,
+    ActorRunTrialInput,
+    ActorRunTrialOutput,
+)
+from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.rpc import Call
+from trio_cogment.sdk._session import END, HEARTBEAT, NORMAL, Session, WallClock
+from trio_cogment.sdk.events import Event, EventType, RecvObservation, RecvReward
+from trio_cogment.spec import Payload, Spec, decode, encode
+
+
+class ActorSession(Session):
+    """An actor's part in one trial.
+
+    Attributes:
+        actor_class: its class.
+        implementation: the implementation asked for; may be empty.
+        environment_name: for messages to the environment.
+        config: of the type that the spec declares, or bytes; None when the trial has none for this actor.
+    """
+
+    _output_type = ActorRunTrialOutput
+
+    def __init__(
+        self, call: Call, trial_id: str, init: ActorInitialInput, *, spec: Spec, wall_clock: WallClock, joined: bool
+    ) -> None:
+        super().__init__(call, trial_id, wall_clock)
+        self._name = init.actor_name
+        self.actor_class = init.actor_class
+        self.implementation = init.impl_name
+        self.environment_name = init.env_name
+        kind = spec.actor_class(init.actor_class)
+        self._observation_type = kind.observation
+        self._action_type = kind.action
+        self.config = decode(init.config.content, kind.config, "config") if init.HasField("config") else None
+        # A client actor has introduced itself already.
+        self._started = joined
+
+    @property
+    def name(self) -> str:
+        """See `Session.name`."""
+        return self._name
+
+    async def start(self) -> None:
+        """Tell the orchestrator that this actor is ready; asking for the first event does so too."""
+        await self._ensure_started()
+
+    async def _ensure_started(self) -> None:
+        if not self._started:
+            self._started = True
+            await self._call.send(ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput()))
+
+    async def do_action(self, action: Payload) -> None:
+        """Answer the newest observation. An action on the final observation goes nowhere.
+
+        Raises:
+            InvalidArgumentError: the action has not the type that the spec declares.
+        """
+        kind = self._action_type
+        content = action.SerializeToString() if type(action) is kind else encode(action, kind, "action")  # type: ignore[union-attr]  # narrowed by `is`
+        if self._over or self._acknowledged or self._final_data:
+            return
+        output = ActorRunTrialOutput(state=NORMAL)
+        answer = output.action
+        answer.tick_id = self.tick_id
+        answer.timestamp = self._wall_clock()
+        answer.content = content
+        await self._call.send(output)
+
+    def _data(self, message: ActorRunTrialInput) -> Event | None:
+        kind = message.WhichOneof("data")
+        if kind == "observation":
+            observation = message.observation
+            tick_id = self.tick_id = observation.tick_id
+            if self._type is EventType.ENDING:
+                self._final_data = True
+            payload = decode(observation.content, self._observation_type, "observation")
+            return Event(self._type, tick_id, RecvObservation(tick_id, observation.timestamp, payload))
+        if kind == "reward":
+            reward = message.reward
+            received = RecvReward(reward.tick_id, reward.value, list(reward.sources))
+            return Event(self._type, reward.tick_id, reward=received)
+        if kind == "message":
+            return self._received_message(message.message)
+        return None
+
+
+ActorImplementation: TypeAlias = Callable[[ActorSession], Awaitable[None]]
+
+
+async def receive_init(call: Call) -> ActorInitialInput | None:
+    """Wait for the initial message of a trial; None when the trial ends before.
+
+    Raises:
+        RemoteProtocolError: something else came first.
+    """
+    message: Any
+    async for message in call:
+        if message.state == NORMAL and message.HasField("init_input"):
+            init: ActorInitialInput = message.init_input
+            return init
+        if message.state == HEARTBEAT:
+            await call.send(ActorRunTrialOutput(state=HEARTBEAT))
+        elif message.state == END:
+            return None
+        else:
+            raise RemoteProtocolError("expected NORMAL with init_input first")
+    return None
+
+
+async def run_actor(
+    call: Call,
+    trial_id: str,
+    init: ActorInitialInput,
+    implementation: ActorImplementation,
+    *,
+    spec: Spec,
+    wall_clock: WallClock,
+    joined: bool = False,
+) -> None:
+    """Run an implementation over a call whose initial message has come."""
+    session = ActorSession(call, trial_id, init, spec=spec, wall_clock=wall_clock, joined=joined)
+    await implementation(session)
+    await session.finish()

@@ -1,0 +1,142 @@
+"""Trial control from the outside: start, watch, describe, terminate; and joining as a client actor."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from trio_cogment.api import orchestrator_pb2
+from trio_cogment.api.common_pb2 import (
+    ActorInitialOutput,
+    ActorRunTrialOutput,
+    SerializedMessage,
+    TrialParams,
+    TrialState,
+)
+from trio_cogment.api.orchestrator_pb2 import (
+    TerminateTrialRequest,
+    TrialInfo,
+    TrialInfoRequest,
+    TrialListEntry,
+    TrialListRequest,
+    TrialStartRequest,
+)
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.rpc import CallOpener, ClientCall, methods_of
+from trio_cogment.sdk._session import NORMAL, WallClock
+from trio_cogment.sdk.actor import ActorImplementation, receive_init, run_actor
+from trio_cogment.spec import Payload, Spec, encode
+
+_LIFECYCLE = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name["TrialLifecycleSP"])
+_CLIENT_ACTOR = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name["ClientActorSP"])
+
+
+class Controller:
+    """Controls the trials of an orchestrator, near or far.
+
+    Args:
+        opener: a channel to the orchestrator.
+        spec: for the type of the trial config.
+        user_id: who is said to start trials.
+
+    Every method raises `RpcError` when the orchestrator refuses or cannot be reached.
+    """
+
+    def __init__(self, opener: CallOpener, *, spec: Spec | None = None, user_id: str = "trio-cogment") -> None:
+        self._opener = opener
+        self._spec = spec or Spec()
+        self._user_id = user_id
+
+    async def start_trial(
+        self, params: TrialParams | None = None, *, config: Payload | None = None, trial_id: str = ""
+    ) -> str:
+        """Start a trial; return its id when it is PENDING, or an empty text when the id asked for is taken.
+
+        Args:
+            params: everything about the trial; without them the orchestrator's default ones go through its hooks.
+            config: the trial config, for the hooks; not together with `params`.
+            trial_id: the id wanted; without one the orchestrator makes one.
+        """
+        if params is not None and config is not None:
+            raise InvalidArgumentError("config: params carry their own trial_config")
+        request = TrialStartRequest(user_id=self._user_id, trial_id_requested=trial_id, params=params)
+        if config is not None:
+            content = encode(config, self._spec.trial_config, "config")
+            request.config.CopyFrom(SerializedMessage(content=content))
+        reply = await self._opener.unary(_LIFECYCLE["StartTrial"], request)
+        started: str = reply.trial_id
+        return started
+
+    async def terminate_trial(self, trial_ids: Iterable[str] | str, *, hard: bool = False) -> None:
+        """Ask trials to end, or end them now; unknown and ended ones are passed over."""
+        ids = [trial_ids] if isinstance(trial_ids, str) else list(trial_ids)
+        metadata = [("trial-id", trial_id) for trial_id in ids]
+        request = TerminateTrialRequest(hard_termination=hard)
+        await self._opener.unary(_LIFECYCLE["TerminateTrial"], request, metadata=metadata)
+
+    async def trial_infos(
+        self, trial_ids: Iterable[str] = (), *, latest_observation: bool = False, actors: bool = False
+    ) -> Sequence[TrialInfo]:
+        """Describe some trials, or all that the orchestrator remembers."""
+        metadata = [("trial-id", trial_id) for trial_id in trial_ids]
+        request = TrialInfoRequest(get_latest_observation=latest_observation, get_actor_list=actors)
+        reply = await self._opener.unary(_LIFECYCLE["GetTrialInfo"], request, metadata=metadata)
+        infos: Sequence[TrialInfo] = reply.trial
+        return infos
+
+    def watch_trials(
+        self, states: Iterable[int] = (), *, full_info: bool = False
+    ) -> AbstractAsyncContextManager[ClientCall]:
+        """Watch what there is and every change: `async with controller.watch_trials() as watch: async for entry in watch`.
+
+        The block is entered once the orchestrator watches for us: what happens from then on is seen. Entries are
+        `TrialListEntry`.
+        """
+        return self._watch(TrialListRequest(filter=list(states), full_info=full_info))  # type: ignore[arg-type]  # enum values
+
+    @asynccontextmanager
+    async def _watch(self, request: TrialListRequest) -> AsyncIterator[ClientCall]:
+        async with self._opener.call(_LIFECYCLE["WatchTrials"]) as call:
+            await call.send(request)
+            await call.done_sending()
+            await call.wait_initial_metadata()
+            yield call
+
+    async def wait_trial(self, trial_id: str, state: int = TrialState.ENDED) -> TrialInfo | None:
+        """Wait until a trial has reached a state (or a later one); return its description, None for an unknown trial."""
+        async with self.watch_trials() as watch:
+            if not await self.trial_infos([trial_id]):
+                return None
+            entry: TrialListEntry
+            async for entry in watch:
+                if entry.trial_id == trial_id and entry.state >= state:
+                    break
+        infos = await self.trial_infos([trial_id])
+        return infos[0] if infos else None
+
+
+async def join_trial(
+    opener: CallOpener,
+    trial_id: str,
+    implementation: ActorImplementation,
+    *,
+    actor_name: str = "",
+    actor_class: str = "",
+    spec: Spec | None = None,
+    wall_clock: WallClock,
+) -> None:
+    """Take part in a trial as a client actor, by name or by class; return when it is over.
+
+    Raises:
+        RpcError: there is no such trial or no free place for such an actor, or the connection was lost.
+    """
+    if bool(actor_name) == bool(actor_class):
+        raise InvalidArgumentError("expected either actor_name or actor_class")
+    wanted = ActorInitialOutput(actor_name=actor_name) if actor_name else ActorInitialOutput(actor_class=actor_class)
+    async with opener.call(_CLIENT_ACTOR["RunTrial"], metadata=(("trial-id", trial_id),)) as call:
+        await call.send(ActorRunTrialOutput(state=NORMAL, init_output=wanted))
+        init = await receive_init(call)
+        if init is not None:
+            await run_actor(
+                call, trial_id, init, implementation, spec=spec or Spec(), wall_clock=wall_clock, joined=True
+            )

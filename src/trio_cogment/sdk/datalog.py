@@ -1,0 +1,42 @@
+"""Data logs: they get a trial's parameters, then its samples as the ticks close."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogOutput
+from trio_cogment.rpc import ServerCall
+
+
+class DatalogSession:
+    """One trial's log, as an asynchronous iterator of its samples: `async for sample in session`.
+
+    The iteration ends with the trial's stream; the last sample of a whole log has the state ENDED.
+
+    Attributes:
+        trial_id: the trial.
+        user_id: who started it.
+        params: its parameters.
+    """
+
+    def __init__(self, call: ServerCall, trial_id: str, user_id: str, params: TrialParams) -> None:
+        self._call = call
+        self.trial_id = trial_id
+        self.user_id = user_id
+        self.params = params
+
+    def __aiter__(self) -> DatalogSession:
+        return self
+
+    async def __anext__(self) -> DatalogSample:
+        message = await self._call.receive()
+        if message is None:
+            raise StopAsyncIteration
+        await self._call.send(RunTrialDatalogOutput())
+        sample: DatalogSample = message.sample
+        return sample
+
+
+DatalogImplementation: TypeAlias = Callable[[DatalogSession], Awaitable[None]]

@@ -1,0 +1,221 @@
+"""The session of an environment, and what runs it over a call."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from trio_cogment.api.environment_pb2 import (
+    ActionSet,
+    EnvInitialInput,
+    EnvInitialOutput,
+    EnvRunTrialInput,
+    EnvRunTrialOutput,
+)
+from trio_cogment.errors import InvalidArgumentError, LocalProtocolError, RemoteProtocolError
+from trio_cogment.rpc import Call
+from trio_cogment.sdk._session import END, HEARTBEAT, LAST, NORMAL, Session, WallClock
+from trio_cogment.sdk.events import Event, EventType, RecvAction
+from trio_cogment.spec import ActorClass, Payload, Spec, decode, encode
+
+#: Who gets an observation: `"*"`, an actor's name, `"class.*"`, or an index in the order of the parameters.
+Target: TypeAlias = str | int
+Observations: TypeAlias = Sequence[tuple[Target, Payload]]
+
+
+@dataclass(frozen=True, slots=True)
+class ActorInfo:
+    """An actor of the trial, as its environment sees it."""
+
+    index: int
+    name: str
+    actor_class: str
+
+
+class EnvironmentSession(Session):
+    """An environment's part in one trial.
+
+    Attributes:
+        implementation: the implementation asked for; may be empty.
+        config: of the type that the spec declares, or bytes; None when the trial has none for the environment.
+        actors: everybody in the trial, in the order of its parameters.
+    """
+
+    _output_type = EnvRunTrialOutput
+
+    def __init__(
+        self, call: Call, trial_id: str, init: EnvInitialInput, *, spec: Spec, wall_clock: WallClock
+    ) -> None:
+        super().__init__(call, trial_id, wall_clock)
+        self._name = init.name
+        self.implementation = init.impl_name
+        config = init.config.content if init.HasField("config") else None
+        self.config = None if config is None else decode(config, spec.environment_config, "config")
+        self.actors = [
+            ActorInfo(index, actor.name, actor.actor_class) for index, actor in enumerate(init.actors_in_trial)
+        ]
+        classes = [spec.actor_class(actor.actor_class) for actor in self.actors]
+        self._classes = classes
+        self._action_types = [kind.action for kind in classes]
+        self._targets = _targets(self.actors)
+        self._everyone = list(range(len(self.actors)))
+        self._last_sent = False
+
+    @property
+    def name(self) -> str:
+        """See `Session.name`."""
+        return self._name
+
+    async def start(self, observations: Observations | None = None) -> None:
+        """Tell the orchestrator that the environment is ready, and give the first observations if there are any yet."""
+        await self._ensure_started()
+        if observations is not None:
+            await self.produce_observations(observations)
+
+    async def _ensure_started(self) -> None:
+        if not self._started:
+            self._started = True
+            await self._call.send(EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput()))
+
+    async def produce_observations(self, observations: Observations) -> None:
+        """Send the next tick's observations: every actor must get one, and the last one given to an actor counts.
+
+        When the trial is ending they are the final ones.
+
+        Raises:
+            InvalidArgumentError: an actor has none, a target means nobody, or a payload has the wrong type.
+        """
+        output = self._observation_set(observations)
+        if self._over or self._final_data:
+            return
+        if self._type is EventType.ENDING:
+            self._final_data = True
+        await self._call.send(output)
+
+    async def end(self, final_observations: Observations) -> None:
+        """End the trial with these observations."""
+        output = self._observation_set(final_observations)
+        if self._over or self._final_data:
+            return
+        if not self._started:
+            raise LocalProtocolError("the session has not been started")
+        if not self._last_sent and self._type is not EventType.ENDING:
+            self._last_sent = True
+            await self._call.send(EnvRunTrialOutput(state=LAST))
+        self._type = EventType.ENDING
+        self._final_data = True
+        await self._call.send(output)
+
+    def _observation_set(self, observations: Observations) -> EnvRunTrialOutput:
+        output = EnvRunTrialOutput(state=NORMAL)
+        observation_set = output.observation_set
+        observation_set.tick_id = -1
+        observation_set.timestamp = self._wall_clock()
+        contents = []
+        places: list[int] | None = None
+        for position, (target, payload) in enumerate(observations):
+            indexes = self._everyone if target == "*" else self._indexes(target)
+            contents.append(self._encode(payload, indexes))
+            if places is None:
+                places = [-1] * len(self._everyone)
+            for index in indexes:
+                places[index] = position
+        if places is None or -1 in places:
+            missing = [actor.name for actor in self.actors if places is None or places[actor.index] < 0]
+            raise InvalidArgumentError(f"observations: none for {', '.join(missing)}")
+        observation_set.observations.extend(contents)
+        observation_set.actors_map.extend(places)
+        return output
+
+    def _indexes(self, target: Target) -> Sequence[int]:
+        indexes = self._targets.get(target)
+        if indexes is None:
+            raise InvalidArgumentError(f"observations: {target!r} is no actor of this trial")
+        return indexes
+
+    def _encode(self, payload: Payload, indexes: Iterable[int]) -> bytes:
+        content: bytes | None = None
+        checked: ActorClass | None = None
+        for index in indexes:
+            kind = self._classes[index]
+            if kind is not checked:
+                content = encode(payload, kind.observation, f"observation of {self.actors[index].name}")
+                checked = kind
+        assert content is not None
+        return content
+
+    def _data(self, message: EnvRunTrialInput) -> Event | None:
+        kind = message.WhichOneof("data")
+        if kind == "action_set":
+            action_set = message.action_set
+            tick_id = self.tick_id = action_set.tick_id
+            return Event(self._type, tick_id, actions=self._actions(action_set))
+        if kind == "message":
+            return self._received_message(message.message)
+        return None
+
+    def _actions(self, action_set: ActionSet) -> list[RecvAction]:
+        unavailable = set(action_set.unavailable_actors)
+        contents = action_set.actions
+        if len(contents) != len(self._everyone):
+            raise RemoteProtocolError(f"action set: {len(contents)} actions for {len(self._everyone)} actors")
+        actions = []
+        index = 0
+        for content, kind in zip(contents, self._action_types, strict=True):
+            if index in unavailable:
+                actions.append(RecvAction(index, False, None))
+            else:
+                actions.append(RecvAction(index, True, content if kind is None else decode(content, kind, "action")))
+            index += 1
+        return actions
+
+
+EnvironmentImplementation: TypeAlias = Callable[[EnvironmentSession], Awaitable[None]]
+
+
+def _targets(actors: Sequence[ActorInfo]) -> dict[Target, Sequence[int]]:
+    targets: dict[Target, Sequence[int]] = {}
+    by_class: dict[str, list[int]] = {}
+    for actor in actors:
+        by_class.setdefault(actor.actor_class, []).append(actor.index)
+        targets[f"{actor.actor_class}.{actor.name}"] = (actor.index,)
+    targets.update({f"{name}.*": indexes for name, indexes in by_class.items()})
+    # Exact names come first, whatever dots they contain.
+    for actor in actors:
+        targets[actor.name] = targets[actor.index] = (actor.index,)
+    return targets
+
+
+async def receive_init(call: Call) -> EnvInitialInput | None:
+    """Wait for the initial message of a trial; None when the trial ends before.
+
+    Raises:
+        RemoteProtocolError: something else came first.
+    """
+    async for message in call:
+        if message.state == NORMAL and message.HasField("init_input"):
+            init: EnvInitialInput = message.init_input
+            return init
+        if message.state == HEARTBEAT:
+            await call.send(EnvRunTrialOutput(state=HEARTBEAT))
+        elif message.state == END:
+            return None
+        else:
+            raise RemoteProtocolError("expected NORMAL with init_input first")
+    return None
+
+
+async def run_environment(
+    call: Call,
+    trial_id: str,
+    init: EnvInitialInput,
+    implementation: EnvironmentImplementation,
+    *,
+    spec: Spec,
+    wall_clock: WallClock,
+) -> None:
+    """Run an implementation over a call whose initial message has come."""
+    session = EnvironmentSession(call, trial_id, init, spec=spec, wall_clock=wall_clock)
+    await implementation(session)
+    await session.finish()

@@ -1,0 +1,230 @@
+"""A registry of implementations, and the services that run them: over sockets and in process by the same code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from purerpc import Service
+
+from trio_cogment.about import About
+from trio_cogment.api import agent_pb2, datalog_pb2, environment_pb2, hooks_pb2
+from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
+from trio_cogment.api.hooks_pb2 import PreTrialParams
+from trio_cogment.directory import ServiceKind
+from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
+from trio_cogment.rpc import CallOpener, InProcessChannel, ServerCall, bind
+from trio_cogment.sdk import actor, environment
+from trio_cogment.sdk._session import WallClock
+from trio_cogment.sdk.actor import ActorImplementation
+from trio_cogment.sdk.datalog import DatalogImplementation, DatalogSession
+from trio_cogment.sdk.environment import EnvironmentImplementation
+from trio_cogment.sdk.hook import PreTrialHook, PreTrialSession
+from trio_cogment.spec import Spec
+
+ACTOR_CLASS = "__actor_class"
+IMPLEMENTATION = "__implementation"
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    implementation: Any
+    actor_classes: frozenset[str]
+    properties: Mapping[str, str]
+
+
+class Participants:
+    """Implementations of environments, actors, hooks and data logs, by name.
+
+    Args:
+        spec: the types of the project; without one all payloads are bytes.
+        wall_clock: nanoseconds since the epoch, for timestamps.
+    """
+
+    def __init__(self, spec: Spec | None = None, *, wall_clock: WallClock | None = None) -> None:
+        self.spec = spec or Spec()
+        self.wall_clock = wall_clock or time.time_ns
+        self._registered: dict[ServiceKind, dict[str, _Registered]] = {}
+
+    def register_environment(
+        self, implementation: EnvironmentImplementation, name: str = "default", *, properties: Mapping[str, str] = {}
+    ) -> None:
+        """Offer an environment: `async def implementation(session: EnvironmentSession)`.
+
+        Raises:
+            AlreadyExistsError: the name is taken.
+        """
+        self._register(ServiceKind.ENVIRONMENT, name, implementation, (), properties)
+
+    def register_actor(
+        self,
+        implementation: ActorImplementation,
+        name: str,
+        actor_classes: Iterable[str] = (),
+        *,
+        properties: Mapping[str, str] = {},
+    ) -> None:
+        """Offer an actor of some classes (of any, when none is given): `async def implementation(session: ActorSession)`.
+
+        Raises:
+            AlreadyExistsError: the name is taken.
+        """
+        self._register(ServiceKind.ACTOR, name, implementation, actor_classes, properties)
+
+    def register_pre_trial_hook(self, hook: PreTrialHook, name: str = "default") -> None:
+        """Offer a pre-trial hook: `async def hook(session: PreTrialSession)`. All of them run, in this order.
+
+        Raises:
+            AlreadyExistsError: the name is taken.
+        """
+        self._register(ServiceKind.PRE_TRIAL_HOOK, name, hook, (), {})
+
+    def register_datalog(self, implementation: DatalogImplementation, name: str = "default") -> None:
+        """Offer a data log: `async def implementation(session: DatalogSession)`.
+
+        Raises:
+            AlreadyExistsError: the name is taken; there is one data log per registry.
+        """
+        self._register(ServiceKind.DATALOG, name, implementation, (), {})
+
+    def _register(
+        self,
+        kind: ServiceKind,
+        name: str,
+        implementation: Any,
+        actor_classes: Iterable[str],
+        properties: Mapping[str, str],
+    ) -> None:
+        if isinstance(actor_classes, str):
+            raise InvalidArgumentError("actor_classes: expected several names, got one text")
+        by_name = self._registered.setdefault(kind, {})
+        if name in by_name:
+            raise AlreadyExistsError(f"{kind.value} {name!r} is registered already")
+        by_name[name] = _Registered(implementation, frozenset(actor_classes), properties)
+
+    def offers(self, kind: ServiceKind, properties: Mapping[str, str]) -> bool:
+        """Tell whether something registered here has all these properties."""
+        wanted = dict(properties)
+        name = wanted.pop(IMPLEMENTATION, "")
+        actor_class = wanted.pop(ACTOR_CLASS, "")
+        return any(
+            wanted.items() <= dict(entry.properties).items()
+            for entry in self._matching(kind, name, actor_class)
+        )
+
+    def _matching(self, kind: ServiceKind, name: str, actor_class: str = "") -> list[_Registered]:
+        return [
+            entry
+            for entry_name, entry in self._registered.get(kind, {}).items()
+            if (not name or entry_name == name)
+            and (not actor_class or not entry.actor_classes or actor_class in entry.actor_classes)
+        ]
+
+    def find(self, kind: ServiceKind, name: str, actor_class: str = "") -> Any:
+        """Return an implementation: the one asked for, or the first that fits when none is.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        matching = self._matching(kind, name, actor_class)
+        if not matching:
+            of_class = f" of class {actor_class!r}" if actor_class else ""
+            raise NotFoundError(f"there is no {kind.value} implementation {name!r}{of_class} here")
+        return matching[0].implementation
+
+    def hooks(self) -> list[PreTrialHook]:
+        """Return the pre-trial hooks, in the order of their registrations."""
+        return [entry.implementation for entry in self._registered.get(ServiceKind.PRE_TRIAL_HOOK, {}).values()]
+
+    def kinds(self) -> set[ServiceKind]:
+        """Return what kinds of implementations are registered."""
+        return {kind for kind, entries in self._registered.items() if entries}
+
+    def services(self) -> list[Service]:
+        """Return the services that run the registered implementations, to be served over gRPC or in process.
+
+        Implementations registered later are found too.
+        """
+        services: list[tuple[Any, str, Callable[[Participants], object]]] = [
+            (environment_pb2, "EnvironmentSP", _EnvironmentService),
+            (agent_pb2, "ServiceActorSP", _ServiceActorService),
+            (hooks_pb2, "TrialHooksSP", _TrialHooksService),
+            (datalog_pb2, "DatalogSP", _DatalogService),
+        ]
+        return [bind(module.DESCRIPTOR.services_by_name[name], make(self)) for module, name, make in services]
+
+
+class LocalParticipants:
+    """A registry as the services of this process: what `cogment://discover` finds first."""
+
+    def __init__(self, participants: Participants, channel: InProcessChannel) -> None:
+        self._participants = participants
+        self._channel = channel
+
+    def find(self, kind: ServiceKind, properties: Mapping[str, str]) -> CallOpener | None:
+        """Return the in-process channel if something registered has these properties."""
+        return self._channel if self._participants.offers(kind, properties) else None
+
+
+def _only(call: ServerCall, name: str) -> str:
+    values = call.metadata.texts(name)
+    if not values:
+        raise InvalidArgumentError(f"metadata {name}: expected one value")
+    return values[0]
+
+
+class _EnvironmentService(About):
+    def __init__(self, participants: Participants) -> None:
+        self._participants = participants
+
+    async def RunTrial(self, call: ServerCall) -> None:  # noqa: N802  the API's name
+        participants = self._participants
+        trial_id = _only(call, "trial-id")
+        init = await environment.receive_init(call)
+        if init is not None:
+            found = participants.find(ServiceKind.ENVIRONMENT, init.impl_name)
+            await environment.run_environment(
+                call, trial_id, init, found, spec=participants.spec, wall_clock=participants.wall_clock
+            )
+
+
+class _ServiceActorService(About):
+    def __init__(self, participants: Participants) -> None:
+        self._participants = participants
+
+    async def RunTrial(self, call: ServerCall) -> None:  # noqa: N802  the API's name
+        participants = self._participants
+        trial_id = _only(call, "trial-id")
+        init = await actor.receive_init(call)
+        if init is not None:
+            found = participants.find(ServiceKind.ACTOR, init.impl_name, init.actor_class)
+            await actor.run_actor(
+                call, trial_id, init, found, spec=participants.spec, wall_clock=participants.wall_clock
+            )
+
+
+class _TrialHooksService(About):
+    def __init__(self, participants: Participants) -> None:
+        self._participants = participants
+
+    async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:  # noqa: N802
+        session = PreTrialSession(_only(call, "trial-id"), _only(call, "user-id"), request.params)
+        for hook in self._participants.hooks():
+            await hook(session)
+        return PreTrialParams(params=session.params)
+
+
+class _DatalogService(About):
+    def __init__(self, participants: Participants) -> None:
+        self._participants = participants
+
+    async def RunTrialDatalog(self, call: ServerCall) -> None:  # noqa: N802  the API's name
+        trial_id, user_id = _only(call, "trial-id"), _only(call, "user-id")
+        found = self._participants.find(ServiceKind.DATALOG, "")
+        first = await call.receive()
+        if first is None or not first.HasField("trial_params"):
+            raise InvalidArgumentError("msg: expected trial_params in the first message")
+        await call.send(RunTrialDatalogOutput())
+        await found(DatalogSession(call, trial_id, user_id, first.trial_params))

@@ -1,0 +1,86 @@
+"""Actor classes and the types of what travels: protobuf messages where a type is declared, raw bytes where none is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from google.protobuf.message import DecodeError, Message
+
+from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
+
+Payload: TypeAlias = Message | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ActorClass:
+    """A class of actors. A type left out means that such payloads are raw bytes.
+
+    Attributes:
+        name: as in the trial parameters.
+        observation: what its actors are shown.
+        action: what they answer with.
+        config: what they are configured with.
+    """
+
+    name: str
+    observation: type[Message] | None = None
+    action: type[Message] | None = None
+    config: type[Message] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """The types of a project, as `cogment.yaml` declares them."""
+
+    actor_classes: tuple[ActorClass, ...] = ()
+    environment_config: type[Message] | None = None
+    trial_config: type[Message] | None = None
+    _by_name: dict[str, ActorClass] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._by_name.update({actor_class.name: actor_class for actor_class in self.actor_classes})
+
+    @classmethod
+    def of(cls, *actor_classes: ActorClass, environment_config: type[Message] | None = None) -> Spec:
+        """Make a spec of some actor classes."""
+        return cls(tuple(actor_classes), environment_config)
+
+    def actor_class(self, name: str) -> ActorClass:
+        """Return a class by name; one that is not declared has raw bytes everywhere."""
+        return self._by_name.get(name) or ActorClass(name)
+
+    def names(self) -> Iterable[str]:
+        """Return the declared class names."""
+        return self._by_name.keys()
+
+
+def encode(payload: Payload, expected: type[Message] | None, what: str) -> bytes:
+    """Return a payload's bytes.
+
+    Raises:
+        InvalidArgumentError: the payload is no message of the declared type (or no bytes, where none is declared).
+    """
+    if expected is not None and type(payload) is expected:
+        return payload.SerializeToString()
+    if isinstance(payload, bytes):
+        return payload
+    if expected is None and isinstance(payload, Message):
+        return payload.SerializeToString()
+    wanted = "bytes or a message" if expected is None else expected.__name__
+    raise InvalidArgumentError(f"{what}: expected {wanted}, got {type(payload).__name__}")
+
+
+def decode(content: bytes, expected: type[Message] | None, what: str) -> Any:
+    """Return a message of the declared type, or the bytes where none is declared.
+
+    Raises:
+        RemoteProtocolError: the bytes are no such message.
+    """
+    if expected is None:
+        return content
+    try:
+        return expected.FromString(content)
+    except DecodeError:
+        raise RemoteProtocolError(f"{what}: {len(content)} bytes that are no {expected.__name__}") from None

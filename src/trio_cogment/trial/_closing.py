@@ -1,0 +1,118 @@
+"""The actions of a trial that ends: softly, with LAST and its acknowledgement, or hard, with END alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
+from trio_cogment.api.environment_pb2 import ObservationSet
+from trio_cogment.trial._core import PATIENCE, Core
+from trio_cogment.trial._events import ENVIRONMENT, Send, Timer, TimerKind
+from trio_cogment.trial._exchange import send_rewards
+from trio_cogment.trial._participant import Participant
+from trio_cogment.trial._samples import END_ASKED, FINAL_OBSERVATION
+from trio_cogment.trial._stream_table import StreamInput, StreamState
+from trio_cogment.trial._ticks import begin_tick
+from trio_cogment.trial._trial_table import Input
+
+_NORMAL = CommunicationState.NORMAL
+_LAST = CommunicationState.LAST
+
+ENVIRONMENT_ACK_MISSING = "the environment did not acknowledge the end of the trial"
+
+
+def mark_end(trial: Core, _participant: None, _payload: None) -> None:
+    """Somebody asked for an orderly end: the next complete action set is the last."""
+    if not trial.end_marked:
+        trial.end_marked = True
+        trial.note_event(END_ASKED)
+        trial.arm_patience()
+
+
+def mark_final(trial: Core, _environment: Participant, _received: Any) -> None:
+    """The environment said LAST: its next observation set is the final one."""
+    trial.final_marked = True
+    trial.arm_patience()
+
+
+def final_tick(trial: Core, environment: Participant, observations: ObservationSet) -> None:
+    """The final observation: rewards, LAST and the observation to every actor; then LAST_ACKs are waited for."""
+    begin_tick(trial, observations)
+    trial.answered = True
+    trial.awaited.clear()
+    trial.note_event(FINAL_OBSERVATION)
+    trial.disarm(PATIENCE)
+    for actor in trial.timed:
+        trial.disarm(Timer(TimerKind.RESPONSE, actor.index))
+    for actor in trial.engaged:
+        if actor.reward_sources:
+            send_rewards(trial, actor)
+        actor.step(StreamInput.SEND_LAST)
+        trial.out.append(Send(actor.index, ActorRunTrialInput(state=_LAST)))
+        message = ActorRunTrialInput(state=_NORMAL)
+        message.observation.tick_id = trial.tick_id
+        message.observation.timestamp = observations.timestamp
+        message.observation.content = observations.observations[observations.actors_map[actor.index]]
+        trial.out.append(Send(actor.index, message))
+    _await_acks(trial, environment)
+
+
+def _await_acks(trial: Core, environment: Participant) -> None:
+    # The environment may have acknowledged before its final set; that counts.
+    if environment.state is StreamState.ENDING:
+        trial.owing.add(ENVIRONMENT)
+        trial.arm(Timer(TimerKind.ACK, ENVIRONMENT), trial.rules.environment_ack_timeout_seconds)
+    for actor in trial.engaged:
+        trial.owing.add(actor.index)
+        trial.arm(Timer(TimerKind.ACK, actor.index), trial.rules.actor_ack_timeout_seconds)
+    if not trial.owing:
+        trial.fire(Input.NOBODY_LEFT_TO_ACK)
+
+
+def count_ack(trial: Core, participant: Participant, _payload: Any) -> None:
+    """A participant is done; when the last one is, so is the trial."""
+    trial.disarm(Timer(TimerKind.ACK, participant.index))
+    if participant.index in trial.owing:
+        trial.owing.discard(participant.index)
+        if not trial.owing:
+            trial.fire(Input.NOBODY_LEFT_TO_ACK)
+
+
+def count_missing_ack(trial: Core, participant: Participant, _payload: Any) -> None:
+    """A participant will not acknowledge any more: the trial does not wait for it."""
+    if participant.index in trial.owing:
+        trial.note("warning", f"{participant.describe()} did not acknowledge the end of the trial")
+        # Only the environment's word says that the trial came to its end in good order.
+        if participant.index == ENVIRONMENT:
+            trial.ack_missing = True
+    count_ack(trial, participant, None)
+
+
+def finish(trial: Core, _participant: None, _payload: None) -> None:
+    """Everybody acknowledged, or nobody is waited for: END."""
+    for actor in trial.engaged:
+        if actor.reward_sources:
+            send_rewards(trial, actor)
+    _end(trial, ENVIRONMENT_ACK_MISSING if trial.ack_missing else "")
+
+
+def break_off(trial: Core, _participant: Participant | None, details: str) -> None:
+    """The trial ends now, whatever is under way: END with the reason."""
+    trial.note_event(f"the trial was broken off: {details}")
+    trial.note("info", f"the trial was broken off: {details}")
+    _end(trial, details)
+
+
+def _end(trial: Core, details: str) -> None:
+    for participant in trial.participants.values():
+        trial.send_end(participant, details)
+        participant.present = False
+        participant.held.clear()
+    trial.emit_last_samples()
+    trial.disarm_everything()
+    # An ended trial may be kept for its info; what was big about it goes now.
+    trial.latest_observation = None
+    trial.engaged, trial.timed = [], []
+    trial.contents = [None] * len(trial.actors)
+    for actor in trial.actors:
+        actor.reward_sources = []

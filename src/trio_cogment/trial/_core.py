@@ -1,0 +1,204 @@
+"""What the actions of the trial's table work on: the memory of a trial, and the means to make effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeAlias
+
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialParams, TrialState
+from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
+from trio_cogment.errors import LocalProtocolError
+from trio_cogment.trial._events import (
+    ENVIRONMENT,
+    NO_PARTICIPANT,
+    Announce,
+    ArmTimer,
+    Close,
+    DisarmTimer,
+    Effect,
+    EmitSample,
+    Note,
+    Send,
+    Timer,
+    TimerKind,
+    TrialRules,
+)
+from trio_cogment.trial._participant import Actor, Environment, Participant
+from trio_cogment.trial._samples import SampleLog
+from trio_cogment.trial._stream_table import StreamInput, Verdict
+from trio_cogment.trial._trial_table import PUBLIC_STATE, Input, Phase
+
+PATIENCE = Timer(TimerKind.PATIENCE, NO_PARTICIPANT)
+INACTIVITY = Timer(TimerKind.INACTIVITY, NO_PARTICIPANT)
+
+_END = CommunicationState.END
+_ENDED = TrialState.ENDED
+
+
+class Core:
+    """The memory of one trial.
+
+    Actions change it freely, but for `phase`, which only `fire` changes.
+
+    Attributes:
+        actors: all of them, in parameter order; `engaged`: those that take part now, in the same order.
+        unsettled: indexes of actors that are neither ready nor left out (PENDING).
+        awaited: indexes of actors whose action this tick still waits for.
+        contents: this tick's actions, None where there is none (yet).
+        answered: this tick's action set is done with: sent, or not wanted.
+        owing: participants whose LAST_ACK is awaited.
+        end_marked: a soft end was asked for; `final_marked`: the environment said LAST.
+    """
+
+    #: phase -> input -> (next phase, action, announced before the action); made from the table by `_machine`.
+    rows: ClassVar[Rows] = {}
+
+    __slots__ = (
+        "_armed", "_counters", "_noted", "ack_missing", "actors", "answered", "awaited", "before", "collect_samples",
+        "contents", "end_marked", "engaged", "environment", "final_marked", "last_activity", "latest_observation",
+        "log", "max_steps", "now", "out", "owing", "params", "participants", "phase", "row", "rules", "tick_id",
+        "timed", "trial_id", "unsettled", "wall_ns",
+    )  # fmt: skip
+
+    def __init__(self, trial_id: str, *, rules: TrialRules, collect_samples: bool) -> None:
+        self.trial_id = trial_id
+        self.rules = rules
+        self.collect_samples = collect_samples
+        self.phase = self.before = Phase.CREATED
+        self.row = self.rows[Phase.CREATED]
+        self.now = 0.0
+        self.wall_ns = 0
+        self.out: list[Effect] = []
+        self.params: TrialParams | None = None
+        self.environment = Environment("")
+        self.actors: tuple[Actor, ...] = ()
+        self.engaged: list[Actor] = []
+        #: Those of the engaged that have a response timeout.
+        self.timed: list[Actor] = []
+        self.participants: dict[int, Participant] = {}
+        self.tick_id = 0
+        self.max_steps = 0
+        self.latest_observation: ObservationSet | None = None
+        self.unsettled: set[int] = set()
+        self.awaited: set[int] = set()
+        self.contents: list[bytes | None] = []
+        self.answered = True
+        self.owing: set[int] = set()
+        self.ack_missing = False
+        self.end_marked = False
+        self.final_marked = False
+        self.last_activity = 0.0
+        self.log: SampleLog | None = None
+        self._armed: set[Timer] = set()
+        self._counters: dict[str, int] = {}
+        self._noted: set[tuple[int, str]] = set()
+
+    # The table
+
+    def fire(self, symbol: Input, participant: Participant | None = None, payload: Any = None) -> None:
+        """Give the trial's table one input: change the phase, announce it, run the action.
+
+        Raises:
+            LocalProtocolError: the table has no such pair; nothing has changed.
+        """
+        entry = self.row.get(symbol)
+        if entry is None:
+            raise LocalProtocolError(f"a trial cannot get {symbol.name} while {self.phase.name}")
+        phase, action, announced = entry
+        if phase is self.phase:
+            action(self, participant, payload)
+            return
+        self.before = self.phase
+        self.phase = phase
+        self.row = self.rows[phase]
+        for state in announced:
+            if state != _ENDED:
+                self.out.append(Announce(state))
+        action(self, participant, payload)
+        if phase is Phase.ENDED:
+            self.out.append(Announce(_ENDED))
+
+    @property
+    def state(self) -> TrialState:
+        """The public state, a `TrialState`."""
+        return PUBLIC_STATE[self.phase]
+
+    # Effects
+
+    def send_end(self, participant: Participant, details: str) -> None:
+        """Say END to a participant and close its stream, if it has one; `details` only if there are any."""
+        if participant.step(StreamInput.SEND_END) is Verdict.PROCEED:
+            self.say_end(participant, details)
+
+    def say_end(self, participant: Participant, details: str) -> None:
+        """Write END to a stream that the table has ended."""
+        message: Any = EnvRunTrialInput() if participant.index == ENVIRONMENT else ActorRunTrialInput()
+        message.state = _END
+        if details:
+            message.details = details
+        self.out.append(Send(participant.index, message))
+        self.out.append(Close(participant.index, None))
+
+    def arm(self, timer: Timer, seconds: float) -> None:
+        """Arm a timer `seconds` from now; 0 is for ever, so nothing is armed."""
+        if seconds > 0:
+            self._armed.add(timer)
+            self.out.append(ArmTimer(timer, self.now + seconds))
+
+    def disarm(self, timer: Timer) -> None:
+        """Disarm a timer if it is armed."""
+        if timer in self._armed:
+            self._armed.discard(timer)
+            self.out.append(DisarmTimer(timer))
+
+    def disarm_everything(self) -> None:
+        """Disarm what is armed, in the order of the timers' names."""
+        for timer in sorted(self._armed):
+            self.disarm(timer)
+
+    def arm_patience(self) -> None:
+        """Begin to wait for the final observation, unless we do already."""
+        if PATIENCE not in self._armed:
+            self.arm(PATIENCE, self.rules.soft_end_patience_seconds)
+
+    def emit_ready_samples(self) -> None:
+        """Let the samples go that need not be held back."""
+        if self.log is not None:
+            self.out.extend([EmitSample(sample) for sample in self.log.leaving()])
+
+    def emit_last_samples(self) -> None:
+        """Let the remaining samples go; the trial is over."""
+        if self.log is not None:
+            self.out.extend([EmitSample(sample) for sample in self.log.flush()])
+            self.log = None
+
+    def note_event(self, text: str) -> None:
+        """Write a special event into the current sample."""
+        if self.log is not None:
+            self.log.note_event(text)
+
+    def note(self, level: str, text: str) -> None:
+        """Write something to the log."""
+        self.out.append(Note(level, text))
+
+    def ignore(self, participant: Participant, kind: str, why: str, level: str = "warning") -> None:
+        """Count something a participant did in vain; tell the log the first time only."""
+        self._counters[kind] = self._counters.get(kind, 0) + 1
+        if (participant.index, kind) not in self._noted:
+            self._noted.add((participant.index, kind))
+            self.out.append(Note(level, f"{participant.describe()}: {why}; ignored (further ones only counted)"))
+
+    def count(self, kind: str) -> None:
+        """Count something that nobody need know of."""
+        self._counters[kind] = self._counters.get(kind, 0) + 1
+
+    # Participants
+
+    def refresh_engaged(self) -> None:
+        """Make the lists of who takes part anew, after somebody came or went."""
+        self.engaged = [actor for actor in self.actors if actor.present]
+        self.timed = [actor for actor in self.engaged if actor.response_timeout > 0]
+
+
+ActionFunction: TypeAlias = Callable[[Core, Any, Any], None]
+Rows: TypeAlias = dict[Phase, dict[Input, tuple[Phase, ActionFunction, tuple[TrialState, ...]]]]

@@ -1,0 +1,196 @@
+"""What goes into the trial machine and what comes out of it: plain data, no behaviour.
+
+Events and effects are mutable slotted dataclasses only because frozen ones cost twice as much to make, several times
+per tick. Nobody changes one after it was made.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.datalog_pb2 import DatalogSample
+from trio_cogment.errors import CogmentError
+
+#: The participant index of the environment; actors are 0..n-1, in the order of the trial's parameters.
+ENVIRONMENT = -1
+
+#: Stands where a timer belongs to the trial as a whole.
+NO_PARTICIPANT = -2
+
+#: Messages kept for one participant that is not there yet; a sender that talks more than this loses the rest.
+MAX_HELD_MESSAGES = 256
+
+
+@dataclass(slots=True, frozen=True)
+class TrialRules:
+    """How patient a trial is; the operator's choice, where `TrialParams` are the user's. 0 seconds means for ever.
+
+    Attributes:
+        soft_end_patience_seconds: from a soft end being asked (or the environment's LAST) to the final observation.
+        environment_init_timeout_seconds: from our init_input to the environment's init_output.
+        environment_ack_timeout_seconds: from the final observation to the environment's LAST_ACK.
+        actor_ack_timeout_seconds: from the final observation to each actor's LAST_ACK.
+        max_held_messages: messages kept for one participant that is not there yet.
+    """
+
+    soft_end_patience_seconds: float = 120.0
+    environment_init_timeout_seconds: float = 60.0
+    environment_ack_timeout_seconds: float = 60.0
+    actor_ack_timeout_seconds: float = 30.0
+    max_held_messages: int = MAX_HELD_MESSAGES
+
+
+DEFAULT_RULES = TrialRules()
+
+
+class TimerKind(enum.IntEnum):
+    """What a timer waits for."""
+
+    INIT = 0
+    RESPONSE = 1
+    ACK = 2
+    PATIENCE = 3
+    INACTIVITY = 4
+
+
+class Timer(NamedTuple):
+    """The name of a timer; arming a name again moves its deadline."""
+
+    kind: TimerKind
+    participant: int
+
+
+# Events
+
+
+@dataclass(slots=True)
+class Begin:
+    """The trial exists: INITIALIZING is announced."""
+
+
+@dataclass(slots=True)
+class ParametersComplete:
+    """Hooks and endpoints are done; `params` went through `validate_params`."""
+
+    params: TrialParams
+
+
+@dataclass(slots=True)
+class Joined:
+    """A client actor took the slot that `TrialMachine.slot_for` gave it."""
+
+    participant: int
+
+
+@dataclass(slots=True)
+class Received:
+    """A participant sent a message; the machine owns it from now on."""
+
+    participant: int
+    message: Any
+
+
+@dataclass(slots=True)
+class HalfClosed:
+    """A participant will send nothing more but still reads: it can be told END."""
+
+    participant: int
+
+
+@dataclass(slots=True)
+class Lost:
+    """A participant's stream is gone, or could not be made; nothing can be sent to it any more."""
+
+    participant: int
+    reason: str
+
+
+@dataclass(slots=True)
+class TimerFired:
+    """The deadline of an armed timer has come."""
+
+    timer: Timer
+
+
+@dataclass(slots=True)
+class SoftEnd:
+    """Somebody asks for an orderly end."""
+
+
+@dataclass(slots=True)
+class HardEnd:
+    """The trial ends now; `details` is what the participants are told."""
+
+    details: str
+
+
+Event: TypeAlias = Begin | ParametersComplete | Joined | Received | HalfClosed | Lost | TimerFired | SoftEnd | HardEnd
+
+
+# Effects
+
+
+@dataclass(slots=True)
+class Connect:
+    """Open the stream to a service actor or to the environment; its init_input follows at once."""
+
+    participant: int
+
+
+@dataclass(slots=True)
+class Send:
+    """Send a message (ActorRunTrialInput or EnvRunTrialInput); whoever performs this owns it."""
+
+    participant: int
+    message: Any
+
+
+@dataclass(slots=True)
+class Close:
+    """No more messages to a participant: after END (`error` is None), or because it broke the protocol."""
+
+    participant: int
+    error: CogmentError | None
+
+
+@dataclass(slots=True)
+class ArmTimer:
+    """Let `TimerFired` come at `deadline` (the scale of `now`)."""
+
+    timer: Timer
+    deadline: float
+
+
+@dataclass(slots=True)
+class DisarmTimer:
+    """Forget a timer."""
+
+    timer: Timer
+
+
+@dataclass(slots=True)
+class EmitSample:
+    """A sample is complete; whoever performs this owns it."""
+
+    sample: DatalogSample
+
+
+@dataclass(slots=True)
+class Announce:
+    """The trial's public state changed."""
+
+    state: int
+
+
+@dataclass(slots=True)
+class Note:
+    """Something for the log; `level` is a name of `logging` in lower case."""
+
+    level: str
+    text: str
+
+
+Effect: TypeAlias = Connect | Send | Close | ArmTimer | DisarmTimer | EmitSample | Announce | Note

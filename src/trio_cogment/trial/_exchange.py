@@ -1,0 +1,104 @@
+"""The actions for what participants say to one another: messages and rewards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message, Reward
+from trio_cogment.api.environment_pb2 import EnvRunTrialInput
+from trio_cogment.trial._core import Core
+from trio_cogment.trial._events import ENVIRONMENT, EmitSample, Send
+from trio_cogment.trial._participant import Actor, Participant
+from trio_cogment.trial._rewards import merge, resolve
+from trio_cogment.trial._stream_table import StreamState
+
+_NORMAL = CommunicationState.NORMAL
+_TO_COME = (StreamState.IDLE, StreamState.CONNECTING)
+
+#: What a participant writes for "the current tick".
+CURRENT_TICK = -1
+
+
+def relay_message(trial: Core, sender: Participant, received: Any) -> None:
+    """Pass a message on at once, to whoever its receiver stands for."""
+    message: Message = received.message
+    if message.tick_id not in (CURRENT_TICK, trial.tick_id):
+        trial.ignore(sender, "message_of_wrong_tick", f"a message for tick {message.tick_id}, not {trial.tick_id}")
+        return
+    message.sender_name = sender.name
+    if trial.log is not None:
+        trial.log.take_message(message)
+    receivers: list[Participant] = [*resolve(message.receiver_name, trial.actors)]
+    if not receivers and message.receiver_name == trial.environment.name:
+        receivers.append(trial.environment)
+    if not receivers:
+        trial.ignore(sender, "message_to_nobody", f"a message to '{message.receiver_name}', which nobody is")
+    for receiver in receivers:
+        copy = Message()
+        copy.CopyFrom(message)
+        copy.tick_id = trial.tick_id
+        copy.receiver_name = receiver.name
+        _deliver(trial, sender, receiver, copy)
+
+
+def _deliver(trial: Core, sender: Participant, receiver: Participant, message: Message) -> None:
+    if receiver.present:
+        _send(trial, receiver, message)
+    elif receiver.state not in _TO_COME:
+        trial.ignore(sender, "message_to_the_lost", f"a message to {receiver.describe()}, which is gone", "info")
+    elif len(receiver.held) < trial.rules.max_held_messages:
+        receiver.held.append(message)
+    else:
+        trial.ignore(sender, "message_not_held", f"more messages to {receiver.describe()} than can be held for it")
+
+
+def _send(trial: Core, receiver: Participant, message: Message) -> None:
+    envelope: Any = EnvRunTrialInput() if receiver.index == ENVIRONMENT else ActorRunTrialInput()
+    envelope.state = _NORMAL
+    envelope.message.CopyFrom(message)
+    trial.out.append(Send(receiver.index, envelope))
+
+
+def send_held(trial: Core, receiver: Participant) -> None:
+    """Send what came for a participant before it did."""
+    held, receiver.held = receiver.held, []
+    for message in held:
+        _send(trial, receiver, message)
+
+
+def take_reward(trial: Core, sender: Participant, received: Any) -> None:
+    """Keep a reward for its receivers' next observation, or for the sample of the past tick it names."""
+    reward: Reward = received.reward
+    tick_id = trial.tick_id
+    if reward.tick_id not in (CURRENT_TICK, tick_id) and not 0 <= reward.tick_id < tick_id:
+        trial.ignore(sender, "reward_of_wrong_tick", f"a reward for tick {reward.tick_id}, not {tick_id}")
+        return
+    for source in reward.sources:
+        source.sender_name = sender.name
+    if reward.tick_id not in (CURRENT_TICK, tick_id):
+        trial.count("reward_of_past_tick")
+        if trial.log is not None:
+            sample = trial.log.take_past_reward(reward, trial.wall_ns)
+            if sample is not None:
+                trial.out.append(EmitSample(sample))
+        return
+    if trial.log is not None:
+        trial.log.take_reward(reward)
+    if not reward.sources:
+        trial.ignore(sender, "reward_without_source", "a reward without sources")
+        return
+    receivers = resolve(reward.receiver_name, trial.actors)
+    if not receivers:
+        trial.ignore(sender, "reward_to_nobody", f"a reward to '{reward.receiver_name}', which no actor is")
+    for actor in receivers:
+        if not actor.gone:
+            actor.reward_sources.extend(reward.sources)
+            actor.reward_tick = tick_id
+
+
+def send_rewards(trial: Core, actor: Actor) -> None:
+    """Send an actor what it was rewarded with since its last observation, as one Reward."""
+    sources, actor.reward_sources = actor.reward_sources, []
+    message = ActorRunTrialInput(state=_NORMAL)
+    message.reward.CopyFrom(merge(actor.reward_tick, actor.name, sources))
+    trial.out.append(Send(actor.index, message))

@@ -1,0 +1,329 @@
+"""The trial machine: events in, effects out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialState
+from trio_cogment.api.environment_pb2 import EnvRunTrialInput
+from trio_cogment.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    LocalProtocolError,
+    NotFoundError,
+    RemoteProtocolError,
+)
+from trio_cogment.trial import _closing, _exchange, _opening, _ticks
+from trio_cogment.trial._core import INACTIVITY, ActionFunction, Core, Rows
+from trio_cogment.trial._events import (
+    DEFAULT_RULES,
+    ENVIRONMENT,
+    ArmTimer,
+    Begin,
+    Close,
+    Effect,
+    Event,
+    HalfClosed,
+    HardEnd,
+    Joined,
+    Lost,
+    ParametersComplete,
+    Received,
+    Send,
+    SoftEnd,
+    TimerFired,
+    TimerKind,
+    TrialRules,
+)
+from trio_cogment.trial._participant import Actor, Participant
+from trio_cogment.trial._stream_table import StreamInput, StreamState, Verdict
+from trio_cogment.trial._trial_table import ANNOUNCED, TRANSITIONS, Action, Input, Phase
+
+
+def _nothing(_trial: Core, _participant: Any, _payload: Any) -> None:
+    """Legal, and without effect."""
+
+
+_FUNCTIONS: dict[Action, ActionFunction] = {
+    Action.NOTHING: _nothing,
+    Action.OPEN_TO_ACTORS: _opening.open_to_actors,
+    Action.WELCOME: _opening.welcome,
+    Action.START_ENVIRONMENT: _opening.start_environment,
+    Action.LEAVE_OUT: _opening.leave_out,
+    Action.NEXT_TICK: _ticks.next_tick,
+    Action.TAKE_ACTION: _ticks.take_action,
+    Action.IGNORE_ACTION: _ticks.ignore_action,
+    Action.SEND_ACTIONS: _ticks.send_actions,
+    Action.SEND_LAST_AND_ACTIONS: _ticks.send_last_and_actions,
+    Action.ACT_ABSENT: _ticks.act_absent,
+    Action.GO_ON_WITHOUT: _ticks.go_on_without,
+    Action.TAKE_REWARD: _exchange.take_reward,
+    Action.RELAY_MESSAGE: _exchange.relay_message,
+    Action.MARK_END: _closing.mark_end,
+    Action.MARK_FINAL: _closing.mark_final,
+    Action.FINAL_TICK: _closing.final_tick,
+    Action.COUNT_ACK: _closing.count_ack,
+    Action.COUNT_MISSING_ACK: _closing.count_missing_ack,
+    Action.FINISH: _closing.finish,
+    Action.BREAK_OFF: _closing.break_off,
+}
+
+
+def _make_rows() -> Rows:
+    # What the table says, in the shape that costs one lookup per input.
+    rows: Rows = {phase: {} for phase in Phase}
+    for (phase, symbol), (after, action) in TRANSITIONS.items():
+        rows[phase][symbol] = (after, _FUNCTIONS[action], ANNOUNCED.get((phase, after), ()))
+    return rows
+
+
+#: The trial's input for what a participant's stream delivers; an observation set has two and is looked at first.
+_DELIVERED: dict[StreamInput, Input] = {
+    StreamInput.ACTION: Input.ACTION,
+    StreamInput.REWARD: Input.REWARD,
+    StreamInput.MESSAGE: Input.MESSAGE,
+    StreamInput.LAST: Input.ENVIRONMENT_LAST,
+    StreamInput.LAST_ACK: Input.LAST_ACK,
+    StreamInput.HALF_CLOSED: Input.LAST_ACK,
+}
+
+_DELIVER = Verdict.DELIVER
+_OBSERVATION_SET = StreamInput.OBSERVATION_SET
+
+#: What a refused participant is told that it did.
+_FAULTS: dict[StreamInput, str] = {
+    StreamInput.BAD_STATE: "a message without a known communication state",
+    StreamInput.BAD_DATA: "data with a communication state other than NORMAL",
+    StreamInput.INIT: "a second init_output",
+}
+
+
+class TrialMachine(Core):
+    """One trial, from its creation to END, without I/O: events go in by `handle`, effects come out of it.
+
+    What is illegal raises and changes nothing; what a participant does wrong never raises: it is counted, or ends that
+    participant's stream. Any other exception out of `handle` is a bug of ours.
+
+    Args:
+        trial_id: for whoever looks at the machine; it plays no part.
+        rules: the operator's patience.
+        collect_samples: make samples; without a datalog nobody would read them.
+    """
+
+    __slots__ = ()
+    rows = _make_rows()
+
+    def __init__(self, trial_id: str, *, rules: TrialRules = DEFAULT_RULES, collect_samples: bool = True) -> None:
+        super().__init__(trial_id, rules=rules, collect_samples=collect_samples)
+
+    # What may be asked
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the trial ENDED."""
+        return self.phase is Phase.ENDED
+
+    @property
+    def environment_name(self) -> str:
+        """The environment's name; empty before the parameters are complete."""
+        return self.environment.name
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """How often what kind of input was ignored."""
+        return MappingProxyType(self._counters)
+
+    def slot_for(self, *, actor_name: str = "", actor_class: str = "") -> int:
+        """Return the participant index of a free client slot; `Joined` takes it.
+
+        Args:
+            actor_name: the actor's name, or empty to choose by class.
+            actor_class: the first free slot of this class is taken.
+
+        Raises:
+            InvalidArgumentError: neither was given.
+            NotFoundError: the trial has no such actor, or none of that class that a client could be.
+            FailedPreconditionError: the trial takes no clients now, or the slot is not free.
+        """
+        if not actor_name and not actor_class:
+            raise InvalidArgumentError("slot_selection: an actor name or an actor class was expected")
+        if self.phase is not Phase.PENDING:
+            raise FailedPreconditionError(
+                f"trial '{self.trial_id}' is {TrialState.Name(self.state)}: actors join while it is PENDING"
+            )
+        what = f"actor '{actor_name}'" if actor_name else f"actor of class '{actor_class}'"
+        named = [
+            actor
+            for actor in self.actors
+            if (actor.name == actor_name if actor_name else actor.actor_class == actor_class)
+        ]
+        if not named:
+            raise NotFoundError(f"trial '{self.trial_id}' has no {what}")
+        clients = [actor for actor in named if actor.is_client]
+        if not clients:
+            raise FailedPreconditionError(f"{what} of trial '{self.trial_id}' is not a client: it has an endpoint")
+        for actor in clients:
+            if actor.state is StreamState.IDLE:
+                return actor.index
+        raise FailedPreconditionError(f"{what} of trial '{self.trial_id}' is not free: it joined, or its time is over")
+
+    # What happens
+
+    def handle(self, event: Event, now: float, wall_ns: int) -> list[Effect]:
+        """Take one event and return its effects, in the order to perform them.
+
+        Args:
+            event: what happened.
+            now: monotonic seconds; timers' deadlines are on the same scale.
+            wall_ns: nanoseconds since the Unix epoch, for timestamps.
+
+        Raises:
+            LocalProtocolError: the event is not possible now; nothing has changed.
+        """
+        self.now = now
+        self.wall_ns = wall_ns
+        out: list[Effect] = []
+        self.out = out
+        _HANDLERS[type(event)](self, event)
+        return out
+
+    def _received(self, event: Received) -> None:
+        participant = self.participants.get(event.participant)
+        if participant is None:
+            raise LocalProtocolError(f"there is no participant {event.participant}")
+        message = event.message
+        symbol = participant.classify(message)
+        verdict = participant.step(symbol)
+        if verdict is not _DELIVER:
+            self._judge(participant, symbol, verdict, "")
+            return
+        self.last_activity = self.now
+        if symbol is _OBSERVATION_SET:
+            observations = message.observation_set
+            given = _ticks.observation_input(self, observations)
+            if given is not None:
+                self.fire(given, participant, observations)
+        else:
+            self.fire(_DELIVERED[symbol], participant, message)
+
+    def _judge(self, participant: Participant, symbol: StreamInput, verdict: Verdict, reason: str) -> None:
+        """Do what a stream's verdict says."""
+        if verdict is Verdict.ANSWER:
+            answer: Any = EnvRunTrialInput() if participant.index == ENVIRONMENT else ActorRunTrialInput()
+            answer.state = CommunicationState.HEARTBEAT
+            self.out.append(Send(participant.index, answer))
+            return
+        if verdict is Verdict.DROP:
+            self.count("dropped")
+            return
+        self.last_activity = self.now
+        if verdict is Verdict.DELIVER:
+            self.fire(_DELIVERED[symbol], participant)
+        elif verdict is Verdict.IGNORE:
+            self.ignore(participant, f"{symbol.name.lower()}_in_vain", f"{symbol.name} while {participant.state.name}")
+        elif verdict is Verdict.READY:
+            _opening.get_ready(self, participant)
+        elif verdict is Verdict.REFUSE:
+            fault = _FAULTS.get(symbol) or f"{symbol.name} where init_output was expected"
+            self.count("refused")
+            self.out.append(Close(participant.index, RemoteProtocolError(fault)))
+            self._lose(participant, fault)
+        elif verdict is Verdict.PART:
+            self.say_end(participant, reason)
+            self._lose(participant, reason)
+        else:
+            self._lose(participant, reason)
+
+    def _lose(self, participant: Participant, reason: str) -> None:
+        """A participant takes no part any more."""
+        participant.present = False
+        participant.held.clear()
+        details = f"{participant.describe()} was lost: {reason}"
+        if not isinstance(participant, Actor):
+            self.fire(Input.ENVIRONMENT_LOST, participant, details)
+            return
+        # One that was left out before has nothing left to lose.
+        if participant.gone:
+            return
+        participant.gone = True
+        participant.reward_sources = []
+        self.refresh_engaged()
+        self.note("warning", details)
+        self.fire(
+            Input.REQUIRED_ACTOR_LOST if participant.required else Input.OPTIONAL_ACTOR_LOST, participant, details
+        )
+
+    def _stream_over(self, event: Lost | HalfClosed) -> None:
+        participant = self.participants.get(event.participant)
+        if participant is None:
+            raise LocalProtocolError(f"there is no participant {event.participant}")
+        if isinstance(event, Lost):
+            symbol, reason = StreamInput.CLOSED, event.reason
+        else:
+            symbol, reason = StreamInput.HALF_CLOSED, "it closed its side of the stream"
+        self._judge(participant, symbol, participant.step(symbol), reason)
+
+    def _joined(self, event: Joined) -> None:
+        actor = self.participants.get(event.participant)
+        if not isinstance(actor, Actor) or not actor.is_client:
+            raise LocalProtocolError(f"participant {event.participant} is no client's slot")
+        self.fire(Input.ACTOR_JOINED, actor)
+
+    def _timer_fired(self, event: TimerFired) -> None:
+        timer = event.timer
+        # It may have been disarmed while its firing was under way.
+        if timer not in self._armed:
+            self.count("timer_disarmed")
+            return
+        self._armed.discard(timer)
+        kind = timer.kind
+        if kind is TimerKind.PATIENCE:
+            seconds = self.rules.soft_end_patience_seconds
+            self.fire(Input.PATIENCE_OVER, None, f"the trial did not come to its end within {seconds:g} s")
+        elif kind is TimerKind.INACTIVITY:
+            self._look_for_activity()
+        else:
+            participant = self.participants[timer.participant]
+            if kind is TimerKind.INIT:
+                verdict = participant.step(StreamInput.GIVE_UP)
+                self._judge(participant, StreamInput.GIVE_UP, verdict, "it did not come in time")
+            else:
+                self.fire(Input.RESPONSE_TIMEOUT if kind is TimerKind.RESPONSE else Input.ACK_TIMEOUT, participant)
+
+    def _look_for_activity(self) -> None:
+        # Activity only writes down the time; the timer is moved when it fires, not with every message.
+        assert self.params is not None
+        deadline = self.last_activity + self.params.max_inactivity
+        if self.now >= deadline:
+            self.fire(Input.HARD_END, None, f"nothing happened for {self.params.max_inactivity} s")
+        else:
+            self._armed.add(INACTIVITY)
+            self.out.append(ArmTimer(INACTIVITY, deadline))
+
+    def _begin(self, _event: Begin) -> None:
+        self.fire(Input.BEGIN)
+
+    def _parameters_complete(self, event: ParametersComplete) -> None:
+        self.fire(Input.PARAMETERS_COMPLETE, None, event.params)
+
+    def _soft_end(self, _event: SoftEnd) -> None:
+        self.fire(Input.SOFT_END)
+
+    def _hard_end(self, event: HardEnd) -> None:
+        self.fire(Input.HARD_END, None, event.details)
+
+
+_Handler: TypeAlias = Callable[[TrialMachine, Any], None]
+_HANDLERS: dict[type[Any], _Handler] = {
+    Received: TrialMachine._received,
+    HalfClosed: TrialMachine._stream_over,
+    Lost: TrialMachine._stream_over,
+    Joined: TrialMachine._joined,
+    TimerFired: TrialMachine._timer_fired,
+    Begin: TrialMachine._begin,
+    ParametersComplete: TrialMachine._parameters_complete,
+    SoftEnd: TrialMachine._soft_end,
+    HardEnd: TrialMachine._hard_end,
+}

@@ -1,0 +1,103 @@
+"""The actions of a trial that has not begun: actors come, or do not; then the environment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialActor, TrialParams
+from trio_cogment.api.environment_pb2 import EnvRunTrialInput
+from trio_cogment.trial._core import INACTIVITY, Core
+from trio_cogment.trial._events import Connect, Send, Timer, TimerKind
+from trio_cogment.trial._exchange import send_held
+from trio_cogment.trial._participant import Actor, Environment, Participant
+from trio_cogment.trial._samples import SampleLog
+from trio_cogment.trial._stream_table import StreamInput
+from trio_cogment.trial._trial_table import Input
+
+_NORMAL = CommunicationState.NORMAL
+
+
+def open_to_actors(trial: Core, _participant: None, params: TrialParams) -> None:
+    """Contact every service actor, all in parallel, and wait for the clients."""
+    trial.params = params
+    trial.max_steps = params.max_steps
+    trial.environment = Environment(params.environment.name)
+    trial.actors = tuple(Actor(index, params) for index in range(len(params.actors)))
+    trial.participants = {participant.index: participant for participant in (trial.environment, *trial.actors)}
+    trial.contents = [None] * len(trial.actors)
+    trial.unsettled = set(range(len(trial.actors)))
+    trial.last_activity = trial.now
+    trial.arm(INACTIVITY, params.max_inactivity)
+    if trial.collect_samples:
+        trial.log = SampleLog(params, trial.wall_ns)
+        for name in trial.log.unknown_fields:
+            trial.note("warning", f"datalog.exclude_fields: a sample has no field '{name}'")
+    for actor in trial.actors:
+        if not actor.is_client:
+            actor.step(StreamInput.CONNECT)
+            trial.out.append(Connect(actor.index))
+            trial.out.append(Send(actor.index, _actor_init(trial, actor)))
+        trial.arm(Timer(TimerKind.INIT, actor.index), actor.init_timeout)
+
+
+def welcome(trial: Core, actor: Actor, _payload: None) -> None:
+    """A client took its slot: it gets its init_input at once, and no second init_output is expected."""
+    actor.step(StreamInput.JOIN)
+    trial.last_activity = trial.now
+    trial.out.append(Send(actor.index, _actor_init(trial, actor)))
+    get_ready(trial, actor)
+
+
+def get_ready(trial: Core, participant: Participant) -> None:
+    """A participant is there: it takes part from now on."""
+    participant.present = True
+    trial.disarm(Timer(TimerKind.INIT, participant.index))
+    send_held(trial, participant)
+    if isinstance(participant, Actor):
+        trial.refresh_engaged()
+        _settle(trial, participant)
+
+
+def leave_out(trial: Core, actor: Actor, _reason: str) -> None:
+    """An optional actor did not come, or went before the trial began."""
+    trial.disarm(Timer(TimerKind.INIT, actor.index))
+    _settle(trial, actor)
+
+
+def start_environment(trial: Core, _participant: None, _payload: None) -> None:
+    """Nobody is waited for any more: contact the environment."""
+    assert trial.params is not None
+    environment, params = trial.environment, trial.params.environment
+    environment.step(StreamInput.CONNECT)
+    message = EnvRunTrialInput(state=_NORMAL)
+    data = message.init_input
+    data.name = params.name
+    data.impl_name = params.implementation
+    data.actors_in_trial.extend([TrialActor(name=a.name, actor_class=a.actor_class) for a in trial.actors])
+    # Empty but present is not the same as absent: peers tell them apart.
+    if params.HasField("config"):
+        data.config.CopyFrom(params.config)
+    trial.out.append(Connect(environment.index))
+    trial.out.append(Send(environment.index, message))
+    trial.arm(Timer(TimerKind.INIT, environment.index), trial.rules.environment_init_timeout_seconds)
+
+
+def _settle(trial: Core, actor: Actor) -> None:
+    if actor.index in trial.unsettled:
+        trial.unsettled.discard(actor.index)
+        if not trial.unsettled:
+            trial.fire(Input.ACTORS_SETTLED)
+
+
+def _actor_init(trial: Core, actor: Actor) -> Any:
+    assert trial.params is not None
+    params = trial.params.actors[actor.index]
+    message = ActorRunTrialInput(state=_NORMAL)
+    data = message.init_input
+    data.actor_name = params.name
+    data.actor_class = params.actor_class
+    data.impl_name = params.implementation
+    data.env_name = trial.environment.name
+    if params.HasField("config"):
+        data.config.CopyFrom(params.config)
+    return message

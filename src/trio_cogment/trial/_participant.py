@@ -1,0 +1,168 @@
+"""A participant as the machine remembers it, and the reading of its messages as inputs of its stream's table."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from trio_cogment.api.common_pb2 import CommunicationState, Message, RewardSource, TrialParams
+from trio_cogment.errors import LocalProtocolError
+from trio_cogment.trial._events import ENVIRONMENT
+from trio_cogment.trial._params import is_client_endpoint
+from trio_cogment.trial._stream_table import ACTOR_STREAM, ENVIRONMENT_STREAM, StreamInput, StreamState, Verdict
+
+Rows: TypeAlias = dict[StreamState, dict[StreamInput, tuple[StreamState, Verdict]]]
+
+
+def _rows(table: dict[tuple[StreamState, StreamInput], tuple[StreamState, Verdict]]) -> Rows:
+    # One lookup per message instead of two, and no tuple to be made for it.
+    rows: Rows = {state: {} for state in StreamState}
+    for (state, symbol), entry in table.items():
+        rows[state][symbol] = entry
+    return rows
+
+
+_ACTOR_ROWS = _rows(ACTOR_STREAM)
+_ENVIRONMENT_ROWS = _rows(ENVIRONMENT_STREAM)
+
+_NORMAL = CommunicationState.NORMAL
+_HEARTBEAT = CommunicationState.HEARTBEAT
+_OTHER_STATES = {
+    CommunicationState.HEARTBEAT: StreamInput.HEARTBEAT,
+    CommunicationState.LAST: StreamInput.LAST,
+    CommunicationState.LAST_ACK: StreamInput.LAST_ACK,
+    CommunicationState.END: StreamInput.END,
+}
+_DATA = {
+    None: StreamInput.EMPTY,
+    "details": StreamInput.EMPTY,
+    "init_output": StreamInput.INIT,
+    "action": StreamInput.ACTION,
+    "observation_set": StreamInput.OBSERVATION_SET,
+    "reward": StreamInput.REWARD,
+    "message": StreamInput.MESSAGE,
+}
+_ACTION = StreamInput.ACTION
+_OBSERVATION_SET = StreamInput.OBSERVATION_SET
+
+
+class Participant:
+    """One session: the environment's, or an actor's.
+
+    Attributes:
+        index: its number in events and effects.
+        name: its name in the trial.
+        state: where its stream is; changed by `step` alone.
+        present: it takes part: it came, and was not lost.
+        held: messages for it that came before it did.
+    """
+
+    __slots__ = ("_rows", "held", "index", "name", "present", "row", "state")
+
+    def __init__(self, index: int, name: str, rows: Rows) -> None:
+        self.index = index
+        self.name = name
+        self._rows = rows
+        self.state = StreamState.IDLE
+        self.row = rows[StreamState.IDLE]
+        self.present = False
+        self.held: list[Message] = []
+
+    def step(self, symbol: StreamInput) -> Verdict:
+        """Take one input of the stream's table, or raise LocalProtocolError and change nothing."""
+        entry = self.row.get(symbol)
+        if entry is None:
+            raise LocalProtocolError(f"'{self.name}' cannot get {symbol.name} while {self.state.name}")
+        state, verdict = entry
+        if state is not self.state:
+            self.state = state
+            self.row = self._rows[state]
+        return verdict
+
+    def classify(self, message: Any) -> StreamInput:
+        """Return the input that `message` is."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """Return how texts for people call it."""
+        raise NotImplementedError
+
+
+class Environment(Participant):
+    """The environment's session."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        super().__init__(ENVIRONMENT, name, _ENVIRONMENT_ROWS)
+
+    def classify(self, message: Any) -> StreamInput:
+        """Return the input that `message` is."""
+        # HasField first: nearly every message of an environment is a set, and it costs less than WhichOneof.
+        if message.state == _NORMAL and message.HasField("observation_set"):
+            return _OBSERVATION_SET
+        return _classify(message)
+
+    def describe(self) -> str:
+        """Return how texts for people call it."""
+        return f"the environment '{self.name}'"
+
+
+class Actor(Participant):
+    """An actor's session, and what the trial knows of the actor.
+
+    Attributes:
+        actor_class, required, response_timeout, init_timeout: from the parameters.
+        is_client: it connects to us.
+        default_action: the content sent when it has no action of its own, or None.
+        gone: it is out for good: it did not come, or was lost.
+        reward_sources: for the Reward before its next observation.
+    """
+
+    __slots__ = (
+        "actor_class",
+        "default_action",
+        "gone",
+        "init_timeout",
+        "is_client",
+        "required",
+        "response_timeout",
+        "reward_sources",
+        "reward_tick",
+    )
+
+    def __init__(self, index: int, params: TrialParams) -> None:
+        actor = params.actors[index]
+        super().__init__(index, actor.name, _ACTOR_ROWS)
+        self.actor_class = actor.actor_class
+        self.is_client = is_client_endpoint(actor.endpoint)
+        self.required = not actor.optional
+        self.init_timeout = actor.initial_connection_timeout
+        self.response_timeout = actor.response_timeout
+        self.default_action = actor.default_action.content if actor.HasField("default_action") else None
+        self.gone = False
+        self.reward_sources: list[RewardSource] = []
+        self.reward_tick = 0
+
+    def classify(self, message: Any) -> StreamInput:
+        """Return the input that `message` is."""
+        if message.state == _NORMAL and message.HasField("action"):
+            return _ACTION
+        return _classify(message)
+
+    def describe(self) -> str:
+        """Return how texts for people call it."""
+        return f"actor '{self.name}'"
+
+
+def _classify(message: Any) -> StreamInput:
+    state = message.state
+    data = message.WhichOneof("data")
+    if state == _NORMAL:
+        return _DATA[data]
+    symbol = _OTHER_STATES.get(state)
+    if symbol is None:
+        return StreamInput.BAD_STATE
+    # `details` explains any state but a heartbeat, which carries nothing.
+    if data is not None and (data != "details" or state == _HEARTBEAT):
+        return StreamInput.BAD_DATA
+    return symbol

@@ -1,0 +1,44 @@
+"""Whom a reward or message is for, and what several rewards amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from trio_cogment.api.common_pb2 import Reward, RewardSource
+from trio_cogment.trial._participant import Actor
+
+EVERYBODY = "*"
+
+
+def resolve(pattern: str, actors: Sequence[Actor]) -> Sequence[Actor]:
+    """Return the actors that `pattern` stands for; none if it is not a pattern or nobody matches.
+
+    An exact name comes first, so that names may contain dots. `*` is every actor (never the environment), `class.*` the
+    members of a class, `class.name` an actor if it is of that class; the first dot divides.
+    """
+    for actor in actors:
+        if actor.name == pattern:
+            return (actor,)
+    if pattern == EVERYBODY:
+        return actors
+    actor_class, dot, name = pattern.partition(".")
+    if not dot:
+        return ()
+    return [actor for actor in actors if actor.actor_class == actor_class and name in (EVERYBODY, actor.name)]
+
+
+def merge(tick_id: int, receiver: str, sources: Iterable[RewardSource]) -> Reward:
+    """Return one Reward of all `sources`: its value is their mean, weighted by confidence.
+
+    Sources whose confidence is not positive carry no weight but are listed. NaN is a value like any other.
+    """
+    reward = Reward(tick_id=tick_id, receiver_name=receiver, sources=sources)
+    total = weight = 0.0
+    for source in reward.sources:
+        confidence = source.confidence
+        if confidence > 0:
+            total += source.value * confidence
+            weight += confidence
+    if weight > 0:
+        reward.value = total / weight
+    return reward

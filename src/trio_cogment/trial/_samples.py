@@ -1,0 +1,117 @@
+"""The samples of a trial: one per tick, held back for some ticks so that late rewards find theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trio_cogment.api.common_pb2 import Action, Message, Reward, TrialParams, TrialState
+from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
+from trio_cogment.api.environment_pb2 import ObservationSet
+from trio_cogment.trial._params import buffered_ticks
+
+#: The tick id of an action that never came.
+NO_ACTION_TICK = -2
+
+_FIELDS = frozenset(DatalogSample.DESCRIPTOR.fields_by_name)
+
+END_ASKED = "the end of the trial was asked for"
+FINAL_OBSERVATION = "the environment ended the trial"
+STEPS_USED_UP = "the maximum number of steps was reached"
+OUT_OF_SYNC = "a reward came for a tick whose sample was already sent"
+
+
+class SampleLog:
+    """Builds the samples; what it returns is out of its hands.
+
+    Attributes:
+        unknown_fields: names in `exclude_fields` that are no field of a sample.
+    """
+
+    def __init__(self, params: TrialParams, wall_ns: int) -> None:
+        self._size = buffered_ticks(params)
+        self._actors = len(params.actors)
+        wanted = {name.strip().lower() for name in params.datalog.exclude_fields}
+        self._excluded = sorted(wanted & _FIELDS)
+        self.unknown_fields = sorted(wanted - _FIELDS)
+        #: The tick still under way is the last.
+        self._buffer: list[DatalogSample] = []
+        self._actions: list[Action | None] = []
+        self._begin(0, wall_ns)
+
+    def begin_tick(self, tick_id: int, wall_ns: int, observations: ObservationSet, state: TrialState) -> None:
+        """Close the tick under way, which ends in `state`, and begin `tick_id`; tick 0 is begun already."""
+        current = self._buffer[-1]
+        if tick_id == 0:
+            current.info.timestamp = wall_ns
+        else:
+            self._close(state)
+            current = self._begin(tick_id, wall_ns)
+        current.observations.CopyFrom(observations)
+
+    def take_action(self, index: int, action: Action) -> None:
+        """Keep an actor's action as it came."""
+        self._actions[index] = action
+
+    def void_action(self, index: int) -> None:
+        """An actor was lost after it acted: its action was not used, its content is kept."""
+        action = self._actions[index]
+        if action is not None:
+            self._actions[index] = Action(tick_id=NO_ACTION_TICK, content=action.content)
+
+    def take_absences(self, defaults: Sequence[int], unavailable: Sequence[int]) -> None:
+        """Note whose action was made up, and whose is missing."""
+        self._buffer[-1].default_actors.extend(defaults)
+        self._buffer[-1].unavailable_actors.extend(unavailable)
+
+    def take_message(self, message: Message) -> None:
+        """Keep a message as it came, but for its true sender."""
+        self._buffer[-1].messages.append(message)
+
+    def take_reward(self, reward: Reward) -> None:
+        """Keep a reward of the current tick as it came, but for its true sender."""
+        self._buffer[-1].rewards.append(reward)
+
+    def take_past_reward(self, reward: Reward, wall_ns: int) -> DatalogSample | None:
+        """Keep a reward for an earlier tick; return an out-of-sync sample if its tick is gone."""
+        first = self._buffer[0].info.tick_id
+        if reward.tick_id >= first:
+            self._buffer[reward.tick_id - first].rewards.append(reward)
+            return None
+        info = SampleInfo(tick_id=reward.tick_id, timestamp=wall_ns, out_of_sync=True, special_events=[OUT_OF_SYNC])
+        return self._strip(DatalogSample(info=info, rewards=[reward]))
+
+    def note_event(self, text: str) -> None:
+        """Add a special event to the current tick."""
+        self._buffer[-1].info.special_events.append(text)
+
+    def leaving(self) -> list[DatalogSample]:
+        """Return the samples that need not be held back any longer, oldest first."""
+        surplus = len(self._buffer) - (self._size - 1)
+        if surplus <= 0:
+            return []
+        leaving = self._buffer[:surplus]
+        del self._buffer[:surplus]
+        return [self._strip(sample) for sample in leaving]
+
+    def flush(self) -> list[DatalogSample]:
+        """Close the last tick and return everything that is left."""
+        self._close(TrialState.ENDED)
+        leaving, self._buffer = self._buffer, []
+        return [self._strip(sample) for sample in leaving]
+
+    def _begin(self, tick_id: int, wall_ns: int) -> DatalogSample:
+        sample = DatalogSample(info=SampleInfo(tick_id=tick_id, timestamp=wall_ns))
+        self._buffer.append(sample)
+        self._actions = [None] * self._actors
+        return sample
+
+    def _close(self, state: TrialState) -> None:
+        sample = self._buffer[-1]
+        sample.info.state = state
+        missing = Action(tick_id=NO_ACTION_TICK)
+        sample.actions.extend([missing if action is None else action for action in self._actions])
+
+    def _strip(self, sample: DatalogSample) -> DatalogSample:
+        for name in self._excluded:
+            sample.ClearField(name)
+        return sample

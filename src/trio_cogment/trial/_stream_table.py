@@ -1,0 +1,239 @@
+"""The stream of one participant as a table; one for actors and one for the environment.
+
+Rule 1: everything that decides whether a message of a participant may be heard at all is in this file.
+
+Rule 2: this file does not know the trial. It does not know ticks, and not whether the trial runs: a message that is in
+order here is delivered, and the trial's own table says what it means.
+
+Theory of operation: a session starts IDLE. We contact a service actor and the environment (CONNECTING, until their
+init_output comes); a client actor contacts us (IDLE, until it joined). Then it is ACTIVE, until LAST passed between us
+(ENDING) and was acknowledged (ACKED). END is the last thing we say (ENDED). Three ways lead out of this: the stream
+breaks or the participant breaks its rules (LOST: nothing can be said to it any more), or it did not come in time but
+its stream lives (LEFT_OUT: it is not part of the trial, and is told END with the others).
+
+The inputs are of two sorts: what the participant does (from HEARTBEAT to CLOSED), and what we are about to do to it
+(CONNECT, JOIN, GIVE_UP, SEND_LAST, SEND_END). Where a pair of the first sort is absent, the shell let through something
+from a stream that cannot exist: an error of ours. A participant's own errors are present, as REFUSE (its stream ends
+with INVALID_ARGUMENT, and the trial counts it as lost) or IGNORE (counted, noted once, the stream lives).
+
+Where it falls short: a participant that says LAST is either the environment, which may, or an actor, which may not;
+that is why there are two dicts and not one. HEARTBEAT is answered in every state with a live stream, whatever the
+trial does.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class StreamState(enum.IntEnum):
+    """Where the session with a participant is."""
+
+    IDLE = 0
+    CONNECTING = 1
+    ACTIVE = 2
+    #: LAST passed: we sent it, or the environment did.
+    ENDING = 3
+    ACKED = 4
+    #: It did not come in time; the stream may live but is not part of the trial.
+    LEFT_OUT = 5
+    LOST = 6
+    ENDED = 7
+
+
+class StreamInput(enum.IntEnum):
+    """What can happen to the session with a participant."""
+
+    HEARTBEAT = 0
+    INIT = 1
+    #: An actor's.
+    ACTION = 2
+    #: The environment's.
+    OBSERVATION_SET = 3
+    REWARD = 4
+    MESSAGE = 5
+    #: NORMAL with nothing in it, or with `details`.
+    EMPTY = 6
+    LAST = 7
+    LAST_ACK = 8
+    END = 9
+    #: State 0, or one that does not exist.
+    BAD_STATE = 10
+    #: Data with a state other than NORMAL (`details` may come with any).
+    BAD_DATA = 11
+    HALF_CLOSED = 12
+    CLOSED = 13
+    CONNECT = 14
+    JOIN = 15
+    GIVE_UP = 16
+    SEND_LAST = 17
+    SEND_END = 18
+
+
+class Verdict(enum.IntEnum):
+    """What the machine does about it."""
+
+    #: Nothing: it came too late to matter, or there is nobody to tell.
+    DROP = 0
+    #: Hand it to the trial.
+    DELIVER = 1
+    #: Count it, note it once.
+    IGNORE = 2
+    #: Answer a heartbeat.
+    ANSWER = 3
+    #: The participant is ready.
+    READY = 4
+    #: End the stream with an error; the participant is lost.
+    REFUSE = 5
+    #: The stream is gone; the participant is lost.
+    LOSE = 6
+    #: It goes, but still reads: tell it END; the participant is lost.
+    PART = 7
+    #: Its time to come is over; the participant is lost.
+    ABANDON = 8
+    #: We may do what we are about to do.
+    PROCEED = 9
+
+
+_S, _I, _V = StreamState, StreamInput, Verdict
+_Table = dict[tuple[StreamState, StreamInput], tuple[StreamState, Verdict]]
+
+#: What holds for every participant.
+_EVERYBODY: _Table = {
+    # IDLE: not contacted, or a client's slot before somebody joined.
+    (_S.IDLE, _I.CONNECT): (_S.CONNECTING, _V.PROCEED),
+    (_S.IDLE, _I.SEND_END): (_S.ENDED, _V.DROP),
+    # CONNECTING: nothing but init_output is in order, and a failure to begin is not worth a second chance.
+    (_S.CONNECTING, _I.HEARTBEAT): (_S.CONNECTING, _V.ANSWER),
+    (_S.CONNECTING, _I.INIT): (_S.ACTIVE, _V.READY),
+    (_S.CONNECTING, _I.REWARD): (_S.LOST, _V.REFUSE),
+    (_S.CONNECTING, _I.MESSAGE): (_S.LOST, _V.REFUSE),
+    (_S.CONNECTING, _I.EMPTY): (_S.LOST, _V.REFUSE),
+    (_S.CONNECTING, _I.LAST): (_S.LOST, _V.REFUSE),
+    (_S.CONNECTING, _I.LAST_ACK): (_S.LOST, _V.REFUSE),
+    (_S.CONNECTING, _I.END): (_S.LOST, _V.REFUSE),
+    (_S.CONNECTING, _I.BAD_STATE): (_S.LOST, _V.REFUSE),
+    (_S.CONNECTING, _I.BAD_DATA): (_S.LOST, _V.REFUSE),
+    (_S.CONNECTING, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
+    (_S.CONNECTING, _I.CLOSED): (_S.LOST, _V.LOSE),
+    (_S.CONNECTING, _I.GIVE_UP): (_S.LEFT_OUT, _V.ABANDON),
+    (_S.CONNECTING, _I.SEND_END): (_S.ENDED, _V.PROCEED),
+    # ACTIVE: it plays.
+    (_S.ACTIVE, _I.HEARTBEAT): (_S.ACTIVE, _V.ANSWER),
+    (_S.ACTIVE, _I.INIT): (_S.LOST, _V.REFUSE),
+    (_S.ACTIVE, _I.REWARD): (_S.ACTIVE, _V.DELIVER),
+    (_S.ACTIVE, _I.MESSAGE): (_S.ACTIVE, _V.DELIVER),
+    (_S.ACTIVE, _I.EMPTY): (_S.ACTIVE, _V.IGNORE),
+    (_S.ACTIVE, _I.LAST_ACK): (_S.ACTIVE, _V.IGNORE),
+    (_S.ACTIVE, _I.END): (_S.ACTIVE, _V.IGNORE),
+    (_S.ACTIVE, _I.BAD_STATE): (_S.LOST, _V.REFUSE),
+    (_S.ACTIVE, _I.BAD_DATA): (_S.LOST, _V.REFUSE),
+    (_S.ACTIVE, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
+    (_S.ACTIVE, _I.CLOSED): (_S.LOST, _V.LOSE),
+    (_S.ACTIVE, _I.SEND_LAST): (_S.ENDING, _V.PROCEED),
+    (_S.ACTIVE, _I.SEND_END): (_S.ENDED, _V.PROCEED),
+    # ENDING: what remains is the last exchange.
+    (_S.ENDING, _I.HEARTBEAT): (_S.ENDING, _V.ANSWER),
+    (_S.ENDING, _I.INIT): (_S.LOST, _V.REFUSE),
+    (_S.ENDING, _I.REWARD): (_S.ENDING, _V.DELIVER),
+    (_S.ENDING, _I.MESSAGE): (_S.ENDING, _V.DELIVER),
+    (_S.ENDING, _I.EMPTY): (_S.ENDING, _V.IGNORE),
+    (_S.ENDING, _I.LAST_ACK): (_S.ACKED, _V.DELIVER),
+    (_S.ENDING, _I.END): (_S.ENDING, _V.IGNORE),
+    (_S.ENDING, _I.BAD_STATE): (_S.LOST, _V.REFUSE),
+    (_S.ENDING, _I.BAD_DATA): (_S.LOST, _V.REFUSE),
+    (_S.ENDING, _I.CLOSED): (_S.LOST, _V.LOSE),
+    (_S.ENDING, _I.SEND_END): (_S.ENDED, _V.PROCEED),
+    # ACKED: it may still talk, until END.
+    (_S.ACKED, _I.HEARTBEAT): (_S.ACKED, _V.ANSWER),
+    (_S.ACKED, _I.INIT): (_S.LOST, _V.REFUSE),
+    (_S.ACKED, _I.REWARD): (_S.ACKED, _V.DELIVER),
+    (_S.ACKED, _I.MESSAGE): (_S.ACKED, _V.DELIVER),
+    (_S.ACKED, _I.EMPTY): (_S.ACKED, _V.IGNORE),
+    (_S.ACKED, _I.LAST): (_S.ACKED, _V.IGNORE),
+    (_S.ACKED, _I.LAST_ACK): (_S.ACKED, _V.IGNORE),
+    (_S.ACKED, _I.END): (_S.ACKED, _V.IGNORE),
+    (_S.ACKED, _I.BAD_STATE): (_S.LOST, _V.REFUSE),
+    (_S.ACKED, _I.BAD_DATA): (_S.LOST, _V.REFUSE),
+    (_S.ACKED, _I.CLOSED): (_S.LOST, _V.LOSE),
+    (_S.ACKED, _I.SEND_END): (_S.ENDED, _V.PROCEED),
+    # LEFT_OUT: it may come late; nothing it says counts.
+    (_S.LEFT_OUT, _I.HEARTBEAT): (_S.LEFT_OUT, _V.ANSWER),
+    (_S.LEFT_OUT, _I.INIT): (_S.LEFT_OUT, _V.IGNORE),
+    (_S.LEFT_OUT, _I.REWARD): (_S.LEFT_OUT, _V.IGNORE),
+    (_S.LEFT_OUT, _I.MESSAGE): (_S.LEFT_OUT, _V.IGNORE),
+    (_S.LEFT_OUT, _I.EMPTY): (_S.LEFT_OUT, _V.IGNORE),
+    (_S.LEFT_OUT, _I.LAST): (_S.LEFT_OUT, _V.IGNORE),
+    (_S.LEFT_OUT, _I.LAST_ACK): (_S.LEFT_OUT, _V.IGNORE),
+    (_S.LEFT_OUT, _I.END): (_S.LEFT_OUT, _V.IGNORE),
+    (_S.LEFT_OUT, _I.BAD_STATE): (_S.LOST, _V.REFUSE),
+    (_S.LEFT_OUT, _I.BAD_DATA): (_S.LOST, _V.REFUSE),
+    (_S.LEFT_OUT, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
+    (_S.LEFT_OUT, _I.CLOSED): (_S.LOST, _V.LOSE),
+    (_S.LEFT_OUT, _I.SEND_END): (_S.ENDED, _V.PROCEED),
+    # LOST: nothing can be said to it; what was under way when it broke is dropped.
+    (_S.LOST, _I.HEARTBEAT): (_S.LOST, _V.DROP),
+    (_S.LOST, _I.INIT): (_S.LOST, _V.DROP),
+    (_S.LOST, _I.REWARD): (_S.LOST, _V.DROP),
+    (_S.LOST, _I.MESSAGE): (_S.LOST, _V.DROP),
+    (_S.LOST, _I.EMPTY): (_S.LOST, _V.DROP),
+    (_S.LOST, _I.LAST): (_S.LOST, _V.DROP),
+    (_S.LOST, _I.LAST_ACK): (_S.LOST, _V.DROP),
+    (_S.LOST, _I.END): (_S.LOST, _V.DROP),
+    (_S.LOST, _I.BAD_STATE): (_S.LOST, _V.DROP),
+    (_S.LOST, _I.BAD_DATA): (_S.LOST, _V.DROP),
+    (_S.LOST, _I.HALF_CLOSED): (_S.LOST, _V.DROP),
+    (_S.LOST, _I.CLOSED): (_S.LOST, _V.DROP),
+    (_S.LOST, _I.SEND_END): (_S.LOST, _V.DROP),
+    # ENDED: END was the last word; what was under way is dropped.
+    (_S.ENDED, _I.HEARTBEAT): (_S.ENDED, _V.DROP),
+    (_S.ENDED, _I.INIT): (_S.ENDED, _V.DROP),
+    (_S.ENDED, _I.REWARD): (_S.ENDED, _V.DROP),
+    (_S.ENDED, _I.MESSAGE): (_S.ENDED, _V.DROP),
+    (_S.ENDED, _I.EMPTY): (_S.ENDED, _V.DROP),
+    (_S.ENDED, _I.LAST): (_S.ENDED, _V.DROP),
+    (_S.ENDED, _I.LAST_ACK): (_S.ENDED, _V.DROP),
+    (_S.ENDED, _I.END): (_S.ENDED, _V.DROP),
+    (_S.ENDED, _I.BAD_STATE): (_S.ENDED, _V.DROP),
+    (_S.ENDED, _I.BAD_DATA): (_S.ENDED, _V.DROP),
+    (_S.ENDED, _I.HALF_CLOSED): (_S.ENDED, _V.DROP),
+    (_S.ENDED, _I.CLOSED): (_S.ENDED, _V.DROP),
+    (_S.ENDED, _I.SEND_END): (_S.ENDED, _V.DROP),
+}
+
+ACTOR_STREAM: _Table = _EVERYBODY | {
+    # A client's slot.
+    (_S.IDLE, _I.JOIN): (_S.ACTIVE, _V.PROCEED),
+    (_S.IDLE, _I.GIVE_UP): (_S.LOST, _V.ABANDON),
+    # What only actors send.
+    (_S.CONNECTING, _I.ACTION): (_S.LOST, _V.REFUSE),
+    (_S.ACTIVE, _I.ACTION): (_S.ACTIVE, _V.DELIVER),
+    (_S.ENDING, _I.ACTION): (_S.ENDING, _V.DELIVER),
+    (_S.ACKED, _I.ACTION): (_S.ACKED, _V.DELIVER),
+    (_S.LEFT_OUT, _I.ACTION): (_S.LEFT_OUT, _V.IGNORE),
+    (_S.LOST, _I.ACTION): (_S.LOST, _V.DROP),
+    (_S.ENDED, _I.ACTION): (_S.ENDED, _V.DROP),
+    # It is not an actor's part to say LAST.
+    (_S.ACTIVE, _I.LAST): (_S.ACTIVE, _V.IGNORE),
+    (_S.ENDING, _I.LAST): (_S.ENDING, _V.IGNORE),
+    # Who stops talking after LAST has acknowledged in fact, and still reads: END reaches it in its turn.
+    (_S.ENDING, _I.HALF_CLOSED): (_S.ACKED, _V.DELIVER),
+    (_S.ACKED, _I.HALF_CLOSED): (_S.ACKED, _V.DROP),
+}
+
+ENVIRONMENT_STREAM: _Table = _EVERYBODY | {
+    # What only the environment sends.
+    (_S.CONNECTING, _I.OBSERVATION_SET): (_S.LOST, _V.REFUSE),
+    (_S.ACTIVE, _I.OBSERVATION_SET): (_S.ACTIVE, _V.DELIVER),
+    (_S.ENDING, _I.OBSERVATION_SET): (_S.ENDING, _V.DELIVER),
+    (_S.ACKED, _I.OBSERVATION_SET): (_S.ACKED, _V.DELIVER),
+    (_S.LEFT_OUT, _I.OBSERVATION_SET): (_S.LEFT_OUT, _V.IGNORE),
+    (_S.LOST, _I.OBSERVATION_SET): (_S.LOST, _V.DROP),
+    (_S.ENDED, _I.OBSERVATION_SET): (_S.ENDED, _V.DROP),
+    # Its own LAST announces the final observation set; once ours went to it, it is an echo.
+    (_S.ACTIVE, _I.LAST): (_S.ENDING, _V.DELIVER),
+    (_S.ENDING, _I.LAST): (_S.ENDING, _V.DROP),
+    # It may owe the final observation set still, so it cannot be done before END.
+    (_S.ENDING, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
+    (_S.ACKED, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
+}

@@ -1,0 +1,192 @@
+"""The actions of a running trial: observations out, actions in. This is the hot path, and written accordingly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
+from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
+from trio_cogment.trial._core import Core
+from trio_cogment.trial._events import Send, Timer, TimerKind
+from trio_cogment.trial._exchange import CURRENT_TICK, send_rewards
+from trio_cogment.trial._participant import Actor, Participant
+from trio_cogment.trial._samples import STEPS_USED_UP
+from trio_cogment.trial._stream_table import StreamInput
+from trio_cogment.trial._trial_table import PUBLIC_STATE, Input, Phase
+
+#: What an environment writes for "the next tick".
+NEXT_TICK = -1
+
+_NORMAL = CommunicationState.NORMAL
+_LAST = CommunicationState.LAST
+_RESPONSE = TimerKind.RESPONSE
+
+
+def observation_input(trial: Core, observations: ObservationSet) -> Input | None:
+    """Return which input an observation set is; None if it is refused, and then nothing has changed but a counter."""
+    expected = 0 if trial.latest_observation is None else trial.tick_id + 1
+    tick_id = observations.tick_id
+    if tick_id != NEXT_TICK and tick_id != expected:
+        problem = f"an observation set for tick {tick_id}, not {expected}"
+        trial.ignore(trial.environment, "observation_set_of_wrong_tick", problem, "error")
+        return None
+    count = len(trial.actors)
+    indexes = observations.actors_map[:count]
+    if len(indexes) < count or min(indexes) < 0 or max(indexes) >= len(observations.observations):
+        problem = f"an observation set whose actors_map does not give each of {count} actors an observation"
+        trial.ignore(trial.environment, "observation_set_with_bad_map", problem, "error")
+        return None
+    return Input.FINAL_OBSERVATION_SET if trial.final_marked else Input.OBSERVATION_SET
+
+
+def next_tick(trial: Core, _environment: Participant, observations: ObservationSet) -> None:
+    """A tick begins: give every actor what it sees, and begin to wait for what it does."""
+    begin_tick(trial, observations)
+    awaited = trial.awaited
+    awaited.clear()
+    tick_id, timestamp = trial.tick_id, observations.timestamp
+    contents, indexes = observations.observations, observations.actors_map
+    append = trial.out.append
+    for actor in trial.engaged:
+        index = actor.index
+        if actor.reward_sources:
+            send_rewards(trial, actor)
+        # Setting fields costs half of what keyword arguments do.
+        message = ActorRunTrialInput()
+        message.state = _NORMAL
+        observation = message.observation
+        observation.tick_id = tick_id
+        observation.timestamp = timestamp
+        observation.content = contents[indexes[index]]
+        append(Send(index, message))
+        awaited.add(index)
+    for actor in trial.timed:
+        trial.arm(Timer(_RESPONSE, actor.index), actor.response_timeout)
+    if trial.log is not None:
+        trial.emit_ready_samples()
+    if not awaited:
+        complete_actions(trial)
+
+
+def begin_tick(trial: Core, observations: ObservationSet) -> None:
+    """Close the tick under way, if there is one, and begin the next."""
+    if trial.latest_observation is not None:
+        trial.tick_id += 1
+    if trial.log is not None:
+        # `before` is the phase an input has just left; where it left none, the last tick ended in RUNNING.
+        ended_in = Phase.WAIT_FINAL if trial.before is Phase.WAIT_FINAL else Phase.RUNNING
+        trial.log.begin_tick(trial.tick_id, trial.wall_ns, observations, PUBLIC_STATE[ended_in])
+    trial.latest_observation = observations
+    trial.answered = False
+    trial.contents = [None] * len(trial.actors)
+
+
+def take_action(trial: Core, actor: Actor, received: Any) -> None:
+    """Take an actor's action; the first of each tick counts, until the action set is sent."""
+    action = received.action
+    tick_id, index, contents = action.tick_id, actor.index, trial.contents
+    if tick_id != CURRENT_TICK and tick_id != trial.tick_id:
+        trial.ignore(actor, "action_of_wrong_tick", f"an action for tick {tick_id}, not {trial.tick_id}")
+        return
+    if contents[index] is not None:
+        trial.ignore(actor, "action_repeated", f"another action for tick {trial.tick_id}")
+        return
+    if trial.answered:
+        trial.ignore(actor, "action_late", f"an action for tick {trial.tick_id} after its action set was sent")
+        return
+    contents[index] = action.content
+    if trial.log is not None:
+        trial.log.take_action(index, action)
+    if actor.response_timeout > 0:
+        trial.disarm(Timer(_RESPONSE, index))
+    awaited = trial.awaited
+    awaited.discard(index)
+    if not awaited:
+        complete_actions(trial)
+
+
+def ignore_action(trial: Core, actor: Actor, _received: Any) -> None:
+    """An action before the first observation, or when no tick waits for one any more."""
+    trial.ignore(actor, "action_out_of_season", "an action while none is waited for", "info")
+
+
+def act_absent(trial: Core, actor: Actor, _payload: None) -> None:
+    """An actor's time to respond is over, for this tick."""
+    trial.awaited.discard(actor.index)
+    if not trial.awaited:
+        complete_actions(trial)
+
+
+def go_on_without(trial: Core, actor: Actor, _reason: str) -> None:
+    """An optional actor was lost; what it did this tick, if the set is not sent yet, is void."""
+    trial.disarm(Timer(_RESPONSE, actor.index))
+    if trial.answered:
+        return
+    trial.contents[actor.index] = None
+    if trial.log is not None:
+        trial.log.void_action(actor.index)
+    trial.awaited.discard(actor.index)
+    if not trial.awaited:
+        complete_actions(trial)
+
+
+def complete_actions(trial: Core) -> None:
+    """Nobody's action is waited for any more: choose the input that this is."""
+    trial.answered = True
+    if trial.final_marked:
+        trial.fire(Input.UNWANTED_ACTIONS_COMPLETE)
+        return
+    if None in trial.contents:
+        missing = [a.name for a in trial.actors if a.required and trial.contents[a.index] is None]
+        if missing:
+            _fill_absences(trial)
+            names = ", ".join(f"'{name}'" for name in missing)
+            details = f"no action for tick {trial.tick_id} from required actor(s) {names}"
+            trial.fire(Input.REQUIRED_ACTION_MISSING, None, details)
+            return
+    if trial.end_marked or 0 < trial.max_steps <= trial.tick_id:
+        trial.fire(Input.LAST_ACTIONS_COMPLETE)
+    else:
+        trial.fire(Input.ACTIONS_COMPLETE)
+
+
+def send_actions(trial: Core, _participant: None, _payload: None) -> None:
+    """Give the environment one action per actor, in parameter order."""
+    message = EnvRunTrialInput()
+    message.state = _NORMAL
+    action_set = message.action_set
+    action_set.tick_id = trial.tick_id
+    action_set.timestamp = trial.wall_ns
+    contents: Any = trial.contents
+    if None in contents:
+        contents, unavailable = _fill_absences(trial)
+        action_set.unavailable_actors.extend(unavailable)
+    action_set.actions.extend(contents)
+    trial.out.append(Send(trial.environment.index, message))
+
+
+def send_last_and_actions(trial: Core, _participant: None, _payload: None) -> None:
+    """The same for the last time: the environment's next observation set is the final one."""
+    if not trial.end_marked:
+        trial.note_event(STEPS_USED_UP)
+    trial.environment.step(StreamInput.SEND_LAST)
+    trial.out.append(Send(trial.environment.index, EnvRunTrialInput(state=_LAST)))
+    send_actions(trial, None, None)
+    trial.arm_patience()
+
+
+def _fill_absences(trial: Core) -> tuple[list[bytes], list[int]]:
+    """Return the contents with those of absent actors made up, and the indexes of those that have no default."""
+    contents: list[bytes] = []
+    defaults: list[int] = []
+    unavailable: list[int] = []
+    for actor in trial.actors:
+        content = trial.contents[actor.index]
+        if content is None:
+            # An empty default is a default all the same.
+            content = actor.default_action
+            (defaults if content is not None else unavailable).append(actor.index)
+        contents.append(content or b"")
+    if trial.log is not None:
+        trial.log.take_absences(defaults, unavailable)
+    return contents, unavailable

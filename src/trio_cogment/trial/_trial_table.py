@@ -1,0 +1,251 @@
+"""The trial as a table.
+
+Rule 1: every change of a trial's phase is in this file, and the phase is nothing but what this file makes of the
+inputs. What a phase *remembers* (who acted, who still owes a LAST_ACK, whether the end was asked for) lives in the
+machine; where such a memory decides about the next phase, it does so by choosing the input, before the table is asked.
+So ACTIONS_COMPLETE and LAST_ACTIONS_COMPLETE are two inputs, though the world sees the same thing: the last action of
+a tick has come.
+
+Rule 2: this file does not know what a stream is. A participant that breaks its stream's rules is, here, a participant
+that is lost (`_stream_table.py` knows the rest).
+
+Theory of operation: the machine turns each event into one input and looks up `(phase, input)`. The entry says the next
+phase and the action, which is the name of a function that makes the effects. An action may give the table a further
+input at its end: the loss of an actor can complete the actions of a tick, an observation for nobody is complete at
+once, and entering WAIT_ACKS with nobody to wait for is over at once. An absent pair is an error of ours, raised before
+anything has changed; what a *participant* may do at the wrong moment is always present, with an action that ignores it.
+
+Public states: the world sees TrialState, which has one TERMINATING where we have two phases, and two steps that must be
+seen although one input makes both. `ANNOUNCED` is that translation. Everything is announced before the action runs,
+except ENDED, which comes when END went to everybody and the last sample is out.
+
+Where the table falls short:
+
+- whether a soft end was asked for (`end_marked`) and whether the environment said LAST (`final_marked`) are flags, not
+  phases; as phases they would multiply PENDING and RUNNING by three without one difference in who may do what;
+- "all actors are ready" and "everybody acknowledged" are the machine's sets becoming empty;
+- the tick is a number, and that an observation set carries an acceptable one is checked before the table is asked.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from trio_cogment.api.common_pb2 import TrialState
+
+
+class Phase(enum.IntEnum):
+    """Where a trial is."""
+
+    CREATED = 0
+    INITIALIZING = 1
+    PENDING = 2
+    RUNNING = 3
+    #: LAST went to the environment: its next observation set is the final one.
+    WAIT_FINAL = 4
+    #: The final observation went to the actors: LAST_ACKs are awaited.
+    WAIT_ACKS = 5
+    ENDED = 6
+
+
+class Input(enum.IntEnum):
+    """What can happen to a trial."""
+
+    BEGIN = 0
+    PARAMETERS_COMPLETE = 1
+    ACTOR_JOINED = 2
+    #: Every actor is ready or left out; also when none remains.
+    ACTORS_SETTLED = 3
+    OBSERVATION_SET = 4
+    #: An observation set after the environment's own LAST.
+    FINAL_OBSERVATION_SET = 5
+    ENVIRONMENT_LAST = 6
+    ACTION = 7
+    ACTIONS_COMPLETE = 8
+    #: The actions are complete and the end was asked for, or the steps are used up.
+    LAST_ACTIONS_COMPLETE = 9
+    #: The actions are complete but the environment said LAST: it does not want them.
+    UNWANTED_ACTIONS_COMPLETE = 10
+    #: The actions are complete except for a required actor's.
+    REQUIRED_ACTION_MISSING = 11
+    REWARD = 12
+    MESSAGE = 13
+    SOFT_END = 14
+    LAST_ACK = 15
+    ACK_TIMEOUT = 16
+    NOBODY_LEFT_TO_ACK = 17
+    OPTIONAL_ACTOR_LOST = 18
+    REQUIRED_ACTOR_LOST = 19
+    RESPONSE_TIMEOUT = 20
+    ENVIRONMENT_LOST = 21
+    PATIENCE_OVER = 22
+    #: Asked for, or the trial failed, or it is stale.
+    HARD_END = 23
+
+
+class Action(enum.IntEnum):
+    """What the machine does about it; each name is a function in `_opening`, `_ticks` or `_closing`."""
+
+    NOTHING = 0
+    OPEN_TO_ACTORS = 1
+    WELCOME = 2
+    START_ENVIRONMENT = 3
+    NEXT_TICK = 4
+    FINAL_TICK = 5
+    MARK_FINAL = 6
+    TAKE_ACTION = 7
+    IGNORE_ACTION = 8
+    SEND_ACTIONS = 9
+    SEND_LAST_AND_ACTIONS = 10
+    TAKE_REWARD = 11
+    RELAY_MESSAGE = 12
+    MARK_END = 13
+    COUNT_ACK = 14
+    COUNT_MISSING_ACK = 15
+    LEAVE_OUT = 16
+    GO_ON_WITHOUT = 17
+    ACT_ABSENT = 18
+    FINISH = 19
+    BREAK_OFF = 20
+
+
+_P, _I, _A = Phase, Input, Action
+
+TRANSITIONS: dict[tuple[Phase, Input], tuple[Phase, Action]] = {
+    # CREATED: nobody has heard of it.
+    (_P.CREATED, _I.BEGIN): (_P.INITIALIZING, _A.NOTHING),
+    (_P.CREATED, _I.HARD_END): (_P.ENDED, _A.BREAK_OFF),
+    # INITIALIZING: hooks run and endpoints are looked up; there are no participants.
+    (_P.INITIALIZING, _I.PARAMETERS_COMPLETE): (_P.PENDING, _A.OPEN_TO_ACTORS),
+    (_P.INITIALIZING, _I.SOFT_END): (_P.INITIALIZING, _A.MARK_END),
+    (_P.INITIALIZING, _I.PATIENCE_OVER): (_P.ENDED, _A.BREAK_OFF),
+    (_P.INITIALIZING, _I.HARD_END): (_P.ENDED, _A.BREAK_OFF),
+    # PENDING: first the actors come, all in parallel, then the environment; its first set starts the trial.
+    (_P.PENDING, _I.ACTOR_JOINED): (_P.PENDING, _A.WELCOME),
+    (_P.PENDING, _I.ACTORS_SETTLED): (_P.PENDING, _A.START_ENVIRONMENT),
+    (_P.PENDING, _I.OBSERVATION_SET): (_P.RUNNING, _A.NEXT_TICK),
+    (_P.PENDING, _I.FINAL_OBSERVATION_SET): (_P.WAIT_ACKS, _A.FINAL_TICK),
+    (_P.PENDING, _I.ENVIRONMENT_LAST): (_P.PENDING, _A.MARK_FINAL),
+    (_P.PENDING, _I.ACTION): (_P.PENDING, _A.IGNORE_ACTION),
+    (_P.PENDING, _I.REWARD): (_P.PENDING, _A.TAKE_REWARD),
+    (_P.PENDING, _I.MESSAGE): (_P.PENDING, _A.RELAY_MESSAGE),
+    (_P.PENDING, _I.SOFT_END): (_P.PENDING, _A.MARK_END),
+    (_P.PENDING, _I.LAST_ACK): (_P.PENDING, _A.NOTHING),
+    (_P.PENDING, _I.OPTIONAL_ACTOR_LOST): (_P.PENDING, _A.LEAVE_OUT),
+    (_P.PENDING, _I.REQUIRED_ACTOR_LOST): (_P.ENDED, _A.BREAK_OFF),
+    (_P.PENDING, _I.ENVIRONMENT_LOST): (_P.ENDED, _A.BREAK_OFF),
+    (_P.PENDING, _I.PATIENCE_OVER): (_P.ENDED, _A.BREAK_OFF),
+    (_P.PENDING, _I.HARD_END): (_P.ENDED, _A.BREAK_OFF),
+    # RUNNING: observation set, actions, action set, again and again.
+    (_P.RUNNING, _I.OBSERVATION_SET): (_P.RUNNING, _A.NEXT_TICK),
+    (_P.RUNNING, _I.FINAL_OBSERVATION_SET): (_P.WAIT_ACKS, _A.FINAL_TICK),
+    (_P.RUNNING, _I.ENVIRONMENT_LAST): (_P.RUNNING, _A.MARK_FINAL),
+    (_P.RUNNING, _I.ACTION): (_P.RUNNING, _A.TAKE_ACTION),
+    (_P.RUNNING, _I.ACTIONS_COMPLETE): (_P.RUNNING, _A.SEND_ACTIONS),
+    (_P.RUNNING, _I.LAST_ACTIONS_COMPLETE): (_P.WAIT_FINAL, _A.SEND_LAST_AND_ACTIONS),
+    (_P.RUNNING, _I.UNWANTED_ACTIONS_COMPLETE): (_P.RUNNING, _A.NOTHING),
+    (_P.RUNNING, _I.REQUIRED_ACTION_MISSING): (_P.ENDED, _A.BREAK_OFF),
+    (_P.RUNNING, _I.REWARD): (_P.RUNNING, _A.TAKE_REWARD),
+    (_P.RUNNING, _I.MESSAGE): (_P.RUNNING, _A.RELAY_MESSAGE),
+    (_P.RUNNING, _I.SOFT_END): (_P.RUNNING, _A.MARK_END),
+    (_P.RUNNING, _I.LAST_ACK): (_P.RUNNING, _A.NOTHING),
+    (_P.RUNNING, _I.OPTIONAL_ACTOR_LOST): (_P.RUNNING, _A.GO_ON_WITHOUT),
+    (_P.RUNNING, _I.REQUIRED_ACTOR_LOST): (_P.ENDED, _A.BREAK_OFF),
+    (_P.RUNNING, _I.RESPONSE_TIMEOUT): (_P.RUNNING, _A.ACT_ABSENT),
+    (_P.RUNNING, _I.ENVIRONMENT_LOST): (_P.ENDED, _A.BREAK_OFF),
+    (_P.RUNNING, _I.PATIENCE_OVER): (_P.ENDED, _A.BREAK_OFF),
+    (_P.RUNNING, _I.HARD_END): (_P.ENDED, _A.BREAK_OFF),
+    # WAIT_FINAL: the environment owes its final set; actors have nothing to do, so losing one costs nothing.
+    (_P.WAIT_FINAL, _I.OBSERVATION_SET): (_P.WAIT_ACKS, _A.FINAL_TICK),
+    (_P.WAIT_FINAL, _I.FINAL_OBSERVATION_SET): (_P.WAIT_ACKS, _A.FINAL_TICK),
+    (_P.WAIT_FINAL, _I.ENVIRONMENT_LAST): (_P.WAIT_FINAL, _A.NOTHING),
+    (_P.WAIT_FINAL, _I.ACTION): (_P.WAIT_FINAL, _A.IGNORE_ACTION),
+    (_P.WAIT_FINAL, _I.ACTIONS_COMPLETE): (_P.WAIT_FINAL, _A.NOTHING),
+    (_P.WAIT_FINAL, _I.LAST_ACTIONS_COMPLETE): (_P.WAIT_FINAL, _A.NOTHING),
+    (_P.WAIT_FINAL, _I.UNWANTED_ACTIONS_COMPLETE): (_P.WAIT_FINAL, _A.NOTHING),
+    (_P.WAIT_FINAL, _I.REQUIRED_ACTION_MISSING): (_P.WAIT_FINAL, _A.NOTHING),
+    (_P.WAIT_FINAL, _I.REWARD): (_P.WAIT_FINAL, _A.TAKE_REWARD),
+    (_P.WAIT_FINAL, _I.MESSAGE): (_P.WAIT_FINAL, _A.RELAY_MESSAGE),
+    (_P.WAIT_FINAL, _I.SOFT_END): (_P.WAIT_FINAL, _A.NOTHING),
+    (_P.WAIT_FINAL, _I.LAST_ACK): (_P.WAIT_FINAL, _A.NOTHING),
+    (_P.WAIT_FINAL, _I.OPTIONAL_ACTOR_LOST): (_P.WAIT_FINAL, _A.NOTHING),
+    (_P.WAIT_FINAL, _I.REQUIRED_ACTOR_LOST): (_P.WAIT_FINAL, _A.NOTHING),
+    (_P.WAIT_FINAL, _I.RESPONSE_TIMEOUT): (_P.WAIT_FINAL, _A.NOTHING),
+    (_P.WAIT_FINAL, _I.ENVIRONMENT_LOST): (_P.ENDED, _A.BREAK_OFF),
+    (_P.WAIT_FINAL, _I.PATIENCE_OVER): (_P.ENDED, _A.BREAK_OFF),
+    (_P.WAIT_FINAL, _I.HARD_END): (_P.ENDED, _A.BREAK_OFF),
+    # WAIT_ACKS: everything was said; messages are still passed on, rewards are kept for the last moment.
+    (_P.WAIT_ACKS, _I.OBSERVATION_SET): (_P.WAIT_ACKS, _A.NOTHING),
+    (_P.WAIT_ACKS, _I.FINAL_OBSERVATION_SET): (_P.WAIT_ACKS, _A.NOTHING),
+    (_P.WAIT_ACKS, _I.ENVIRONMENT_LAST): (_P.WAIT_ACKS, _A.NOTHING),
+    (_P.WAIT_ACKS, _I.ACTION): (_P.WAIT_ACKS, _A.IGNORE_ACTION),
+    (_P.WAIT_ACKS, _I.ACTIONS_COMPLETE): (_P.WAIT_ACKS, _A.NOTHING),
+    (_P.WAIT_ACKS, _I.LAST_ACTIONS_COMPLETE): (_P.WAIT_ACKS, _A.NOTHING),
+    (_P.WAIT_ACKS, _I.UNWANTED_ACTIONS_COMPLETE): (_P.WAIT_ACKS, _A.NOTHING),
+    (_P.WAIT_ACKS, _I.REQUIRED_ACTION_MISSING): (_P.WAIT_ACKS, _A.NOTHING),
+    (_P.WAIT_ACKS, _I.REWARD): (_P.WAIT_ACKS, _A.TAKE_REWARD),
+    (_P.WAIT_ACKS, _I.MESSAGE): (_P.WAIT_ACKS, _A.RELAY_MESSAGE),
+    (_P.WAIT_ACKS, _I.SOFT_END): (_P.WAIT_ACKS, _A.NOTHING),
+    (_P.WAIT_ACKS, _I.LAST_ACK): (_P.WAIT_ACKS, _A.COUNT_ACK),
+    (_P.WAIT_ACKS, _I.ACK_TIMEOUT): (_P.WAIT_ACKS, _A.COUNT_MISSING_ACK),
+    (_P.WAIT_ACKS, _I.NOBODY_LEFT_TO_ACK): (_P.ENDED, _A.FINISH),
+    (_P.WAIT_ACKS, _I.OPTIONAL_ACTOR_LOST): (_P.WAIT_ACKS, _A.COUNT_MISSING_ACK),
+    (_P.WAIT_ACKS, _I.REQUIRED_ACTOR_LOST): (_P.WAIT_ACKS, _A.COUNT_MISSING_ACK),
+    (_P.WAIT_ACKS, _I.RESPONSE_TIMEOUT): (_P.WAIT_ACKS, _A.NOTHING),
+    (_P.WAIT_ACKS, _I.ENVIRONMENT_LOST): (_P.WAIT_ACKS, _A.COUNT_MISSING_ACK),
+    (_P.WAIT_ACKS, _I.HARD_END): (_P.ENDED, _A.BREAK_OFF),
+    # ENDED: END went to everybody; whatever was under way when it did is dropped.
+    (_P.ENDED, _I.PARAMETERS_COMPLETE): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.ACTORS_SETTLED): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.OBSERVATION_SET): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.FINAL_OBSERVATION_SET): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.ENVIRONMENT_LAST): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.ACTION): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.ACTIONS_COMPLETE): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.LAST_ACTIONS_COMPLETE): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.UNWANTED_ACTIONS_COMPLETE): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.REQUIRED_ACTION_MISSING): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.REWARD): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.MESSAGE): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.SOFT_END): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.LAST_ACK): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.ACK_TIMEOUT): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.OPTIONAL_ACTOR_LOST): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.REQUIRED_ACTOR_LOST): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.RESPONSE_TIMEOUT): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.ENVIRONMENT_LOST): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.PATIENCE_OVER): (_P.ENDED, _A.NOTHING),
+    (_P.ENDED, _I.HARD_END): (_P.ENDED, _A.NOTHING),
+}
+
+_T = TrialState
+
+#: The public state of each phase.
+PUBLIC_STATE: dict[Phase, TrialState] = {
+    _P.CREATED: _T.UNKNOWN,
+    _P.INITIALIZING: _T.INITIALIZING,
+    _P.PENDING: _T.PENDING,
+    _P.RUNNING: _T.RUNNING,
+    _P.WAIT_FINAL: _T.TERMINATING,
+    _P.WAIT_ACKS: _T.TERMINATING,
+    _P.ENDED: _T.ENDED,
+}
+
+#: What the world is told at each change of phase, in order. ENDED comes after the action, the others before it.
+ANNOUNCED: dict[tuple[Phase, Phase], tuple[TrialState, ...]] = {
+    (_P.CREATED, _P.INITIALIZING): (_T.INITIALIZING,),
+    (_P.CREATED, _P.ENDED): (_T.ENDED,),
+    (_P.INITIALIZING, _P.PENDING): (_T.PENDING,),
+    (_P.INITIALIZING, _P.ENDED): (_T.ENDED,),
+    (_P.PENDING, _P.RUNNING): (_T.RUNNING,),
+    # A trial whose first observation is its last has run all the same.
+    (_P.PENDING, _P.WAIT_ACKS): (_T.RUNNING, _T.TERMINATING),
+    (_P.PENDING, _P.ENDED): (_T.ENDED,),
+    (_P.RUNNING, _P.WAIT_FINAL): (_T.TERMINATING,),
+    (_P.RUNNING, _P.WAIT_ACKS): (_T.TERMINATING,),
+    # Only a trial that ran is seen terminating; the reference does the same, and watchers rely on it.
+    (_P.RUNNING, _P.ENDED): (_T.TERMINATING, _T.ENDED),
+    (_P.WAIT_FINAL, _P.WAIT_ACKS): (),
+    (_P.WAIT_FINAL, _P.ENDED): (_T.ENDED,),
+    (_P.WAIT_ACKS, _P.ENDED): (_T.ENDED,),
+}

@@ -1,0 +1,79 @@
+"""What a participant saw, as JSON."""
+
+import json
+import os
+from typing import Any
+
+import data_pb2
+
+
+class Record:
+    """The story of one participant in one trial; `save` writes it to `<trial>.<participant>.json`."""
+
+    def __init__(self, folder: str, trial_id: str, name: str, **facts: Any) -> None:
+        self._path = os.path.join(folder, f"{trial_id}.{name}.json")
+        self._story: dict[str, Any] = {"trial": trial_id, "name": name, **facts, "events": []}
+
+    def add(self, event: Any) -> None:
+        seen: dict[str, Any] = {"type": event.type.name}
+        if event.observation is not None:
+            seen["observation"] = {
+                "tick": event.observation.tick_id,
+                "step": event.observation.observation.step,
+            }
+        if event.actions:
+            seen["actions"] = [
+                {"actor": action.actor_index, "tick": action.tick_id, "status": action.status.name}
+                | ({} if action.action is None else {"action": _content(action.action)})
+                for action in event.actions
+            ]
+        if event.rewards:
+            seen["rewards"] = [_reward(reward) for reward in event.rewards]
+        if event.messages:
+            seen["messages"] = [_message(message) for message in event.messages]
+        self._story["events"].append(seen)
+
+    def save(self) -> None:
+        save(self._path, self._story)
+
+
+def save(path: str, content: Any) -> None:
+    """Write a JSON file so that a reader sees it whole or not at all."""
+    with open(path + ".part", "w") as file:
+        json.dump(content, file, indent=1)
+    os.replace(path + ".part", path)
+
+
+def _content(message: Any) -> Any:
+    return message.number if hasattr(message, "number") else message.verdict
+
+
+def _text(packed: Any) -> str | None:
+    note = data_pb2.Note()
+    return note.text if packed.Unpack(note) else None
+
+
+def _reward(reward: Any) -> dict[str, Any]:
+    return {
+        "tick": reward.tick_id,
+        "receiver": reward.receiver_name,
+        "value": reward.value,
+        "sources": [
+            {
+                "sender": source.sender_name,
+                "value": source.value,
+                "confidence": source.confidence,
+                "note": _text(source.user_data),
+            }
+            for source in reward.all_sources()
+        ],
+    }
+
+
+def _message(message: Any) -> dict[str, Any]:
+    return {
+        "tick": message.tick_id,
+        "receiver": message.receiver_name,
+        "sender": message.sender_name,
+        "text": _text(message.payload),
+    }

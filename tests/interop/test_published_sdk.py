@@ -1,0 +1,455 @@
+"""An application on the published SDK, in processes and an environment of its own, against our orchestrator.
+
+The application is in `app/`; each of its participants writes what it saw as JSON, and everything is asserted here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROUNDS = 20
+BUSY_LOOPS = 4
+
+# What the wheel has beyond the API in use: the datalog's old format, and three messages that no field refers to.
+OLD_MESSAGES = {"TrialConfig", "ActorConfig", "EnvironmentConfig"}
+OLD_SUFFIX = "_v1"
+# What we serve beyond the wheel: the data log under its documented name.
+OUR_SERVICES = {".cogmentAPI.LogExporterSP"}
+OUR_MESSAGES = {".cogmentAPI.LogExporterSampleRequest", ".cogmentAPI.LogExporterSampleReply"}
+
+TRIALS = ("by-environment", "soft", "hard")
+LAST_TICK = 4  # of a trial that ends in order
+HELD_TICK = 3  # when the controller terminates
+
+
+# --- processes ---
+
+
+class Process:
+    """A child in its own process group, its output in a file; leaving the block ends the whole group."""
+
+    def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        with self.log.open("wb") as output:
+            self._child = subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._child.poll()
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait(self, seconds: float) -> int:
+        return self._child.wait(seconds)
+
+    def stop(self, seconds: float = 15) -> int:
+        """Ask the child to end, insist after `seconds`, and return its exit code."""
+        if self._child.poll() is None:
+            self._child.terminate()
+        try:
+            self._child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pass
+        # Its group may outlive it.
+        try:
+            os.killpg(self._child.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        return self._child.wait(seconds)
+
+
+class Stage:
+    """The processes of one test, and waiting that notices when one of them is gone."""
+
+    def __init__(self, folder: Path, slowness: float) -> None:
+        self.folder = folder
+        self.slowness = slowness
+        self.processes: list[Process] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start(self, name: str, *command: str) -> Process:
+        process = self._stack.enter_context(Process(name, command, self.folder))
+        self.processes.append(process)
+        return process
+
+    def until(self, what: str, ready: Callable[[], Any], seconds: float = 30) -> Any:
+        """Poll until `ready` returns something true."""
+        deadline = time.monotonic() + seconds * self.slowness
+        while not (found := ready()):
+            for process in self.processes:
+                if process.returncode is not None:
+                    self.fail(f"{process.name} ended with {process.returncode} before: {what}")
+            if time.monotonic() > deadline:
+                self.fail(f"waited in vain for: {what}")
+            time.sleep(0.02)
+        return found
+
+    def port(self, name: str) -> int:
+        """The port that an application's server tells in its file."""
+        file = self.folder / f"{name}.port"
+        self.until(f"{name} serves", file.exists)
+        return int(file.read_text())
+
+    def fail(self, why: str) -> None:
+        logs = "\n".join(f"----- {process.name}\n{process.output[-8000:]}" for process in self.processes)
+        pytest.fail(f"{why}\n{logs}", pytrace=False)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def our_command() -> list[str]:
+    """`trio-cogment` of the environment that runs the tests."""
+    script = Path(sys.executable).with_name("trio-cogment")
+    return [str(script)] if script.exists() else [sys.executable, "-m", "trio_cogment"]
+
+
+@pytest.fixture(scope="module")
+def foreign_python() -> str:
+    python = os.environ.get("TRIO_COGMENT_PUBLISHED_SDK_PYTHON")
+    if python is None:
+        pytest.fail("TRIO_COGMENT_PUBLISHED_SDK_PYTHON is not set; `nox -s interop` makes the environment and sets it")
+    return python
+
+
+@pytest.fixture(scope="module")
+def project(foreign_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the application with its generated settings."""
+    folder = tmp_path_factory.mktemp("project") / "app"
+    shutil.copytree(HERE / "app", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    made = subprocess.run(
+        [foreign_python, "-m", "cogment.generate", "--spec", "cogment.yaml", "--output", "cog_settings.py"],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    return folder
+
+
+# --- the run ---
+
+
+def run_application(python: str, project: Path, folder: Path, slowness: float = 1) -> dict[str, Any]:
+    """Run the application once and return its records by file name, without the suffix."""
+    folder.mkdir(parents=True)
+    wanted = {f"{trial}.{name}" for trial in TRIALS for name in ("hook", "field", "ann", "rob", "cleo")} | {"client"}
+
+    def program(name: str) -> list[str]:
+        return [python, str(project / f"{name}.py"), "--records", str(folder)]
+
+    def records() -> bool:
+        return all((folder / f"{name}.json").exists() for name in wanted)
+
+    with Stage(folder, slowness) as stage:
+        stage.start("actors", *program("actors"), "--port-file", str(folder / "actors.port"))
+        actors = f"grpc://127.0.0.1:{stage.port('actors')}"
+        stage.start(
+            "environment", *program("environment"), "--port-file", str(folder / "environment.port"), "--actors", actors
+        )
+        hook = f"grpc://127.0.0.1:{stage.port('environment')}"
+        lifecycle_port, actor_port = free_port(), free_port()
+        status = folder / "orchestrator.status"
+        orchestrator = stage.start(
+            "orchestrator",
+            *our_command(),
+            "services",
+            "orchestrator",
+            f"--lifecycle_port={lifecycle_port}",
+            f"--actor_port={actor_port}",
+            f"--pre_trial_hooks={hook}",
+            f"--status_file={status}",
+        )
+        stage.until("the orchestrator is ready", lambda: status.exists() and "R" in status.read_text())
+        client = stage.start(
+            "client",
+            *program("client"),
+            f"--lifecycle=grpc://127.0.0.1:{lifecycle_port}",
+            f"--actors=grpc://127.0.0.1:{actor_port}",
+            f"--timeout={40 * slowness}",
+        )
+        try:
+            code = client.wait(60 * slowness)
+        except subprocess.TimeoutExpired:
+            stage.fail("the client does not end")
+        if code:
+            stage.fail(f"the client ended with {code}")
+        stage.processes.remove(client)
+        stage.until("every participant's record", records)
+        code = orchestrator.stop()
+        if code or "Traceback" in orchestrator.output:
+            stage.fail(f"the orchestrator ended with {code} on SIGTERM, or has written a traceback")
+        # Not those of gRPC itself: at a forced end the SDK cancels a write that may be under way, and gRPC complains.
+        for process in (client, *stage.processes):
+            if any(line.startswith(("ERROR:cogment", "CRITICAL")) for line in process.output.splitlines()):
+                stage.fail(f"the SDK logged an error in {process.name}:\n{process.output[-8000:]}")
+    return {name: json.loads((folder / f"{name}.json").read_text()) for name in wanted}
+
+
+# --- what each participant must have seen ---
+
+Groups = list[list[dict[str, Any]]]  # groups in order, the events inside a group in any order
+
+
+def observation(tick: int, event_type: str = "ACTIVE") -> list[dict[str, Any]]:
+    return [{"type": event_type, "observation": {"tick": tick, "step": tick}}]
+
+
+def message(sender: str, receiver: str, tick: int, text: str) -> dict[str, Any]:
+    return {
+        "type": "ACTIVE",
+        "messages": [{"tick": tick, "receiver": receiver, "sender": sender, "text": text}],
+    }
+
+
+def reward(receiver: str, tick: int) -> list[dict[str, Any]]:
+    """The one reward of a tick: the mean of what everybody sent, weighted by their confidence."""
+    sources = [{"sender": "field", "value": 2.0, "confidence": 1.0, "note": f"step {tick}"}]
+    if receiver == "ann":
+        sources.append({"sender": "cleo", "value": -3.0, "confidence": 0.0, "note": None})
+        sources.append({"sender": "rob", "value": float(tick), "confidence": 0.25, "note": None})
+    elif receiver == "cleo":
+        sources.append({"sender": "ann", "value": 8.0, "confidence": 0.5, "note": None})
+        sources.append({"sender": "rob", "value": float(tick), "confidence": 0.25, "note": None})
+    means = {
+        "ann": (2.0 + 0.25 * tick) / 1.25,
+        "rob": 2.0,
+        "cleo": (2.0 + 8.0 * 0.5 + 0.25 * tick) / 1.75,
+    }
+    return [
+        {
+            "type": "ACTIVE",
+            "rewards": [{"tick": tick, "receiver": receiver, "value": means[receiver], "sources": sources}],
+        }
+    ]
+
+
+def messages_to(receiver: str, tick: int) -> list[dict[str, Any]]:
+    """What the actors write to one of them during a tick; `*` reaches its sender too."""
+    found = [message("rob", receiver, tick, f"to all {tick}")]
+    if receiver == "cleo":
+        found.append(message("ann", "cleo", tick, f"to cleo {tick}"))
+    if receiver == "rob":
+        found.append(message("cleo", "rob", tick, f"to referees {tick}"))
+    return found
+
+
+def whole_tick(receiver: str, tick: int) -> Groups:
+    """Everything an actor sees from an observation to the next one."""
+    return [
+        observation(tick),
+        messages_to(receiver, tick),
+        [message("field", receiver, tick, f"step {tick} is over")],
+        reward(receiver, tick),
+    ]
+
+
+def actions(tick: int, event_type: str = "ACTIVE") -> Groups:
+    """What the environment sees of a tick: what an actor wrote to it, then the actions; never a message to `*`."""
+    sent: list[Any] = [tick + 100, f"fair {tick}", tick]
+    return [
+        [message("ann", "field", tick, f"to field {tick}")],
+        [
+            {
+                "type": event_type,
+                "actions": [
+                    {"actor": index, "tick": tick, "status": "ACTIVE", "action": action}
+                    for index, action in enumerate(sent)
+                ],
+            }
+        ],
+    ]
+
+
+def expected_of(trial: str, name: str) -> tuple[Groups, list[dict[str, Any]]]:
+    """The groups of events a participant must have seen, and those that may follow."""
+    final = [[{"type": "FINAL"}]]
+    groups: Groups = []
+    if trial == "hard":
+        if name == "field":
+            for tick in range(HELD_TICK):
+                groups += actions(tick)
+            return groups, actions(HELD_TICK)[0]
+        for tick in range(HELD_TICK):
+            groups += whole_tick(name, tick)
+        return [*groups, observation(HELD_TICK)], messages_to(name, HELD_TICK)
+    if name == "field":
+        for tick in range(LAST_TICK - 1):
+            groups += actions(tick)
+        # Told by LAST before the last actions, unless it ends the trial itself.
+        groups += actions(LAST_TICK - 1, "ENDING" if trial == "soft" else "ACTIVE")
+        return [*groups, *final], []
+    for tick in range(LAST_TICK):
+        groups += whole_tick(name, tick)
+    return [*groups, observation(LAST_TICK, "ENDING"), *final], []
+
+
+def comparable(events: Sequence[dict[str, Any]]) -> list[str]:
+    """Events, and the sources of their rewards, without order; a float on the wire has 24 bits."""
+
+    def plain(event: dict[str, Any]) -> dict[str, Any]:
+        rewards = [
+            one | {"value": round(one["value"], 5), "sources": sorted(one["sources"], key=json.dumps)}
+            for one in event.get("rewards", [])
+        ]
+        return event | ({"rewards": rewards} if rewards else {})
+
+    return sorted(json.dumps(plain(event), sort_keys=True) for event in events)
+
+
+def check_events(trial: str, name: str, events: list[dict[str, Any]]) -> None:
+    groups, may_follow = expected_of(trial, name)
+    rest = events
+    for group in groups:
+        seen, rest = rest[: len(group)], rest[len(group) :]
+        assert comparable(seen) == comparable(group), f"{name} in {trial}, before {rest[:2]}; all: {events}"
+    assert set(comparable(rest)) <= set(comparable(may_follow)), f"{name} in {trial} also saw {rest}"
+    assert len(rest) == len(set(comparable(rest))), f"{name} in {trial} saw one twice: {rest}"
+
+
+def check(records: dict[str, Any]) -> None:
+    """Assert all that the application saw."""
+    client = records["client"]
+    assert client["versions"]
+    actors = [["ann", "player"], ["rob", "referee"], ["cleo", "player"]]
+    for trial in TRIALS:
+        last_tick = LAST_TICK if trial == "by-environment" else 0
+        assert records[f"{trial}.hook"] == {"trial": trial, "user": "tester", "last_tick": last_tick}
+        # An id in use is refused by an empty one.
+        expected: dict[str, Any] = {"trial": trial, "again": "", "actors": actors}
+        if trial != "by-environment":
+            expected["info"] = [{"trial": trial, "state": "RUNNING", "tick": HELD_TICK, "env_name": "field"}]
+        assert client["trials"][trial] == expected
+
+        facts = {name: dict(records[f"{trial}.{name}"]) for name in ("field", "ann", "rob", "cleo")}
+        for name, fact in facts.items():
+            check_events(trial, name, fact.pop("events"))
+            assert fact.pop("trial") == trial
+            assert fact.pop("name") == name
+        # A config that is there but empty stays there, one that is not stays away.
+        assert facts == {
+            "field": {"actors": actors, "last_tick": last_tick},
+            "ann": {"bonus": 100},
+            "rob": {"without_config": True},
+            "cleo": {"empty_config": True},
+        }
+
+        assert [entry["state"] for entry in client["watch"] if entry["trial"] == trial] == [
+            "INITIALIZING",
+            "PENDING",
+            "RUNNING",
+            "TERMINATING",
+            "ENDED",
+        ]
+    # Ended hard before anybody played.
+    opening = [entry["state"] for entry in client["watch"] if entry["trial"] == "opening"]
+    assert opening in (["INITIALIZING", "PENDING", "ENDED"], ["PENDING", "ENDED"])
+    ends = {entry["trial"]: entry for entry in client["ends"]}
+    assert ends.keys() == {"opening", *TRIALS}
+    assert len(client["ends"]) == len(ends)
+    for trial in TRIALS:
+        assert ends[trial] == {
+            "trial": trial,
+            "state": "ENDED",
+            "env_name": "field",
+            "tick": HELD_TICK if trial == "hard" else LAST_TICK,
+            "properties": {"made_by": "hook"},
+        }
+
+
+@pytest.mark.interop
+@pytest.mark.timeout(300)
+def test_application(foreign_python: str, project: Path, tmp_path: Path) -> None:
+    check(run_application(foreign_python, project, tmp_path / "run"))
+
+
+@pytest.fixture
+def busy_loops(tmp_path: Path) -> Iterator[None]:
+    """Keep the machine busy; each loop ends by itself after an hour at the latest."""
+    loop = "import time\nend = time.monotonic() + 3600\nwhile time.monotonic() < end: pass"
+    with ExitStack() as stack:
+        for number in range(BUSY_LOOPS):
+            stack.enter_context(Process(f"busy-{number}", [sys.executable, "-c", loop], tmp_path))
+        yield
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.usefixtures("busy_loops")
+def test_application_many_times(foreign_python: str, project: Path, tmp_path: Path) -> None:
+    for number in range(ROUNDS):
+        try:
+            check(run_application(foreign_python, project, tmp_path / f"run-{number}", slowness=4))
+        except AssertionError as error:
+            raise AssertionError(f"in round {number + 1} of {ROUNDS}: {error}") from error
+
+
+# --- the messages themselves ---
+
+
+def layout(python: str, package: str) -> dict[str, Any]:
+    dumped = subprocess.run(
+        [python, str(HERE / "dump_descriptors.py"), package],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert dumped.returncode == 0, dumped.stderr
+    found: dict[str, Any] = json.loads(dumped.stdout)
+    return found
+
+
+@pytest.mark.interop
+def test_every_message_and_service_has_the_wheels_layout(foreign_python: str) -> None:
+    theirs, ours = layout(foreign_python, "cogment.api"), layout(sys.executable, "trio_cogment.api")
+    old = {name for name in theirs["messages"] if name.endswith(OLD_SUFFIX) or name.rpartition(".")[2] in OLD_MESSAGES}
+    theirs["messages"] = {name: message for name, message in theirs["messages"].items() if name not in old}
+    # Nothing in use refers to what was left out.
+    used = {field["type_name"] for message in theirs["messages"].values() for field in message["fields"].values()} | {
+        name for service in theirs["services"].values() for method in service.values() for name in method.values()
+    }
+    assert not used & old
+
+    for kind, extra in (("services", OUR_SERVICES), ("messages", OUR_MESSAGES), ("enums", set()), ("files", set())):
+        assert ours[kind].keys() - theirs[kind].keys() == extra, kind
+        assert {name: ours[kind].get(name) for name in theirs[kind]} == theirs[kind], kind
