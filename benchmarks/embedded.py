@@ -22,9 +22,13 @@ from dataclasses import dataclass, field
 import trio
 from _report import number, print_json, print_table
 
+import trio_cogment
+
 SIZES = ((1, 1), (1, 2), (1, 8), (8, 2), (32, 2), (512, 2))  # trials, actors in each
 WARM_TICKS = 5
 SENTINEL = object()
+OBSERVATION = b"o" * 64
+ACTION = b"a" * 16
 
 
 @dataclass
@@ -61,12 +65,38 @@ class Meter:
 
 
 async def run_platform(trials: int, actors: int, ticks: int) -> float:
-    """Run this many trials side by side in process and return the seconds that `ticks` ticks of each took.
+    """Run this many trials side by side in process and return the seconds that `ticks` ticks of each took."""
+    meter = Meter(trials)
+    observations = [("*", OBSERVATION)]
 
-    The environment calls `Meter.warm` and `Meter.done` as described there, and answers every action set at once with a
-    small constant observation; each actor answers every observation at once with a small constant action.
-    """
-    raise NotImplementedError
+    async def environment(session: trio_cogment.EnvironmentSession) -> None:
+        tick = 0
+        await session.start(observations)
+        async for event in session.all_events():
+            if event.actions:
+                tick += 1
+                if tick == WARM_TICKS:
+                    await meter.warm()
+                elif tick == WARM_TICKS + ticks:
+                    meter.done()
+                    continue
+                await session.produce_observations(observations)
+
+    async def actor(session: trio_cogment.ActorSession) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                await session.do_action(ACTION)
+
+    async with trio_cogment.open_platform() as platform:
+        platform.participants.register_environment(environment)
+        platform.participants.register_actor(actor, "actor")
+        params = trio_cogment.trial_params(
+            [trio_cogment.actor_params(f"actor{index}", "player") for index in range(actors)]
+        )
+        for _ in range(trials):
+            await platform.controller.start_trial(params)
+        await meter.finished.wait()
+    return meter.seconds
 
 
 # --- the floor ---

@@ -61,6 +61,8 @@ class Connection:
         self._pipe = pipe
         self._nursery: trio.Nursery | None = None
         self._io_scope = trio.CancelScope()
+        self._write_scope = trio.CancelScope(shield=True)  # gets its deadline when the connection ends
+        self._closing = False
         self._writer: trio.lowlevel.Task | None = None  # parked, that is: nothing is being sent
         self._leftover = b""
         self._in_batch = False
@@ -89,35 +91,49 @@ class Connection:
         `RpcConfig.farewell_timeout_seconds`, and the socket is closed in any case.
         """
         try:
-            async with trio.open_nursery() as nursery:
+            async with trio.open_nursery() as nursery:  # the handlers; they may take longer than the socket lives
                 self._nursery = nursery
                 try:
-                    task_status.started()
-                    await self._do_io()
+                    async with trio.open_nursery() as io_nursery:
+                        io_nursery.start_soon(self._write_loop)
+                        if self.engine.client_side:
+                            io_nursery.start_soon(self._timer_loop)
+                        task_status.started()
+                        try:
+                            await self._read_until_over()
+                        finally:
+                            self._say_goodbye()
+                            io_nursery.cancel_scope.cancel()  # the writer is shielded, its deadline runs
                 finally:
-                    self._lose_calls()
-                    await self._farewell()
+                    with trio.CancelScope(shield=True, deadline=self._farewell_deadline()):
+                        await self._pipe.aclose()
         except* Exception:
             logger.exception("connection with %s failed", self.peer)
         finally:
             self.closed = True
             self.lot.unpark_all()
 
-    async def _do_io(self) -> None:
+    async def _read_until_over(self) -> None:
         with self._io_scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._write_loop)
-                if self.engine.client_side:
-                    nursery.start_soon(self._timer_loop)
-                try:
-                    await self._read_loop()
-                except RemoteProtocolError as error:
-                    self._reason = RpcError(StatusCode.UNAVAILABLE, f"connection lost: {error}")
-                    logger.info("connection with %s: %s", self.peer, error)
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    self._leftover = b""
-                    self.engine.take_output()
-                nursery.cancel_scope.cancel()
+            try:
+                await self._read_loop()
+            except RemoteProtocolError as error:
+                self._reason = RpcError(StatusCode.UNAVAILABLE, f"connection lost: {error}")
+                logger.info("connection with %s: %s", self.peer, error)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._write_scope.cancel()  # nobody is left to say goodbye to
+
+    def _say_goodbye(self) -> None:
+        """End every call, and let the writer finish: it is shielded, so that a frame is never cut by cancellation."""
+        self._lose_calls()
+        if self.engine.fault is None:
+            self.engine.go_away(ErrorCode.NO_ERROR)
+        self._closing = True
+        self._write_scope.deadline = self._farewell_deadline()
+        self.wake()
+
+    def _farewell_deadline(self) -> float:
+        return trio.current_time() + self.config.farewell_timeout_seconds
 
     async def _read_loop(self) -> None:
         receive_some = self._pipe.receive_some
@@ -157,19 +173,6 @@ class Connection:
                 stream.call.on_lost(self._reason)
         self.lot.unpark_all()
 
-    async def _farewell(self) -> None:
-        with trio.move_on_after(self.config.farewell_timeout_seconds, shield=True):
-            if self.engine.out_size or self._leftover:
-                try:
-                    self.engine.go_away(ErrorCode.NO_ERROR)
-                    while data := self._leftover + self.engine.take_output():
-                        self._leftover = b""
-                        await self._pipe.send_all(data)
-                except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
-                    pass  # nobody to say it to
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + self.config.farewell_timeout_seconds):
-            await self._pipe.aclose()
-
     def close(self, reason: RpcError) -> None:
         """Close the connection; calls that run end with `reason`."""
         self._reason = reason
@@ -185,18 +188,22 @@ class Connection:
     # --- writing ---
 
     async def _write_loop(self) -> None:
-        try:
-            while True:
-                data = self._leftover + self.engine.take_output() if self._leftover else self.engine.take_output()
-                self._leftover = b""
-                self._tell_rooms()
-                if data:
-                    await self._pipe.send_all(data)
-                else:
-                    self._writer = trio.lowlevel.current_task()
-                    await trio.lowlevel.wait_task_rescheduled(self._abort_writer)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self._io_scope.cancel()  # the reader may not have noticed
+        engine = self.engine
+        with self._write_scope:
+            try:
+                while True:
+                    data, self._leftover = self._leftover, b""
+                    data = data + engine.take_output() if data else engine.take_output()
+                    self._tell_rooms()
+                    if data:
+                        await self._pipe.send_all(data)
+                    elif self._closing:
+                        return
+                    else:
+                        self._writer = trio.lowlevel.current_task()
+                        await trio.lowlevel.wait_task_rescheduled(self._abort_writer)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._io_scope.cancel()  # the reader may not have noticed
 
     def _abort_writer(self, _: Any) -> trio.lowlevel.Abort:
         self._writer = None

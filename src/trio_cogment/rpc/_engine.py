@@ -177,7 +177,7 @@ class Engine(Sender):
         if len(data) - position < 9:
             return position
         high, low, kind, flags, stream_id = HEADER.unpack_from(data, position)
-        size = high << 8 | low
+        size: int = high << 8 | low
         if kind != SETTINGS or flags & ACK or size > MAX_CONTROL_FRAME:
             raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "expected SETTINGS first")
         if len(data) - position < 9 + size:

@@ -62,12 +62,13 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
+    ) -> None:
         assert self._nursery is not None
         assert self._manager is not None
         nursery, self._nursery = self._nursery, None
         nursery.cancel_scope.cancel()
-        return await self._manager.__aexit__(exc_type, exc, traceback)
+        # The block's exception is not the nursery's business: it leaves as it is, without a group around it.
+        await self._manager.__aexit__(None, None, None)
 
     def call(self, method: Method, *, metadata: MetadataLike = (), timeout: float | None = None) -> ClientCall:
         """See `CallOpener.call`."""

@@ -1,0 +1,70 @@
+"""The log of a server: stdlib logging, as text or as one JSON object per line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+from trio_cogment.cli._options import Failure, LogSettings
+
+TRACE = 5
+_OFF = logging.CRITICAL + 10
+_LEVELS = {
+    "trace": TRACE,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "off": _OFF,
+}
+
+
+class _Text(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s [%(levelname)s] [%(name)s] %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002 N802 RUF100
+        return _time(record)
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+def set_up_logging(settings: LogSettings) -> None:
+    """Send the log where the settings say.
+
+    Raises:
+        Failure: the file cannot be opened.
+    """
+    logging.addLevelName(TRACE, "TRACE")
+    handler: logging.Handler
+    if settings.file is None:
+        handler = logging.StreamHandler(sys.stderr)
+    else:
+        try:
+            handler = logging.FileHandler(settings.file, encoding="utf-8")
+        except OSError as error:
+            raise Failure(f"--log_file: {settings.file}: {error.strerror or error}") from error
+    handler.setFormatter(_Json() if settings.form == "json" else _Text())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    level = _LEVELS[settings.level]
+    root.setLevel(level)
+    # It has a line for every header of every call.
+    logging.getLogger("hpack").setLevel(max(level, logging.INFO))

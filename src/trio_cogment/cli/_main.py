@@ -1,0 +1,191 @@
+"""The commands, and how their errors are told: one line on stderr, and exit code 1."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from trio_cogment._version import __version__
+from trio_cogment.cli._options import (
+    HELP_LIKE,
+    Failure,
+    as_port,
+    log_options,
+    not_built_options,
+    server_options,
+    server_settings,
+)
+
+_DEFAULT_PORT = "9000"
+
+#: Commands of the reference that are not built yet, by group.
+_NOT_BUILT_SERVICES = (
+    "trial_datastore",
+    "datastore",
+    "model_registry",
+    "registry",
+    "directory",
+    "web_proxy",
+    "proxy",
+)
+_NOT_BUILT = ("client", "launch", "status", "copy", "generate", "init", "run")
+
+
+@click.group(context_settings=HELP_LIKE, invoke_without_command=True)
+@click.version_option(__version__, "--version", message="%(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """The Cogment platform on Trio: trials in which humans, software agents and an environment meet."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@cli.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(__version__)
+
+
+@cli.command()
+@click.option("--host", default="0.0.0.0", show_default=True, help="Address or name to listen on.")  # noqa: S104 RUF100
+@click.option(
+    "--port",
+    callback=as_port,
+    metavar="PORT",
+    default=_DEFAULT_PORT,
+    show_default=True,
+    help="TCP port; 0: any free one.",
+)
+@server_options
+@log_options
+@not_built_options
+@click.pass_context
+def serve(ctx: click.Context, /, host: str, port: int, **_options: Any) -> None:
+    """Serve everything there is, on one port."""
+    settings = server_settings(ctx, host=host, lifecycle_port=port, actor_port=port)
+    from trio_cogment.cli._serve import run_orchestrator
+
+    run_orchestrator(settings)
+
+
+@cli.group(invoke_without_command=True)
+@log_options
+@click.pass_context
+def services(ctx: click.Context, /, **_options: Any) -> None:
+    """Serve one service, with the flags and environment variables of the reference."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@services.command(epilog="Flags of the reference that are missing here are refused: they are not built yet.")
+@click.option(
+    "--lifecycle_port",
+    callback=as_port,
+    metavar="PORT",
+    default=_DEFAULT_PORT,
+    envvar=["COGMENT_LIFECYCLE_PORT", "TRIAL_LIFECYCLE_PORT"],
+    show_default=True,
+    show_envvar=True,
+    help="Port of the trial lifecycle service; 0: any free one.",
+)
+@click.option(
+    "--actor_port",
+    callback=as_port,
+    metavar="PORT",
+    default=_DEFAULT_PORT,
+    envvar=["COGMENT_ACTOR_PORT", "TRIAL_ACTOR_PORT"],
+    show_default=True,
+    show_envvar=True,
+    help="Port for client actors; the same port means one server with both services.",
+)
+@server_options
+@log_options
+@not_built_options
+@click.pass_context
+def orchestrator(ctx: click.Context, /, lifecycle_port: int, actor_port: int, **_options: Any) -> None:
+    """Run an orchestrator."""
+    # All addresses, as the reference does.
+    settings = server_settings(ctx, host="0.0.0.0", lifecycle_port=lifecycle_port, actor_port=actor_port)  # noqa: S104 RUF100
+    from trio_cogment.cli._serve import run_orchestrator
+
+    run_orchestrator(settings)
+
+
+@cli.command()
+@click.option("--grpc", is_flag=True, help="Over sockets on this machine instead of within the process.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same result, exactly.")
+@click.option("--ticks", type=click.IntRange(min=20), default=None, help="Length of the trial.")
+@click.option("--no-learning", is_flag=True, help="The actors keep guessing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def demo(grpc: bool, seed: int, ticks: int | None, no_learning: bool, as_json: bool) -> None:
+    """Run a small trial: two actors invent a code for colours."""
+    from trio_cogment.demo import show_demo
+
+    show_demo(grpc=grpc, seed=seed, ticks=ticks, learning=not no_learning, as_json=as_json)
+
+
+def _not_built(group: click.Group, name: str) -> None:
+    def refuse(**_arguments: Any) -> None:
+        path = "services " if group is services else ""
+        raise Failure(f"{path}{name}: not built yet")
+
+    anything = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
+    settings = {"ignore_unknown_options": True}
+    command = click.Command(
+        name, callback=refuse, params=[anything], help="Not built yet.", hidden=True, context_settings=settings
+    )
+    group.add_command(command)
+
+
+for _name in _NOT_BUILT_SERVICES:
+    _not_built(services, _name)
+for _name in _NOT_BUILT:
+    _not_built(cli, _name)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and leave the process: 0 for success, 1 for every kind of error."""
+    sys.exit(_exit_code(lambda: cli.main(arguments, prog_name="trio-cogment", standalone_mode=False)))
+
+
+def _exit_code(run: Callable[[], Any]) -> int:
+    try:
+        code = run()
+    except click.ClickException as error:
+        return _fail(_one_line(error))
+    except click.Abort:
+        return _fail("interrupted")
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # nobody reads our output any more
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def _fail(text: str) -> int:
+    click.echo(f"trio-cogment: {text}", err=True)
+    return 1
+
+
+def _one_line(error: click.ClickException) -> str:
+    text = error.format_message()
+    if isinstance(error, click.BadParameter) and isinstance(error.param, click.Option):
+        text = f"{_where(error.ctx, error.param)}: {error.message}"
+    elif isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx is not None else "trio-cogment"
+        text = f"{text.rstrip('.')} (see {path} --help)"
+    return " ".join(text.split())
+
+
+def _where(ctx: click.Context | None, option: click.Option) -> str:
+    """Name a flag, and the variable if the value came from there."""
+    flag = option.opts[0]
+    if ctx is None or not option.name or ctx.get_parameter_source(option.name) is not ParameterSource.ENVIRONMENT:
+        return flag
+    names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
+    return f"{flag} (from {next((name for name in names if os.environ.get(name)), 'the environment')})"

@@ -1,0 +1,370 @@
+"""`TrialLifecycleSP` in front of in-process participants, on a virtual clock."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import trio
+from tests.helpers import (
+    END,
+    HookScript,
+    Script,
+    actor_that_acts,
+    bench,
+    environment_of,
+    observation_set,
+    params_of,
+    start_environment,
+)
+
+from trio_cogment.api.common_pb2 import ActorParams, EnvironmentParams, TrialParams, TrialState
+from trio_cogment.api.hooks_pb2 import PreTrialParams
+from trio_cogment.config import OrchestratorConfig
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.orchestrator.orchestrator import STOPPING
+from trio_cogment.rpc import ServerCall
+from trio_cogment.sdk import actor_params, trial_params
+
+ALL_STATES = [
+    TrialState.INITIALIZING,
+    TrialState.PENDING,
+    TrialState.RUNNING,
+    TrialState.TERMINATING,
+    TrialState.ENDED,
+]
+
+
+async def silent(call: ServerCall) -> None:
+    """Take everything, say nothing."""
+    async for _ in call:
+        pass
+
+
+async def states_of(watch: Any, trial_id: str) -> list[int]:
+    states = []
+    async for entry in watch:
+        if entry.trial_id == trial_id:
+            states.append(entry.state)
+            if entry.state == TrialState.ENDED:
+                break
+    return states
+
+
+@pytest.mark.parametrize("wire", [False, True])
+async def test_trial_ended_by_environment_shows_every_state_once(
+    wire: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    seen: list[Any] = []
+    services = Script(environment_of(3)).environment(), Script(actor_that_acts(seen)).actor()
+    async with bench(*services, wire=wire) as table, table.controller.watch_trials() as watch:
+        trial_id = await table.controller.start_trial(params_of("a", "b"))
+        assert await states_of(watch, trial_id) == ALL_STATES
+        (info,) = await table.controller.trial_infos([trial_id])
+    assert info.tick_id == 3
+    assert info.env_name == "env"
+    ticks = [message.observation.tick_id for message in seen if message.HasField("observation")]
+    assert ticks == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+async def test_soft_end_lets_the_environment_say_the_last_word(autojump_clock: trio.testing.MockClock) -> None:
+    seen: list[Any] = []
+    services = Script(environment_of(None, seen)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services) as table:
+        trial_id = await table.controller.start_trial(params_of("a"))
+        await table.controller.wait_trial(trial_id, TrialState.RUNNING)
+        await table.controller.terminate_trial(trial_id)
+        info = await table.controller.wait_trial(trial_id)
+    assert info is not None
+    assert seen[-1].state == END
+    assert not seen[-1].details
+
+
+async def test_hard_end_is_over_when_the_call_returns(autojump_clock: trio.testing.MockClock) -> None:
+    seen: list[Any] = []
+    services = Script(silent).environment(), Script(actor_that_acts(seen)).actor()
+    async with bench(*services) as table:
+        trial_id = await table.controller.start_trial(params_of("a"))
+        await table.controller.terminate_trial(trial_id, hard=True)
+        (info,) = await table.controller.trial_infos([trial_id])
+        assert info.state == TrialState.ENDED
+        await trio.testing.wait_all_tasks_blocked()
+    assert "external request" in seen[-1].details
+
+
+async def test_taken_id_answers_empty_and_creates_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    services = Script(environment_of(1)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services) as table:
+        assert await table.controller.start_trial(params_of("a"), trial_id="t") == "t"
+        assert await table.controller.start_trial(params_of("a"), trial_id="t") == ""
+        await table.controller.wait_trial("t")
+        # Ended, but still remembered: taken all the same.
+        assert await table.controller.start_trial(params_of("a"), trial_id="t") == ""
+        assert len(await table.controller.trial_infos()) == 1
+
+
+async def test_ended_trials_are_forgotten_by_age_and_by_count(autojump_clock: trio.testing.MockClock) -> None:
+    services = Script(environment_of(1)).environment(), Script(actor_that_acts()).actor()
+    config = OrchestratorConfig(max_ended_trials=2, ended_trial_age_seconds=10)
+    async with bench(*services, config=config) as table:
+        for name in "xyz":
+            await table.controller.start_trial(params_of("a"), trial_id=name)
+            await table.controller.wait_trial(name)
+        assert [info.trial_id for info in await table.controller.trial_infos()] == ["y", "z"]
+        await trio.sleep(11)
+        assert not await table.controller.trial_infos()
+        assert await table.controller.start_trial(params_of("a"), trial_id="z") == "z"
+
+
+def _bad_params() -> list[Any]:
+    def with_actors(*actors: ActorParams) -> TrialParams:
+        return trial_params(actors)
+
+    one = actor_params("a", "c")
+    return [
+        pytest.param(TrialParams(), "actors", id="no actors"),
+        pytest.param(with_actors(actor_params("", "c")), "name", id="empty name"),
+        pytest.param(with_actors(actor_params("a", "")), "class", id="empty class"),
+        pytest.param(with_actors(one, one), "'a'", id="duplicate name"),
+        pytest.param(with_actors(actor_params("env", "c")), "env", id="named as the environment"),
+        pytest.param(with_actors(actor_params("é", "c")), "ASCII", id="name beyond ASCII"),
+        pytest.param(with_actors(actor_params("a", "c", endpoint="http://x")), "actors[0].endpoint", id="bad scheme"),
+        pytest.param(with_actors(actor_params("a", "c", endpoint="grpc://x")), "actors[0].endpoint", id="no port"),
+        pytest.param(
+            TrialParams(actors=[one], environment=EnvironmentParams(endpoint="cogment://client")),
+            "environment.endpoint",
+            id="environment cannot be a client",
+        ),
+        pytest.param(trial_params([one], datalog_endpoint="grpc://:1"), "datalog.endpoint", id="bad datalog"),
+    ]
+
+
+@pytest.mark.parametrize(("params", "named"), _bad_params())
+async def test_bad_parameters_are_refused_and_leave_nothing(params: TrialParams, named: str) -> None:
+    async with bench() as table:
+        with pytest.raises(RpcError) as caught:
+            await table.controller.start_trial(params, trial_id="t")
+        assert caught.value.code is StatusCode.INVALID_ARGUMENT
+        assert named in caught.value.message
+        assert not await table.controller.trial_infos()
+        # The id is free again: the next refusal is about the parameters too.
+        with pytest.raises(RpcError):
+            await table.controller.start_trial(params, trial_id="t")
+
+
+@pytest.mark.parametrize("trial_id", ["é", "a\nb", "\x7f"])
+async def test_ids_that_could_not_travel_are_refused(trial_id: str) -> None:
+    async with bench() as table:
+        with pytest.raises(RpcError) as caught:
+            await table.controller.start_trial(params_of("a"), trial_id=trial_id)
+        assert caught.value.code is StatusCode.INVALID_ARGUMENT
+        assert not await table.controller.trial_infos()
+
+
+async def test_watch_refuses_a_state_that_is_none() -> None:
+    async with bench() as table:
+        with pytest.raises(RpcError) as caught:
+            async with table.controller.watch_trials([7]) as watch:
+                await watch.receive()
+        assert caught.value.code is StatusCode.INVALID_ARGUMENT
+
+
+async def test_watch_with_full_info_and_filter(autojump_clock: trio.testing.MockClock) -> None:
+    services = Script(environment_of(2)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services) as table:
+        states = [TrialState.ENDED]
+        async with table.controller.watch_trials(states, full_info=True) as watch:
+            trial_id = await table.controller.start_trial(params_of("a", properties={"k": "v"}))
+            entry = await watch.receive()
+    assert (entry.trial_id, entry.info.trial_id, entry.info.state) == ("", trial_id, TrialState.ENDED)
+    assert dict(entry.info.properties) == {"k": "v"}
+    assert not entry.info.actors_in_trial
+
+
+async def test_watcher_that_never_reads_is_given_up_and_harms_nobody(autojump_clock: trio.testing.MockClock) -> None:
+    services = Script(environment_of(1)).environment(), Script(actor_that_acts()).actor()
+    config = OrchestratorConfig(watch_queue_entries=10)
+    async with bench(*services, config=config) as table, table.controller.watch_trials() as watch:
+        for number in itertools.count():
+            trial_id = await table.controller.start_trial(params_of("a"))
+            assert await table.controller.wait_trial(trial_id) is not None
+            # The call's own buffers take some hundred entries before the watcher's queue fills.
+            if number == 120:
+                break
+        with pytest.raises(RpcError) as caught:
+            async for _ in watch:
+                pass
+        assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_info_of_some_all_and_unknown(autojump_clock: trio.testing.MockClock) -> None:
+    services = Script(silent).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services) as table:
+        for name in "xy":
+            await table.controller.start_trial(params_of("a", "b"), trial_id=name)
+        infos = await table.controller.trial_infos(["y", "nobody", "y", "x"], actors=True)
+        assert [info.trial_id for info in infos] == ["y", "y", "x"]
+        assert [actor.name for actor in infos[0].actors_in_trial] == ["a", "b"]
+        assert len(await table.controller.trial_infos()) == 2
+
+
+async def test_latest_observation_is_given_when_asked_for(autojump_clock: trio.testing.MockClock) -> None:
+    async def one_observation(call: ServerCall) -> None:
+        await call.send(observation_set(await start_environment(call), b"look"))
+        await silent(call)
+
+    services = Script(one_observation).environment(), Script(silent_after_start).actor()
+    async with bench(*services) as table:
+        await table.controller.start_trial(params_of("a"), trial_id="t")
+        await table.controller.wait_trial("t", TrialState.RUNNING)
+        (info,) = await table.controller.trial_infos(["t"], latest_observation=True)
+        assert list(info.latest_observation.observations) == [b"look"]
+        (info,) = await table.controller.trial_infos(["t"])
+        assert not info.HasField("latest_observation")
+
+
+async def silent_after_start(call: ServerCall) -> None:
+    from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialOutput, CommunicationState
+
+    await call.receive()
+    await call.send(ActorRunTrialOutput(state=CommunicationState.NORMAL, init_output=ActorInitialOutput()))
+    await silent(call)
+
+
+async def test_hooks_run_in_order_and_replace_everything(autojump_clock: trio.testing.MockClock) -> None:
+    calls: list[tuple[str, str, int]] = []
+
+    async def on_pre_trial(request: PreTrialParams, call: ServerCall) -> PreTrialParams:
+        (trial_id,), (user_id,) = call.metadata.texts("trial-id"), call.metadata.texts("user-id")
+        calls.append((trial_id, user_id, request.params.max_steps))
+        assert request.params.trial_config.content == b"config"
+        if request.params.max_steps:
+            params = params_of("a")
+            params.trial_config.content = b"config"
+            return PreTrialParams(params=params)
+        request.params.max_steps = 7
+        return request
+
+    services = (
+        Script(environment_of(1)).environment(),
+        Script(actor_that_acts()).actor(),
+        HookScript(on_pre_trial).service(),
+    )
+    hooks = ["cogment://discover", "cogment://discover/prehook"]
+    async with bench(*services, pre_trial_hooks=hooks) as table:
+        assert await table.controller.start_trial(config=b"config", trial_id="t") == "t"
+        # Both had replied when StartTrial did.
+        assert calls == [("t", "trio-cogment", 0), ("t", "trio-cogment", 7)]
+        await table.controller.wait_trial("t")
+        # Parameters given whole bypass the hooks.
+        await table.controller.start_trial(params_of("a"))
+        assert len(calls) == 2
+
+
+async def test_failing_hook_fails_the_start_and_leaves_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    async def on_pre_trial(_request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
+        raise RpcError(StatusCode.ABORTED, "no")
+
+    services = (HookScript(on_pre_trial).service(),)
+    async with bench(*services, pre_trial_hooks=["cogment://discover"]) as table:
+        with pytest.raises(RpcError) as caught:
+            await table.controller.start_trial(trial_id="t")
+        assert caught.value.code is StatusCode.UNAVAILABLE
+        assert "pre-trial hook 1" in caught.value.message
+        assert not await table.controller.trial_infos()
+
+
+async def test_slow_hook_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
+    async def on_pre_trial(request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
+        await trio.sleep_forever()
+        return request
+
+    config = OrchestratorConfig(hook_timeout_seconds=5)
+    async with bench(
+        HookScript(on_pre_trial).service(), pre_trial_hooks=["cogment://discover"], config=config
+    ) as table:
+        with pytest.raises(RpcError) as caught:
+            await table.controller.start_trial(trial_id="t")
+        assert caught.value.code is StatusCode.UNAVAILABLE
+        assert trio.current_time() == pytest.approx(5)
+
+
+async def test_hard_end_during_a_hook_fails_the_start(autojump_clock: trio.testing.MockClock) -> None:
+    in_hook = trio.Event()
+
+    async def on_pre_trial(request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
+        in_hook.set()
+        await trio.sleep_forever()
+        return request
+
+    outcome: list[RpcError] = []
+    service = HookScript(on_pre_trial).service()
+    async with bench(service, pre_trial_hooks=["cogment://discover"]) as table, trio.open_nursery() as nursery:
+
+        async def start() -> None:
+            with pytest.raises(RpcError) as caught:
+                await table.controller.start_trial(trial_id="t")
+            outcome.append(caught.value)
+
+        nursery.start_soon(start)
+        await in_hook.wait()
+        await table.controller.terminate_trial("t", hard=True)
+    assert outcome[0].code is StatusCode.FAILED_PRECONDITION
+
+
+async def test_cancelled_start_leaves_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    async def on_pre_trial(request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
+        await trio.sleep_forever()
+        return request
+
+    service = HookScript(on_pre_trial).service()
+    async with bench(service, pre_trial_hooks=["cogment://discover"]) as table:
+        with trio.move_on_after(1):
+            await table.controller.start_trial(trial_id="t")
+        await trio.testing.wait_all_tasks_blocked()
+        assert not await table.controller.trial_infos()
+
+
+async def test_stop_tells_everybody(autojump_clock: trio.testing.MockClock) -> None:
+    seen: list[Any] = []
+    environment_seen: list[Any] = []
+    services = Script(environment_of(None, environment_seen)).environment(), Script(actor_that_acts(seen)).actor()
+    states: list[int] = []
+
+    async def watching(table: Any, *, task_status: trio.TaskStatus[None]) -> None:
+        async with table.controller.watch_trials() as watch:
+            task_status.started()
+            with pytest.raises(RpcError) as caught:
+                async for entry in watch:
+                    states.append(entry.state)
+            assert caught.value.code is StatusCode.UNAVAILABLE
+
+    async with bench(*services) as table, trio.open_nursery() as nursery:
+        await nursery.start(watching, table)
+        await table.controller.start_trial(params_of("a"), trial_id="t")
+        await table.controller.wait_trial("t", TrialState.RUNNING)
+        await table.orchestrator.stop()
+        with pytest.raises(RpcError) as refused:
+            await table.controller.start_trial(params_of("a"))
+        assert refused.value.code is StatusCode.UNAVAILABLE
+    assert states == ALL_STATES
+    for messages in (seen, environment_seen):
+        assert messages[-1].state == END
+        assert messages[-1].details == STOPPING
+
+
+async def test_version_and_status() -> None:
+    from trio_cogment.api import orchestrator_pb2
+    from trio_cogment.api.common_pb2 import StatusRequest, VersionRequest
+    from trio_cogment.rpc import methods_of
+
+    async with bench() as table:
+        for service in ("TrialLifecycleSP", "ClientActorSP"):
+            methods = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name[service])
+            versions = await table.channel.unary(methods["Version"], VersionRequest())
+            assert {"cogment-api", "grpc", "trio-cogment"} <= {entry.name for entry in versions.versions}
+            status = await table.channel.unary(methods["Status"], StatusRequest(names=["overall_load", "bogus"]))
+            assert list(status.statuses) == ["overall_load"]
+            assert 0 <= int(status.statuses["overall_load"]) <= 254
+            assert not (await table.channel.unary(methods["Status"], StatusRequest())).statuses

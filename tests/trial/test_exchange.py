@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from trio_cogment.trial import ENVIRONMENT, TrialRules
+
+from .harness import CLIENT, LAST, Play, actor, kind_of, make_params, play_ticks
+
+
+def test_the_environment_is_addressed_by_its_exact_name_alone() -> None:
+    play = Play().start()
+    play.tell(0, "*")
+    play.tell(0, "cls.*")
+    play.tell(0, "cls.env")
+    assert play.kinds(ENVIRONMENT) == []
+    play.tell(0, "env", b"you")
+    (message,) = play.take(ENVIRONMENT)
+    data = message.message
+    assert (data.sender_name, data.receiver_name, data.payload.value) == ("a", "env", b"you")
+    play.clear()
+    play.tell(ENVIRONMENT, "*")
+    (message,) = play.take(0)
+    assert message.message.sender_name == "env"
+    play.tell(ENVIRONMENT, "env")
+    assert play.kinds(ENVIRONMENT) == ["NORMAL/message"]
+
+
+def test_messages_carry_the_current_tick() -> None:
+    play = play_ticks(Play().start(), 3)
+    play.clear()
+    play.tell(0, "b", tick_id=2)
+    assert play.take(1)[0].message.tick_id == 2
+    for tick_id in (1, 3, -2):
+        play.tell(0, "b", tick_id=tick_id)
+    assert play.kinds(1) == []
+    assert play.machine.counters["message_of_wrong_tick"] == 3
+
+
+def test_a_message_before_the_environment_is_there_is_held() -> None:
+    play = Play(make_params(actor("a"), actor("c", endpoint=CLIENT))).begin().ready(0)
+    play.tell(0, "env", b"early")
+    play.join("c")
+    play.tell(0, "env", b"still early")
+    assert play.kinds(ENVIRONMENT) == ["NORMAL/init_input"]
+    play.environment_ready()
+    assert [m.message.payload.value for m in play.take(ENVIRONMENT)] == [b"early", b"still early"]
+
+
+def test_held_messages_are_bounded() -> None:
+    play = Play(make_params(actor("a"), actor("c", endpoint=CLIENT)), rules=TrialRules(max_held_messages=2))
+    play.begin().ready(0)
+    for number in range(5):
+        play.tell(0, "c", b"%d" % number)
+    assert play.machine.counters["message_not_held"] == 3
+    assert len(play.notes) == 1
+    play.join("c")
+    assert [m.message.payload.value for m in play.take(1)[1:]] == [b"0", b"1"]
+
+
+def test_a_message_to_the_lost_harms_nobody() -> None:
+    play = Play(make_params(actor("a"), actor("b", optional=True))).start()
+    play.observe()
+    play.lose(1)
+    play.clear()
+    play.tell(0, "b")
+    play.tell(0, "*")
+    assert play.kinds(0) == ["NORMAL/message"]
+    assert play.machine.counters["message_to_the_lost"] == 2
+    assert not play.machine.is_over
+
+
+def test_messages_are_passed_on_until_the_end() -> None:
+    play = play_ticks(Play().start(), 1)
+    play.say(ENVIRONMENT, LAST)
+    play.observe()
+    play.ack(0)
+    play.clear()
+    play.tell(0, "b")
+    play.tell(ENVIRONMENT, "a")
+    assert play.kinds(1) == ["NORMAL/message"]
+    assert play.kinds(0) == ["NORMAL/message"]
+    play.ack(1, ENVIRONMENT)
+    play.clear()
+    play.tell(0, "b")
+    assert play.kinds(1) == []
+
+
+def test_rewards_come_right_before_the_next_observation() -> None:
+    play = Play().start()
+    play.reward(ENVIRONMENT, "a", (1, 1))
+    play.observe()
+    reward, observation = play.take(0)
+    assert [kind_of(m) for m in (reward, observation)] == ["NORMAL/reward", "NORMAL/observation"]
+    assert reward.reward.tick_id == 0
+    assert play.kinds(1) == ["NORMAL/observation"]
+    play.reward(ENVIRONMENT, "*", (2, 1), tick_id=0)
+    play.reward(1, "a", (math.nan, 1))
+    assert play.kinds(0) == []
+    play.observe()
+    (reward, _), (other, _) = play.take(0), play.take(1)
+    assert reward.reward.tick_id == other.reward.tick_id == 0
+    assert math.isnan(reward.reward.value)
+    assert [s.sender_name for s in reward.reward.sources] == ["env", "b"]
+    assert other.reward.value == 2
+    play.observe()
+    assert play.kinds(0) == ["NORMAL/observation"]
+
+
+def test_rewards_that_reach_nobody() -> None:
+    play = Play(make_params(actor("a", optional=True), actor("b"))).start()
+    play.observe()
+    play.reward(ENVIRONMENT, "env", (1, 1))
+    play.reward(ENVIRONMENT, "nobody", (1, 1))
+    play.reward(ENVIRONMENT, "b")
+    play.lose(0)
+    play.reward(ENVIRONMENT, "*", (1, 1))
+    assert play.machine.counters["reward_to_nobody"] == 2
+    assert play.machine.counters["reward_without_source"] == 1
+    play.clear()
+    play.observe()
+    assert play.kinds(0) == []
+    assert play.kinds(1) == ["NORMAL/reward", "NORMAL/observation"]
+
+
+@pytest.mark.parametrize("collect_samples", [True, False])
+def test_rewards_of_past_ticks_are_not_delivered(collect_samples: bool) -> None:
+    play = play_ticks(Play(collect_samples=collect_samples).start(), 3)
+    play.clear()
+    play.reward(ENVIRONMENT, "a", (1, 1), tick_id=1)
+    assert play.machine.counters["reward_of_past_tick"] == 1
+    play.observe()
+    assert play.kinds(0) == ["NORMAL/observation"]
+
+
+def test_rewards_around_the_final_observation() -> None:
+    play = play_ticks(Play().start(), 1)
+    play.say(ENVIRONMENT, LAST)
+    play.reward(ENVIRONMENT, "a", (1, 1))
+    play.clear()
+    play.observe()
+    assert play.kinds(0) == ["NORMAL/reward", "LAST", "NORMAL/observation"]
+    play.reward(ENVIRONMENT, "*", (5, 1))
+    play.lose(1)
+    play.ack(0)
+    assert play.kinds(0) == []
+    play.ack(ENVIRONMENT)
+    reward, end = play.take(0)
+    assert (reward.reward.tick_id, reward.reward.value, kind_of(end)) == (1, 5, "END")

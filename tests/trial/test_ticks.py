@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.trial import ENVIRONMENT, TimerKind
+
+from .harness import LAST, Play, actor, kind_of, make_params, play_ticks
+
+S = TrialState
+
+
+def test_ticks_are_numbered_and_stamped() -> None:
+    play = Play().start()
+    for tick in range(3):
+        play.now += 1
+        play.observe(tick if tick % 2 else -1)
+        observed = play.wall_ns
+        for index in (0, 1):
+            (message,) = play.take(index)
+            seen = message.observation
+            assert (seen.tick_id, seen.timestamp, seen.content) == (tick, observed, b"o%d" % index)
+        play.now += 1
+        play.act(0, tick_id=tick)
+        play.act(1)
+        action_set = play.take_set()
+        assert (action_set.tick_id, action_set.timestamp) == (tick, play.wall_ns)
+        assert list(action_set.actions) == [b"x0", b"x1"]
+        assert not action_set.unavailable_actors
+        assert play.machine.tick_id == tick
+
+
+def test_actors_may_share_an_observation_and_the_map_may_be_too_long() -> None:
+    play = Play().start()
+    play.observe(observations=[b"no", b"yes"], actors_map=[1, 1, 99])
+    assert [play.take(index)[0].observation.content for index in (0, 1)] == [b"yes", b"yes"]
+
+
+def test_negative_indexes_are_refused() -> None:
+    play = Play().start()
+    play.observe(actors_map=[0, -1])
+    assert play.machine.state == S.PENDING
+    assert play.machine.counters["observation_set_with_bad_map"] == 1
+
+
+def test_the_first_set_may_not_claim_another_tick() -> None:
+    play = Play().start()
+    play.observe(1)
+    assert play.machine.state == S.PENDING
+    play.observe(0)
+    assert play.machine.state == S.RUNNING
+
+
+def test_actions_nobody_waits_for() -> None:
+    play = Play().start()
+    play.act(0)
+    assert play.machine.counters["action_out_of_season"] == 1
+    play.observe()
+    for tick_id in (1, -2, 7):
+        play.act(0, tick_id=tick_id)
+    assert play.machine.counters["action_of_wrong_tick"] == 3
+    play.act(0, content=b"first")
+    play.act(0, content=b"second")
+    assert play.machine.counters["action_repeated"] == 1
+    play.act(1)
+    assert list(play.take_set().actions) == [b"first", b"x1"]
+    play.act(1)
+    assert play.machine.counters["action_repeated"] == 2
+    play.observe()
+    play.act(0, tick_id=0)
+    assert play.machine.counters["action_of_wrong_tick"] == 4
+    # Each of these was told once per participant.
+    assert len(play.notes) == 4
+
+
+def test_a_set_before_the_actions_abandons_them() -> None:
+    play = Play(make_params(actor("a", response_timeout=5), actor("b"))).start()
+    play.observe()
+    play.act(0, 1)
+    play.observe()
+    play.act(1)
+    play.take(ENVIRONMENT)
+    play.pass_time(3)
+    play.observe()
+    assert play.machine.tick_id == 2
+    play.act(0)
+    assert play.kinds(ENVIRONMENT) == []
+    play.act(1)
+    assert play.take_set().tick_id == 2
+
+
+def test_response_timers_are_per_tick() -> None:
+    play = Play(make_params(actor("a", optional=True, response_timeout=1), actor("b", response_timeout=2))).start()
+    play.observe()
+    play.pass_time(1)
+    play.act(1)
+    assert list(play.take_set().unavailable_actors) == [0]
+    assert not play.timers
+    play.observe()
+    assert play.has_timer(TimerKind.RESPONSE, 0)
+    play.act(0, 1)
+    assert list(play.take_set().unavailable_actors) == []
+    play.observe()
+    play.act(0)
+    play.pass_time(2)
+    assert play.machine.is_over
+    assert "'b'" in str(play.end_details(0))
+
+
+def test_a_required_actor_has_its_default_action_in_vain() -> None:
+    play = Play(make_params(actor("a", response_timeout=1, default=b"d"), actor("b"))).start()
+    play.observe()
+    play.act(1)
+    play.pass_time(1)
+    assert play.machine.is_over
+    assert play.states[-2:] == [S.TERMINATING, S.ENDED]
+
+
+def test_a_required_actors_late_action_saves_it() -> None:
+    play = Play(make_params(actor("a", response_timeout=1), actor("b"))).start()
+    play.observe()
+    play.pass_time(1)
+    play.act(0, 1)
+    assert list(play.take_set().actions) == [b"x0", b"x1"]
+
+
+def test_a_required_actor_lost_in_a_tick_ends_the_trial_at_once() -> None:
+    play = Play().start()
+    play.observe()
+    play.clear()
+    play.lose(0, "reset by peer")
+    assert play.machine.is_over
+    assert play.end_details(1) == "actor 'a' was lost: reset by peer"
+    assert play.kinds(0) == []
+
+
+def test_an_optional_actor_lost_in_a_tick() -> None:
+    play = Play(make_params(actor("a", optional=True, response_timeout=9, default=b"d"), actor("b"))).start()
+    play.observe()
+    play.act(1)
+    play.half_close(0)
+    assert play.end_details(0) == "it closed its side of the stream"
+    assert list(play.take_set().actions) == [b"d", b"x1"]
+    assert not play.timers
+    play.observe()
+    play.act(1)
+    assert list(play.take_set().actions) == [b"d", b"x1"]
+    assert play.kinds(0) == []
+
+
+def test_an_optional_actor_lost_between_ticks() -> None:
+    play = Play(make_params(actor("a", optional=True), actor("b"))).start()
+    play_ticks(play, 1)
+    play.clear()
+    (note,) = play.lose(0)
+    assert note in play.notes
+    play.observe()
+    play.act(1)
+    assert list(play.take_set().unavailable_actors) == [0]
+
+
+def test_everybody_gone_the_trial_runs_freely() -> None:
+    play = Play(make_params(actor("a", optional=True), max_steps=2)).start()
+    play.observe()
+    play.lose(0)
+    assert play.take_set().tick_id == 0
+    play.observe()
+    assert play.take_set().tick_id == 1
+    play.observe()
+    assert [kind_of(m) for m in play.take(ENVIRONMENT)] == ["LAST", "NORMAL/action_set"]
+    play.observe()
+    play.ack(ENVIRONMENT)
+    assert play.machine.is_over
+    assert play.end_details(ENVIRONMENT) is None
+
+
+def test_no_actions_for_an_environment_that_said_last() -> None:
+    play = Play(make_params(actor("a", response_timeout=1), actor("b"))).start()
+    play.observe()
+    play.say(ENVIRONMENT, LAST)
+    play.act(1)
+    play.pass_time(1)
+    assert play.kinds(ENVIRONMENT) == []
+    # Not even a required actor's silence matters now.
+    assert play.machine.state == S.RUNNING
+    play.observe()
+    assert play.machine.state == S.TERMINATING
