@@ -116,9 +116,7 @@ def observation_set(actors: int, content: bytes = b"o", tick_id: int = -1) -> En
     """Return one observation shown to everybody."""
     return EnvRunTrialOutput(
         state=NORMAL,
-        observation_set=ObservationSet(
-            tick_id=tick_id, timestamp=1, observations=[content], actors_map=[0] * actors
-        ),
+        observation_set=ObservationSet(tick_id=tick_id, timestamp=1, observations=[content], actors_map=[0] * actors),
     )
 
 

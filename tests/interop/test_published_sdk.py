@@ -401,25 +401,24 @@ def test_application(foreign_python: str, project: Path, tmp_path: Path) -> None
     check(run_application(foreign_python, project, tmp_path / "run"))
 
 
-@pytest.fixture
-def busy_loops(tmp_path: Path) -> Iterator[None]:
+@pytest.fixture(scope="class")
+def busy_loops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the machine busy; each loop ends by itself after an hour at the latest."""
     loop = "import time\nend = time.monotonic() + 3600\nwhile time.monotonic() < end: pass"
+    folder = tmp_path_factory.mktemp("busy")
     with ExitStack() as stack:
         for number in range(BUSY_LOOPS):
-            stack.enter_context(Process(f"busy-{number}", [sys.executable, "-c", loop], tmp_path))
+            stack.enter_context(Process(f"busy-{number}", [sys.executable, "-c", loop], folder))
         yield
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("busy_loops")
-def test_application_many_times(foreign_python: str, project: Path, tmp_path: Path) -> None:
-    for number in range(ROUNDS):
-        try:
-            check(run_application(foreign_python, project, tmp_path / f"run-{number}", slowness=4))
-        except AssertionError as error:
-            raise AssertionError(f"in round {number + 1} of {ROUNDS}: {error}") from error
+class TestOnABusyMachine:
+    @pytest.mark.parametrize("number", range(1, ROUNDS + 1))
+    def test_application_many_times(self, foreign_python: str, project: Path, tmp_path: Path, number: int) -> None:
+        check(run_application(foreign_python, project, tmp_path / f"run-{number}", slowness=4))
 
 
 # --- the messages themselves ---

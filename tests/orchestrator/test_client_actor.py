@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+
 from tests.helpers import (
     END,
     HEARTBEAT,
@@ -17,7 +18,6 @@ from tests.helpers import (
     bench,
     environment_of,
 )
-
 from trio_cogment.api import orchestrator_pb2
 from trio_cogment.api.common_pb2 import (
     Action,
@@ -160,9 +160,7 @@ async def test_client_may_leave_before_it_joined(
             assert await call.receive() is None
 
 
-async def test_required_client_that_vanishes_ends_the_trial(
-    wire: bool, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_required_client_that_vanishes_ends_the_trial(wire: bool, autojump_clock: trio.testing.MockClock) -> None:
     seen: list[Any] = []
     async with bench(Script(environment_of(None, seen)).environment(), wire=wire) as table:
         await table.controller.start_trial(client_params("b"), trial_id="t")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+
 from tests.helpers import (
     END,
     HookScript,
@@ -18,7 +19,6 @@ from tests.helpers import (
     params_of,
     start_environment,
 )
-
 from trio_cogment.api.common_pb2 import ActorParams, EnvironmentParams, TrialParams, TrialState
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.config import OrchestratorConfig

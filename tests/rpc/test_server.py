@@ -10,7 +10,8 @@ import pytest
 import trio
 import trio.testing
 from purerpc import Cardinality, NotFoundError, RPCSignature, Service
-from raw_peer import (
+
+from tests.rpc.raw_peer import (
     CONTINUATION,
     DATA,
     END_HEADERS,
@@ -24,6 +25,7 @@ from raw_peer import (
     RST,
     SETTINGS,
     WINDOW_UPDATE,
+    RawPeer,
     encode,
     frame,
     message,
@@ -31,11 +33,10 @@ from raw_peer import (
     request_headers,
     settings,
 )
-
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import Channel, Method, ServerCall, open_listeners, serve
+from trio_cogment.rpc import Channel, Method, ServerCall, open_listeners, serve, serve_stream
 from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
@@ -205,10 +206,6 @@ async def test_padding_continuation_and_interleaving() -> None:
     ],
 )
 async def test_connection_errors_close_with_goaway(bytes_: bytes) -> None:
-    from raw_peer import RawPeer
-
-    from trio_cogment.rpc import serve_stream
-
     ours, theirs = trio.testing.memory_stream_pair()
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
@@ -427,16 +424,15 @@ async def test_cancelling_the_server_tells_its_callers() -> None:
                     await call.receive()
             assert caught.value.code is StatusCode.UNAVAILABLE
             await service.cancelled.wait()
-            with trio.fail_after(5), pytest.raises(RpcError) as caught:
-                while True:  # until the socket is really gone
-                    await channel.unary(ECHO_ONE, Action())
+            with pytest.raises(RpcError) as caught:
+                await channel.unary(ECHO_ONE, Action())
             assert caught.value.code is StatusCode.UNAVAILABLE
 
 
 async def test_a_taken_port_fails_loudly_and_can_be_used_again() -> None:
     listeners = await open_listeners("127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
-    with pytest.raises(OSError, match="cannot listen on ipv4:127.0.0.1") as caught:
+    with pytest.raises(OSError, match=r"cannot listen on ipv4:127\.0\.0\.1") as caught:
         await open_listeners("127.0.0.1", port)
     assert caught.value.errno == errno.EADDRINUSE
     await listeners[0].aclose()

@@ -52,6 +52,7 @@ _log = logging.getLogger(__name__)
 RUN_ACTOR = methods_of(agent_pb2.DESCRIPTOR.services_by_name["ServiceActorSP"])["RunTrial"]
 RUN_ENVIRONMENT = methods_of(environment_pb2.DESCRIPTOR.services_by_name["EnvironmentSP"])["RunTrial"]
 
+STOPPING = "the orchestrator is stopping"
 _FAILED = "the orchestrator failed to run this trial; its log has the details"
 _NANOSECONDS = 1_000_000_000
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -97,6 +98,7 @@ class Trial:
         self._connections: Connections | None = None
         self._backlog: deque[Event] = deque()
         self._feeding = False
+        self._finished = False
         self._perform: dict[type, Callable[[Any], None]] = {
             Send: self._send,
             Connect: self._connect,
@@ -265,6 +267,7 @@ class Trial:
                             await self._run(nursery, params, task_status)
                         else:
                             nursery.cancel_scope.cancel()
+                self._finished = True
                 guarded.cancel_scope.cancel()
         except* Exception as failures:
             # The boundary of a trial: whatever went wrong in here ends this one and no other.
@@ -308,9 +311,11 @@ class Trial:
         try:
             await trio.sleep_forever()
         finally:
-            # The host cancels us, or the trial is over and this changes nothing.
-            self.hard_end("the orchestrator is stopping")
-            self._shield.deadline = min(self._shield.deadline, trio.current_time() + self._config.farewell_seconds)
+            if not self._finished:
+                # The host cancels us: everybody is told, and then has this long to hear it.
+                self.hard_end(STOPPING)
+                farewell = trio.current_time() + self._config.farewell_seconds
+                self._shield.deadline = min(self._shield.deadline, farewell)
 
     def _end(self) -> None:
         self._ended_at = trio.current_time()

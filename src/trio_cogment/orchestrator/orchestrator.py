@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
 from types import TracebackType
 
 import trio
@@ -20,16 +18,12 @@ from trio_cogment.errors import FailedPreconditionError, UnavailableError
 from trio_cogment.orchestrator._connections import ACTOR_CLASS, IMPLEMENTATION, Connections, LocalServices, Target
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._registry import Registry
-from trio_cogment.orchestrator._trial import Trial
+from trio_cogment.orchestrator._trial import STOPPING, Trial
 from trio_cogment.orchestrator._watch import Watchers
 from trio_cogment.orchestrator.client_actor import ClientActorService
 from trio_cogment.orchestrator.lifecycle import LifecycleService
 from trio_cogment.rpc import OwnNursery, bind
 from trio_cogment.trial import validate_params, validate_trial_id, validate_user_id
-
-_log = logging.getLogger(__name__)
-
-STOPPING = "the orchestrator is stopping"
 
 
 class Orchestrator:
@@ -99,6 +93,11 @@ class Orchestrator:
         self._nursery.cancel_scope.cancel()
         return await self._tasks.__aexit__(kind, value, traceback)
 
+    @property
+    def running_trials(self) -> int:
+        """How many trials still have tasks, farewells included."""
+        return int(self._running.value)
+
     async def stop(self) -> None:
         """End every trial with details, end every watch, and wait (a bounded time) until everybody has been told.
 
@@ -150,9 +149,7 @@ class Orchestrator:
                 return ""
         else:
             trial_id = self._new_trial_id()
-        trial = Trial(
-            trial_id, user_id, config=self.config, wall_clock=self._wall_clock, on_state=self._on_state
-        )
+        trial = Trial(trial_id, user_id, config=self.config, wall_clock=self._wall_clock, on_state=self._on_state)
         self.trials.add(trial)
         started = False
         try:
@@ -168,9 +165,7 @@ class Orchestrator:
                 self.trials.remove(trial)
         return trial_id
 
-    async def _start(
-        self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None
-    ) -> None:
+    async def _start(self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None) -> None:
         if params is None:
             params = TrialParams()
             params.CopyFrom(self._default_params)

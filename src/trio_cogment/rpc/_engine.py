@@ -259,14 +259,17 @@ class Engine(Sender):
         return position
 
     def _feed_stream(self, stream: Stream, data: bytes, position: int, stop: int, events: list[Event]) -> None:
+        messages: list[bytes] = []
+        fault: BadMessageError | None = None
         try:
-            messages = stream.feed(data, position, stop)
+            stream.feed(data, position, stop, messages)
         except BadMessageError as error:
-            stream.refused = True
-            events.append((Kind.BROKEN, stream, error))
-            return
+            fault = error
         for message in messages:
             events.append((_MESSAGE, stream, message))
+        if fault is not None:
+            stream.refused = True
+            events.append((Kind.BROKEN, stream, fault))
 
     def _remote_end(self, stream: Stream, events: list[Event]) -> None:
         """END_STREAM on DATA or on request trailers."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import trio
+
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc.calls import Consumer
 

@@ -107,13 +107,12 @@ class Stream:
                 StatusCode.RESOURCE_EXHAUSTED, f"message of {length} bytes is larger than {self.max_message}"
             )
 
-    def feed(self, data: bytes, position: int, end: int) -> list[bytes]:
-        """Take payload bytes; return the messages that are complete.
+    def feed(self, data: bytes, position: int, end: int, messages: list[bytes]) -> None:
+        """Take payload bytes; add the messages that are complete to `messages`, also when a later one is bad.
 
         Raises:
             BadMessageError: see `check_prefix`.
         """
-        messages: list[bytes] = []
         while position < end:
             if not self.missing:
                 if self.have or end - position < PREFIX_BYTES:
@@ -136,7 +135,6 @@ class Stream:
             if not self.missing:
                 messages.append(self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks))
                 self.chunks.clear()
-        return messages
 
     def _feed_prefix(self, data: bytes, position: int, end: int, messages: list[bytes]) -> int:
         stop = min(end, position + PREFIX_BYTES - self.have)

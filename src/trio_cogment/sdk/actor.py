@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from trio_cogment.api.common_pb2 import (
-    Action,
     ActorInitialInput,
     ActorInitialOutput,
     ActorRunTrialInput,

@@ -44,9 +44,7 @@ class EnvironmentSession(Session):
 
     _output_type = EnvRunTrialOutput
 
-    def __init__(
-        self, call: Call, trial_id: str, init: EnvInitialInput, *, spec: Spec, wall_clock: WallClock
-    ) -> None:
+    def __init__(self, call: Call, trial_id: str, init: EnvInitialInput, *, spec: Spec, wall_clock: WallClock) -> None:
         super().__init__(call, trial_id, wall_clock)
         self._name = init.name
         self.implementation = init.impl_name

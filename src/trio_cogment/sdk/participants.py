@@ -110,8 +110,7 @@ class Participants:
         name = wanted.pop(IMPLEMENTATION, "")
         actor_class = wanted.pop(ACTOR_CLASS, "")
         return any(
-            wanted.items() <= dict(entry.properties).items()
-            for entry in self._matching(kind, name, actor_class)
+            wanted.items() <= dict(entry.properties).items() for entry in self._matching(kind, name, actor_class)
         )
 
     def _matching(self, kind: ServiceKind, name: str, actor_class: str = "") -> list[_Registered]:

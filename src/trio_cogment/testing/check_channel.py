@@ -199,8 +199,9 @@ async def _expect(code: StatusCode, awaitable: Awaitable[Any]) -> RpcError:
     try:
         result = await awaitable
     except RpcError as error:
-        assert error.code is code, f"expected {code.name}, got {error}"
-        return error
+        if error.code is code:
+            return error
+        raise AssertionError(f"expected {code.name}, got {error}") from error
     raise AssertionError(f"expected {code.name}, got {result!r}")
 
 
@@ -268,7 +269,13 @@ async def many_calls_at_once(channel: CallOpener, service: CheckService) -> None
 
 async def metadata_both_ways(channel: CallOpener, service: CheckService) -> None:
     """Repeated names keep their order; `-bin` carries any bytes; names are lower-cased."""
-    sent = [("x-a", "1"), ("X-Text", "text"), ("x-a", "2"), ("x-raw-bin", b"\x00\x01\xfe,"), ("x-raw-bin", b"")]
+    sent: list[tuple[str, str | bytes]] = [
+        ("x-a", "1"),
+        ("X-Text", "text"),
+        ("x-a", "2"),
+        ("x-raw-bin", b"\x00\x01\xfe,"),
+        ("x-raw-bin", b""),
+    ]
     async with channel.call(ECHO_ONE, metadata=sent) as call:
         await call.send(Action())
         await call.done_sending()
@@ -530,7 +537,10 @@ CASES: tuple[Callable[[CallOpener, CheckService], Awaitable[None]], ...] = (
 
 
 async def check_case(
-    make: MakeChannel, case: Callable[[CallOpener, CheckService], Awaitable[None]], *, patience: float = _PATIENCE_SECONDS
+    make: MakeChannel,
+    case: Callable[[CallOpener, CheckService], Awaitable[None]],
+    *,
+    patience: float = _PATIENCE_SECONDS,
 ) -> None:
     """Run one of `CASES` against a fresh channel.
 

@@ -23,6 +23,10 @@ NO_PARTICIPANT = -2
 #: Messages kept for one participant that is not there yet; a sender that talks more than this loses the rest.
 MAX_HELD_MESSAGES = 256
 
+#: Messages and rewards taken from one participant per tick: they are kept until the tick's sample goes, rewards until
+#: the next observation. One that talks more loses the rest, and nobody else does.
+MAX_SAID_PER_TICK = 10_000
+
 
 @dataclass(slots=True, frozen=True)
 class TrialRules:
@@ -34,6 +38,7 @@ class TrialRules:
         environment_ack_timeout_seconds: from the final observation to the environment's LAST_ACK.
         actor_ack_timeout_seconds: from the final observation to each actor's LAST_ACK.
         max_held_messages: messages kept for one participant that is not there yet.
+        max_said_per_tick: messages and rewards taken from one participant in one tick.
     """
 
     soft_end_patience_seconds: float = 120.0
@@ -41,6 +46,7 @@ class TrialRules:
     environment_ack_timeout_seconds: float = 60.0
     actor_ack_timeout_seconds: float = 30.0
     max_held_messages: int = MAX_HELD_MESSAGES
+    max_said_per_tick: int = MAX_SAID_PER_TICK
 
 
 DEFAULT_RULES = TrialRules()

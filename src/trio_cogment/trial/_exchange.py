@@ -22,6 +22,8 @@ CURRENT_TICK = -1
 def relay_message(trial: Core, sender: Participant, received: Any) -> None:
     """Pass a message on at once, to whoever its receiver stands for."""
     message: Message = received.message
+    if not _may_speak(trial, sender):
+        return
     if message.tick_id not in (CURRENT_TICK, trial.tick_id):
         trial.ignore(sender, "message_of_wrong_tick", f"a message for tick {message.tick_id}, not {trial.tick_id}")
         return
@@ -39,6 +41,17 @@ def relay_message(trial: Core, sender: Participant, received: Any) -> None:
         copy.tick_id = trial.tick_id
         copy.receiver_name = receiver.name
         _deliver(trial, sender, receiver, copy)
+
+
+def _may_speak(trial: Core, sender: Participant) -> bool:
+    # What is said is kept for some time, so who says too much would take the memory of all.
+    if sender.said_tick != trial.tick_id:
+        sender.said_tick, sender.said = trial.tick_id, 0
+    sender.said += 1
+    if sender.said > trial.rules.max_said_per_tick:
+        trial.ignore(sender, "too_much_said", "more messages and rewards in one tick than are taken")
+        return False
+    return True
 
 
 def _deliver(trial: Core, sender: Participant, receiver: Participant, message: Message) -> None:
@@ -70,6 +83,8 @@ def take_reward(trial: Core, sender: Participant, received: Any) -> None:
     """Keep a reward for its receivers' next observation, or for the sample of the past tick it names."""
     reward: Reward = received.reward
     tick_id = trial.tick_id
+    if not _may_speak(trial, sender):
+        return
     if reward.tick_id not in (CURRENT_TICK, tick_id) and not 0 <= reward.tick_id < tick_id:
         trial.ignore(sender, "reward_of_wrong_tick", f"a reward for tick {reward.tick_id}, not {tick_id}")
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, TypeAlias
 
 from trio_cogment.api.common_pb2 import CommunicationState, Message, RewardSource, TrialParams
@@ -45,7 +46,7 @@ _ACTION = StreamInput.ACTION
 _OBSERVATION_SET = StreamInput.OBSERVATION_SET
 
 
-class Participant:
+class Participant(ABC):
     """One session: the environment's, or an actor's.
 
     Attributes:
@@ -54,9 +55,10 @@ class Participant:
         state: where its stream is; changed by `step` alone.
         present: it takes part: it came, and was not lost.
         held: messages for it that came before it did.
+        said: how many messages and rewards it sent in tick `said_tick`.
     """
 
-    __slots__ = ("_rows", "held", "index", "name", "present", "row", "state")
+    __slots__ = ("_rows", "held", "index", "name", "present", "row", "said", "said_tick", "state")
 
     def __init__(self, index: int, name: str, rows: Rows) -> None:
         self.index = index
@@ -66,6 +68,8 @@ class Participant:
         self.row = rows[StreamState.IDLE]
         self.present = False
         self.held: list[Message] = []
+        self.said = 0
+        self.said_tick = 0
 
     def step(self, symbol: StreamInput) -> Verdict:
         """Take one input of the stream's table, or raise LocalProtocolError and change nothing."""
@@ -78,13 +82,13 @@ class Participant:
             self.row = self._rows[state]
         return verdict
 
+    @abstractmethod
     def classify(self, message: Any) -> StreamInput:
         """Return the input that `message` is."""
-        raise NotImplementedError
 
+    @abstractmethod
     def describe(self) -> str:
         """Return how texts for people call it."""
-        raise NotImplementedError
 
 
 class Environment(Participant):

@@ -1,0 +1,1 @@
+"""Tools for testing what is built on this package: conformance kits, simulation, fake participants."""

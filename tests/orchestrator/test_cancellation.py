@@ -1,0 +1,65 @@
+"""The host cancels: everybody is posted an END, nothing is left, and only `Cancelled` comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.helpers import END, Everything, Script, actor_that_acts, environment_of, params_of, wire_channel
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.config import OrchestratorConfig
+from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.rpc import InProcessChannel
+from trio_cogment.sdk import Controller
+
+
+@pytest.mark.parametrize("wire", [False, True])
+async def test_host_cancels_and_participants_elsewhere_are_told(
+    wire: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    seen: list[Any] = []
+    environment_seen: list[Any] = []
+    services = Script(environment_of(None, environment_seen)).environment(), Script(actor_that_acts(seen)).actor()
+    # The participants live outside of what is cancelled.
+    async with (wire_channel if wire else InProcessChannel)(services) as participants:
+        with trio.CancelScope() as host:
+            orchestrator = Orchestrator(wall_clock=lambda: 1, new_trial_id=lambda: "t", local=Everything(participants))
+            async with orchestrator, InProcessChannel([orchestrator.lifecycle_service()]) as channel:
+                controller = Controller(channel)
+                await controller.start_trial(params_of("a"))
+                await controller.wait_trial("t", TrialState.RUNNING)
+                host.cancel()
+                await trio.sleep_forever()
+        assert host.cancelled_caught
+        await trio.testing.wait_all_tasks_blocked()
+        for messages in (seen, environment_seen):
+            assert messages[-1].state == END
+            assert "stopping" in messages[-1].details
+
+
+async def test_farewell_is_bounded(autojump_clock: trio.testing.MockClock) -> None:
+    async def deaf(call: Any) -> None:
+        with trio.CancelScope(shield=True):
+            await call.receive()
+            await trio.sleep(100)
+
+    async with InProcessChannel([Script(deaf).actor(), Script(deaf).environment()]) as participants:
+        config = OrchestratorConfig(farewell_seconds=3)
+        with trio.CancelScope() as host:
+            orchestrator = Orchestrator(
+                wall_clock=lambda: 1, new_trial_id=lambda: "t", local=Everything(participants), config=config
+            )
+            async with orchestrator, InProcessChannel([orchestrator.lifecycle_service()]) as channel:
+                await Controller(channel).start_trial(params_of("a"))
+                await trio.sleep(1)
+                host.cancel()
+                await trio.sleep_forever()
+        assert trio.current_time() <= 1 + 3.1
+
+
+async def test_user_exception_comes_out_of_the_block_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with Orchestrator(wall_clock=lambda: 1, new_trial_id=lambda: "t"):
+            raise ZeroDivisionError

@@ -1,0 +1,147 @@
+"""Samples on their way to a data log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.helpers import HEARTBEAT, LAST, NORMAL, Script, actor_that_acts, bench, environment_of, params_of
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
+from trio_cogment.config import OrchestratorConfig
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc import ServerCall
+
+both = pytest.mark.parametrize("wire", [False, True])
+LOGGED = "cogment://discover/datalog"
+
+
+def log_into(samples: list[Any]) -> Script:
+    async def run(call: ServerCall) -> None:
+        samples.append((call.metadata.texts("trial-id"), call.metadata.texts("user-id")))
+        async for message in call:
+            samples.append(message)
+            await call.send(RunTrialDatalogOutput())
+
+    return Script(run)
+
+
+@both
+async def test_parameters_then_every_sample_then_the_end(wire: bool, autojump_clock: trio.testing.MockClock) -> None:
+    got: list[Any] = []
+    services = (
+        Script(environment_of(3)).environment(),
+        Script(actor_that_acts()).actor(),
+        log_into(got).datalog(),
+    )
+    async with bench(*services, wire=wire) as table:
+        await table.controller.start_trial(params_of("a", "b", datalog_endpoint=LOGGED), trial_id="t")
+        await table.controller.wait_trial("t")
+        await trio.testing.wait_all_tasks_blocked()
+    metadata, first, *rest = got
+    assert metadata == (["t"], ["trio-cogment"])
+    assert [actor.name for actor in first.trial_params.actors] == ["a", "b"]
+    samples = [message.sample for message in rest]
+    assert [sample.info.tick_id for sample in samples] == [0, 1, 2, 3]
+    states = [sample.info.state for sample in samples]
+    assert states == [TrialState.RUNNING] * 3 + [TrialState.ENDED]
+    assert [action.content for action in samples[0].actions] == [b"a", b"a"]
+    assert list(samples[3].observations.observations) == [b"3"]
+
+
+@both
+async def test_unreachable_datalog_fails_the_start(wire: bool, autojump_clock: trio.testing.MockClock) -> None:
+    services = Script(environment_of(1)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services, wire=wire) as table:
+        with pytest.raises(RpcError) as caught:
+            await table.controller.start_trial(params_of("a", datalog_endpoint="grpc://127.0.0.1:9"), trial_id="t")
+        assert caught.value.code is StatusCode.UNAVAILABLE
+        assert "datalog" in caught.value.message
+        assert not await table.controller.trial_infos()
+
+
+@both
+async def test_trial_goes_on_without_a_datalog_that_leaves(
+    wire: bool, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def leaves(call: ServerCall) -> None:
+        await call.receive()
+        await call.receive()
+        raise RpcError(StatusCode.UNAVAILABLE, "gone")
+
+    services = (
+        Script(environment_of(50)).environment(),
+        Script(actor_that_acts()).actor(),
+        Script(leaves).datalog(),
+    )
+    async with bench(*services, wire=wire) as table:
+        await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
+        info = await table.controller.wait_trial("t")
+        assert info is not None
+        assert info.tick_id == 50
+    assert "data log is lost" in caplog.text
+
+
+async def test_slow_datalog_makes_the_trial_wait_and_loses_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    ticks: list[int] = []
+    go = trio.Event()
+
+    async def slow(call: ServerCall) -> None:
+        await call.receive()
+        await go.wait()
+        async for message in call:
+            ticks.append(message.sample.info.tick_id)
+
+    services = (
+        Script(environment_of(2000)).environment(),
+        Script(actor_that_acts()).actor(),
+        Script(slow).datalog(),
+    )
+    config = OrchestratorConfig(max_queued_samples=20)
+    async with bench(*services, config=config) as table:
+        await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        (info,) = await table.controller.trial_infos(["t"])
+        # What the call holds, what waits before it, and what the machine keeps: then the trial stands still.
+        assert info.tick_id < 400
+        go.set()
+        await table.controller.wait_trial("t")
+        await trio.testing.wait_all_tasks_blocked()
+    assert ticks == list(range(2001))
+
+
+async def test_datalog_that_never_takes_the_end_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
+    async def stuck(call: ServerCall) -> None:
+        await trio.sleep_forever()
+
+    services = Script(environment_of(1)).environment(), Script(actor_that_acts()).actor(), Script(stuck).datalog()
+    config = OrchestratorConfig(datalog_flush_seconds=7)
+    async with bench(*services, config=config) as table:
+        await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
+        await table.controller.wait_trial("t")
+        assert trio.current_time() == 0
+        await trio.sleep(7.1)
+        assert table.orchestrator.running_trials == 0
+
+
+@both
+async def test_heartbeats_are_answered_in_kind(wire: bool, autojump_clock: trio.testing.MockClock) -> None:
+    from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput
+
+    beats: list[int] = []
+
+    async def beating(call: ServerCall) -> None:
+        await call.receive()
+        await call.send(EnvRunTrialOutput(state=HEARTBEAT))
+        beats.append((await call.receive()).state)
+        await call.send(EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput()))
+        await call.send(EnvRunTrialOutput(state=HEARTBEAT))
+        beats.append((await call.receive()).state)
+        await call.send(EnvRunTrialOutput(state=LAST))
+
+    async with bench(Script(beating).environment(), Script(actor_that_acts()).actor(), wire=wire) as table:
+        await table.controller.start_trial(params_of("a"), trial_id="t")
+        await table.controller.wait_trial("t")
+    assert beats == [HEARTBEAT, HEARTBEAT]

@@ -1,0 +1,47 @@
+"""Many deadlines, one sleeper."""
+
+from __future__ import annotations
+
+import trio
+
+from trio_cogment.orchestrator._timers import Timers
+from trio_cogment.trial import Timer, TimerKind
+
+A, B, C = (Timer(TimerKind.RESPONSE, participant) for participant in range(3))
+
+
+async def test_timers_fire_in_order_and_once(autojump_clock: trio.testing.MockClock) -> None:
+    fired: list[tuple[Timer, float]] = []
+    timers = Timers(lambda timer: fired.append((timer, trio.current_time())))
+    timers.arm(B, 2)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timers.run)
+        await trio.sleep(0.5)
+        timers.arm(A, 1)
+        timers.arm(C, 3)
+        timers.arm(C, 4)
+        await trio.sleep(10)
+        nursery.cancel_scope.cancel()
+    assert fired == [(A, 1), (B, 2), (C, 4)]
+
+
+async def test_disarmed_timer_does_not_fire(autojump_clock: trio.testing.MockClock) -> None:
+    fired: list[Timer] = []
+
+    def fire(timer: Timer) -> None:
+        fired.append(timer)
+        timers.disarm(B)
+
+    timers = Timers(fire)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timers.run)
+        timers.arm(A, 1)
+        timers.arm(B, 1)
+        timers.arm(C, 0.5)
+        timers.disarm(C)
+        timers.disarm(C)
+        await trio.sleep(2)
+        timers.arm(C, 1)  # already past: at once
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert fired == [A, C]
