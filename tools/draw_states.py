@@ -58,8 +58,8 @@ def _diagram(first: IntEnum, last: IntEnum | None, entries: Iterable[tuple[IntEn
     for state, after, symbol, deed in entries:
         arrows.setdefault((state.name, after.name, deed.name), []).append(symbol.name)
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first.name}"]
-    for (state, after, deed), symbols in arrows.items():
-        lines.append(f"    {state} --> {after}: {', '.join(symbols)} / {deed}")
+    for (before, to, name), symbols in arrows.items():
+        lines.append(f"    {before} --> {to}: {', '.join(symbols)} / {name}")
     if last is not None:
         lines.append(f"    {last.name} --> [*]")
     return "\n".join([*lines, "```", ""])

@@ -1,7 +1,8 @@
 """One exception tree, and the one table from exception to gRPC status.
 
-What we raise on purpose derives from `CogmentError` and carries a text that may be shown to a peer. Any other exception
-that escapes is a bug of ours (or of the user's code): it is logged whole, and the peer is told UNKNOWN with a fixed text.
+What we raise on purpose derives from `CogmentError` and carries a text that may be shown to a peer. Any other
+exception that escapes is a bug of ours (or of the user's code): it is logged whole, and the peer is told UNKNOWN with
+a fixed text.
 
 This module knows nothing of Trio or of the wire, so that the pure parts may raise from it.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from trio_cogment.api.common_pb2 import ActorParams, EnvironmentParams, TrialPar
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.orchestrator.orchestrator import STOPPING
+from trio_cogment.orchestrator._trial import STOPPING
 from trio_cogment.rpc import ServerCall
 from trio_cogment.sdk import actor_params, trial_params
 
@@ -277,7 +278,7 @@ async def test_failing_hook_fails_the_start_and_leaves_nothing(autojump_clock: t
 
 async def test_slow_hook_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
     async def on_pre_trial(request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
-        await trio.sleep_forever()
+        await trio.sleep(math.inf)
         return request
 
     config = OrchestratorConfig(hook_timeout_seconds=5)
@@ -295,7 +296,7 @@ async def test_hard_end_during_a_hook_fails_the_start(autojump_clock: trio.testi
 
     async def on_pre_trial(request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
         in_hook.set()
-        await trio.sleep_forever()
+        await trio.sleep(math.inf)
         return request
 
     outcome: list[RpcError] = []
@@ -315,7 +316,7 @@ async def test_hard_end_during_a_hook_fails_the_start(autojump_clock: trio.testi
 
 async def test_cancelled_start_leaves_nothing(autojump_clock: trio.testing.MockClock) -> None:
     async def on_pre_trial(request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
-        await trio.sleep_forever()
+        await trio.sleep(math.inf)
         return request
 
     service = HookScript(on_pre_trial).service()
@@ -332,12 +333,15 @@ async def test_stop_tells_everybody(autojump_clock: trio.testing.MockClock) -> N
     services = Script(environment_of(None, environment_seen)).environment(), Script(actor_that_acts(seen)).actor()
     states: list[int] = []
 
+    async def collect(watch: Any) -> None:
+        async for entry in watch:
+            states.append(entry.state)
+
     async def watching(table: Any, *, task_status: trio.TaskStatus[None]) -> None:
         async with table.controller.watch_trials() as watch:
             task_status.started()
             with pytest.raises(RpcError) as caught:
-                async for entry in watch:
-                    states.append(entry.state)
+                await collect(watch)
             assert caught.value.code is StatusCode.UNAVAILABLE
 
     async with bench(*services) as table, trio.open_nursery() as nursery:

@@ -216,6 +216,19 @@ async def test_connection_errors_close_with_goaway(bytes_: bytes) -> None:
     assert peer.goaway not in (None, 0)
 
 
+async def test_connection_error_frees_running_calls(caplog: pytest.LogCaptureFixture) -> None:
+    service = CheckService()
+    with caplog.at_level(logging.ERROR):
+        async with raw_client([service.service()]) as peer:
+            await peer.send(peer.headers(1, request_headers(path=PATH + b"Wait")))
+            await service.entered.wait()
+            await peer.send(frame(HEADERS, END_HEADERS, 3, b"\xff\xff\xff"))
+            await peer.until(lambda: False)
+            assert peer.goaway not in (None, 0)
+            await service.cancelled.wait()
+    assert not caplog.records
+
+
 async def test_window_update_and_reset_on_closed_streams_are_harmless() -> None:
     async with raw_client([CheckService().service()]) as peer:
         await peer.send(peer.headers(1, request_headers(), END_HEADERS | END_STREAM))

@@ -52,6 +52,7 @@ from trio_cogment.trial import (
     TrialRules,
     validate_params,
 )
+from trio_cogment.trial._trial_table import Phase
 
 CLIENT = "cogment://client"
 SERVICE = "grpc://actors:9000"
@@ -244,6 +245,14 @@ class Play:
         self.now = until
 
     # Looking
+
+    # Methods, because a type checker believes that an attribute looked at twice has not changed.
+
+    def is_over(self) -> bool:
+        return self.machine.is_over
+
+    def phase(self) -> Phase:
+        return self.machine.phase
 
     def clear(self) -> None:
         for messages in self.sent.values():

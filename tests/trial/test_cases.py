@@ -93,7 +93,7 @@ def test_case_09_answers_to_the_final_observation() -> None:
     assert play.kinds(ENVIRONMENT) == []
     assert play.machine.counters["action_out_of_season"] == 2
     play.ack(0, 1, ENVIRONMENT)
-    assert play.machine.is_over
+    assert play.is_over()
 
 
 def test_case_10_a_set_after_the_final_one() -> None:
@@ -280,7 +280,7 @@ def test_case_20_an_optional_actor_that_comes_too_late() -> None:
     play.observe()
     assert not play.has_timer(TimerKind.ACK, 1)
     play.ack(ENVIRONMENT, 0)
-    assert play.machine.is_over
+    assert play.is_over()
     assert play.kinds(1) == ["END"]
 
 
@@ -298,6 +298,6 @@ def test_case_04_each_actor_has_its_own_wait() -> None:
     play = Play(params).begin()
     play.pass_time(0.3)
     # Better than to wait for b for ever: a required actor that did not come ends the trial now.
-    assert play.machine.is_over
+    assert play.is_over()
     with pytest.raises(FailedPreconditionError):
         play.machine.slot_for(actor_name="b")

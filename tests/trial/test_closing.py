@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.trial import ENVIRONMENT, Announce, Close, EmitSample, Send, TimerKind, TrialRules
+from trio_cogment.trial import ENVIRONMENT, Announce, Begin, Close, EmitSample, Send, TimerKind, TrialRules
 from trio_cogment.trial._trial_table import Phase
 
 from .harness import END, LAST, LAST_ACK, Play, actor, kind_of, make_params, play_ticks
@@ -18,7 +18,7 @@ def soft_ended(play: Play) -> Play:
     play.act(*range(len(play.params.actors)))
     play.observe()
     play.clear()
-    assert play.machine.phase is Phase.WAIT_ACKS
+    assert play.phase() is Phase.WAIT_ACKS
     return play
 
 
@@ -53,7 +53,7 @@ def test_the_environment_may_acknowledge_before_its_final_set() -> None:
     play.observe()
     assert not play.has_timer(TimerKind.ACK, ENVIRONMENT)
     play.ack(0, 1)
-    assert play.machine.is_over
+    assert play.is_over()
     assert play.end_details(0) is None
 
 
@@ -65,9 +65,9 @@ def test_asked_for_and_the_environment_says_last_too() -> None:
     play.say(ENVIRONMENT, LAST)
     play.ack(ENVIRONMENT)
     play.observe()
-    assert play.machine.phase is Phase.WAIT_ACKS
+    assert play.phase() is Phase.WAIT_ACKS
     play.ack(0, 1)
-    assert play.machine.is_over
+    assert play.is_over()
     assert play.notes == []
 
 
@@ -78,7 +78,7 @@ def test_asked_for_and_the_environment_goes_on_before_the_actions() -> None:
     play.observe()
     assert play.machine.state == S.RUNNING
     play.act(0, 1)
-    assert play.machine.phase is Phase.WAIT_FINAL
+    assert play.phase() is Phase.WAIT_FINAL
 
 
 def test_asked_for_before_the_trial_began() -> None:
@@ -88,7 +88,7 @@ def test_asked_for_before_the_trial_began() -> None:
     play.ready(0, 1).environment_ready()
     play.observe()
     play.act(0, 1)
-    assert play.machine.phase is Phase.WAIT_FINAL
+    assert play.phase() is Phase.WAIT_FINAL
 
 
 def test_asked_for_twice_is_asked_for_once() -> None:
@@ -104,10 +104,10 @@ def test_asked_for_twice_is_asked_for_once() -> None:
 def test_acknowledgements_are_awaited_side_by_side() -> None:
     play = soft_ended(Play().start())
     play.pass_time(30)
-    assert not play.machine.is_over
+    assert not play.is_over()
     assert not play.has_timer(TimerKind.ACK, 0)
     play.ack(ENVIRONMENT)
-    assert play.machine.is_over
+    assert play.is_over()
     assert [play.end_details(index) for index in (ENVIRONMENT, 0, 1)] == [None, None, None]
     assert len(play.notes) == 2
 
@@ -116,9 +116,9 @@ def test_without_the_environments_acknowledgement_end_carries_details() -> None:
     play = soft_ended(Play().start())
     play.ack(0, 1)
     play.pass_time(59)
-    assert not play.machine.is_over
+    assert not play.is_over()
     play.pass_time(1)
-    assert play.machine.is_over
+    assert play.is_over()
     assert "did not acknowledge" in str(play.end_details(0))
     assert "did not acknowledge" in str(play.end_details(ENVIRONMENT))
 
@@ -128,7 +128,7 @@ def test_waiting_for_ever_for_acknowledgements() -> None:
     play = soft_ended(Play(rules=rules).start())
     assert not play.timers
     play.pass_time(1e6)
-    assert not play.machine.is_over
+    assert not play.is_over()
 
 
 def test_acknowledgements_twice_or_too_early() -> None:
@@ -141,17 +141,17 @@ def test_acknowledgements_twice_or_too_early() -> None:
     play.observe()
     play.ack(0, 0)
     assert play.machine.counters["last_ack_in_vain"] == 3
-    assert not play.machine.is_over
+    assert not play.is_over()
 
 
 def test_losses_while_acknowledgements_are_awaited() -> None:
     play = soft_ended(Play().start())
     play.lose(0)
-    assert not play.machine.is_over
+    assert not play.is_over()
     play.ack(1)
     play.lose(1)
     play.ack(ENVIRONMENT)
-    assert play.machine.is_over
+    assert play.is_over()
     assert play.end_details(ENVIRONMENT) is None
     assert play.kinds(0) == []
     assert play.kinds(1) == []
@@ -160,7 +160,7 @@ def test_losses_while_acknowledgements_are_awaited() -> None:
 def test_the_environment_lost_before_it_acknowledged() -> None:
     play = soft_ended(Play().start())
     play.lose(ENVIRONMENT)
-    assert not play.machine.is_over
+    assert not play.is_over()
     play.ack(0, 1)
     assert "did not acknowledge" in str(play.end_details(0))
 
@@ -178,7 +178,7 @@ def test_a_client_that_stops_talking_after_its_acknowledgement_gets_end() -> Non
     play.ack(0)
     play.half_close(0)
     play.half_close(1)
-    assert not play.machine.is_over
+    assert not play.is_over()
     play.ack(ENVIRONMENT)
     assert play.kinds(0) == ["END"]
     assert play.kinds(1) == ["END"]
@@ -194,7 +194,7 @@ def test_losses_before_the_final_observation_cost_nothing() -> None:
     play.observe()
     assert play.kinds(1) == ["LAST", "NORMAL/observation"]
     play.ack(ENVIRONMENT, 1)
-    assert play.machine.is_over
+    assert play.is_over()
     assert play.end_details(1) is None
 
 
@@ -219,7 +219,7 @@ def test_nobody_to_wait_for() -> None:
     play.ack(ENVIRONMENT)
     play.clear()
     play.observe()
-    assert play.machine.is_over
+    assert play.is_over()
     assert play.states == [1, 2, 3, 4, 5]
     assert play.kinds(ENVIRONMENT) == ["END"]
 
@@ -237,15 +237,23 @@ def test_patience(how: str) -> None:
         play.act(0, 1)
         play.observe()
         play.act(0, 1)
-        assert play.machine.phase is Phase.WAIT_FINAL
+        assert play.phase() is Phase.WAIT_FINAL
     play.pass_time(6)
-    assert not play.machine.is_over
+    assert not play.is_over()
     play.pass_time(1)
-    assert play.machine.is_over
+    assert play.is_over()
     assert "7 s" in str(play.end_details(0))
 
 
-def test_patience_before_there_are_parameters_or_for_ever() -> None:
+def test_patience_before_there_are_parameters() -> None:
+    play = Play()
+    play.feed(Begin())
+    play.soft()
+    play.pass_time(120)
+    assert play.states == [S.INITIALIZING, S.ENDED]
+
+
+def test_patience_for_ever() -> None:
     play = Play(rules=TrialRules(soft_end_patience_seconds=0)).begin()
     play.soft()
     assert not play.timers

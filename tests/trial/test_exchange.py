@@ -68,7 +68,7 @@ def test_a_message_to_the_lost_harms_nobody() -> None:
     play.tell(0, "*")
     assert play.kinds(0) == ["NORMAL/message"]
     assert play.machine.counters["message_to_the_lost"] == 2
-    assert not play.machine.is_over
+    assert not play.is_over()
 
 
 def test_messages_are_passed_on_until_the_end() -> None:
@@ -148,3 +148,33 @@ def test_rewards_around_the_final_observation() -> None:
     play.ack(ENVIRONMENT)
     reward, end = play.take(0)
     assert (reward.reward.tick_id, reward.reward.value, kind_of(end)) == (1, 5, "END")
+
+
+def test_who_says_too_much_in_one_tick_loses_the_rest() -> None:
+    play = Play(rules=TrialRules(max_said_per_tick=3)).start()
+    play.observe()
+    play.clear()
+    for _ in range(2):
+        play.tell(0, "b")
+        play.reward(0, "b", (1, 1))
+    assert play.machine.counters["too_much_said"] == 1
+    play.tell(1, "b")
+    assert play.kinds(1) == ["NORMAL/message"] * 3
+    play.observe()
+    (reward, _) = play.take(1)
+    assert len(reward.reward.sources) == 1
+    play.tell(0, "b")
+    play.reward(0, "b", (1, 1))
+    play.tell(0, "b")
+    play.tell(0, "b")
+    assert play.machine.counters["too_much_said"] == 2
+    assert play.kinds(1) == ["NORMAL/message"] * 2
+
+
+def test_rewards_without_samples() -> None:
+    play = Play(collect_samples=False).start()
+    play.observe()
+    play.clear()
+    play.reward(0, "b", (1, 1))
+    play.observe()
+    assert play.kinds(1) == ["NORMAL/reward", "NORMAL/observation"]

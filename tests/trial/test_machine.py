@@ -80,9 +80,9 @@ def test_staleness() -> None:
         play.pass_time(1)
         play.say(0, HEARTBEAT)
         play.say(ENVIRONMENT, HEARTBEAT)
-    assert not play.machine.is_over
+    assert not play.is_over()
     play.pass_time(1)
-    assert play.machine.is_over
+    assert play.is_over()
     assert play.end_details(0) == "nothing happened for 10 s"
     assert any("nothing happened" in text for text in play.samples[-1].info.special_events)
 
@@ -129,6 +129,6 @@ def test_the_environments_fault_ends_the_trial() -> None:
     play = Play().start()
     play.observe()
     play.environment_ready()
-    assert play.machine.is_over
+    assert play.is_over()
     assert str(play.closed[ENVIRONMENT]) == "a second init_output"
     assert play.end_details(0) == "the environment 'env' was lost: a second init_output"

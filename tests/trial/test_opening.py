@@ -81,7 +81,7 @@ def test_a_client_gets_its_init_input_at_once() -> None:
     # A second init_output is against the rules.
     play.ready(0)
     assert isinstance(play.closed[0], RemoteProtocolError)
-    assert play.machine.is_over
+    assert play.is_over()
 
 
 def test_heartbeats_are_answered_before_init() -> None:
@@ -149,7 +149,7 @@ def test_the_environment_has_its_time_to_begin() -> None:
     play.pass_time(4)
     assert play.machine.state == S.PENDING
     play.pass_time(1)
-    assert play.machine.is_over
+    assert play.is_over()
     forever = Play(rules=TrialRules(environment_init_timeout_seconds=0)).begin().ready(0, 1)
     forever.pass_time(1e6)
     assert forever.machine.state == S.PENDING

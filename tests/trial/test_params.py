@@ -49,7 +49,7 @@ def test_what_is_wrong_is_named(params: TrialParams, field: str) -> None:
 def test_an_environment_name_must_be_printable() -> None:
     params = make_params()
     params.environment.name = "é"
-    with pytest.raises(InvalidArgumentError, match="environment.name"):
+    with pytest.raises(InvalidArgumentError, match=r"environment\.name"):
         validate_params(params)
 
 

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from trio_cogment.api.common_pb2 import ActorInitialOutput
 from trio_cogment.api.environment_pb2 import EnvInitialOutput
-from trio_cogment.errors import CogmentError, LocalProtocolError
-from trio_cogment.trial import ENVIRONMENT, ParametersComplete
+from trio_cogment.errors import FailedPreconditionError, LocalProtocolError, NotFoundError
+from trio_cogment.trial import ENVIRONMENT, Joined, ParametersComplete
 from trio_cogment.trial._stream_table import StreamState
 
 from .harness import CLIENT, LAST, LAST_ACK, NORMAL, SERVICE, Play, actor, kind_of, make_params, snapshot
@@ -99,9 +99,10 @@ class Trials(RuleBasedStateMachine):
     @rule(index=ACTOR_INDEXES)
     def joins(self, index: int) -> None:
         try:
-            self.play.join(f"n{index}")
-        except CogmentError as error:
-            assert not isinstance(error, LocalProtocolError)
+            slot = self.play.machine.slot_for(actor_name=f"n{index}")
+        except (NotFoundError, FailedPreconditionError):
+            return
+        self.play.feed(Joined(slot))
 
     @rule(tick_id=st.sampled_from([-1, -1, -1, -1, 0, 1, 2]), short=st.sampled_from([False] * 9 + [True]))
     def observes(self, tick_id: int, short: bool) -> None:
@@ -159,7 +160,7 @@ class Trials(RuleBasedStateMachine):
     @rule()
     def all_acknowledge(self) -> None:
         for index in (ENVIRONMENT, *range(self.count)):
-            self.attempt(lambda i=index: self.play.say(i, LAST_ACK))  # type: ignore[misc]
+            self.attempt(lambda i=index: self.play.say(i, LAST_ACK))
 
     @rule(sure=st.sampled_from([False] * 9 + [True]))
     def hard_end(self, sure: bool) -> None:
@@ -221,12 +222,13 @@ class Trials(RuleBasedStateMachine):
         machine = self.play.machine
         assert machine.state == self.play.states[-1]
         if not machine.answered and not machine.is_over:
-            assert machine.awaited
-            for index in machine.awaited:
+            waiting_for = sorted(machine.awaited)
+            assert waiting_for
+            for index in waiting_for:
                 assert machine.participants[index].state is StreamState.ACTIVE
 
 
-class TestTrials(Trials.TestCase):  # type: ignore[name-defined,misc]
+class TestTrials(Trials.TestCase):  # type: ignore[valid-type,misc]
     settings = settings(
         max_examples=60,
         stateful_step_count=60,

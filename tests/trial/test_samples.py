@@ -11,7 +11,7 @@ S = TrialState
 
 def finish(play: Play) -> Play:
     play.ack(ENVIRONMENT, *range(len(play.params.actors)))
-    assert play.machine.is_over
+    assert play.is_over()
     return play
 
 
@@ -89,7 +89,7 @@ def test_a_required_actor_that_is_missing_is_listed() -> None:
     play.observe()
     play.act(1)
     play.pass_time(1)
-    assert play.machine.is_over
+    assert play.is_over()
     (sample,) = play.samples
     assert list(sample.unavailable_actors) == [0]
     assert sample.info.state == S.ENDED

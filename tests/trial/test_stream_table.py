@@ -151,7 +151,7 @@ def test_through_the_machine(role: str, state: StreamState, symbol: StreamInput)
         return
     effects = play.feed(event)
     after, verdict = entry
-    over = play.machine.is_over
+    over = play.is_over()
     assert play.machine.participants[index].state in ((after,) if not over else (after, StreamState.ENDED))
     if verdict is Verdict.DROP:
         assert effects == []
@@ -183,5 +183,5 @@ def test_an_environment_that_fails_to_begin_has_its_stream_until_end() -> None:
     play = Play().begin().ready(0, 1)
     play.clear()
     play.pass_time(60)
-    assert play.machine.is_over
+    assert play.is_over()
     assert play.end_details(ENVIRONMENT) == "the environment 'env' was lost: it did not come in time"

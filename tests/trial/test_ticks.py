@@ -101,7 +101,7 @@ def test_response_timers_are_per_tick() -> None:
     play.observe()
     play.act(0)
     play.pass_time(2)
-    assert play.machine.is_over
+    assert play.is_over()
     assert "'b'" in str(play.end_details(0))
 
 
@@ -110,7 +110,7 @@ def test_a_required_actor_has_its_default_action_in_vain() -> None:
     play.observe()
     play.act(1)
     play.pass_time(1)
-    assert play.machine.is_over
+    assert play.is_over()
     assert play.states[-2:] == [S.TERMINATING, S.ENDED]
 
 
@@ -127,7 +127,7 @@ def test_a_required_actor_lost_in_a_tick_ends_the_trial_at_once() -> None:
     play.observe()
     play.clear()
     play.lose(0, "reset by peer")
-    assert play.machine.is_over
+    assert play.is_over()
     assert play.end_details(1) == "actor 'a' was lost: reset by peer"
     assert play.kinds(0) == []
 
@@ -168,7 +168,7 @@ def test_everybody_gone_the_trial_runs_freely() -> None:
     assert [kind_of(m) for m in play.take(ENVIRONMENT)] == ["LAST", "NORMAL/action_set"]
     play.observe()
     play.ack(ENVIRONMENT)
-    assert play.machine.is_over
+    assert play.is_over()
     assert play.end_details(ENVIRONMENT) is None
 
 

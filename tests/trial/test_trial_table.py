@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -10,10 +10,11 @@ from trio_cogment.api.common_pb2 import ActorRunTrialOutput, Message, Reward, Tr
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.trial import ENVIRONMENT, Begin, TrialMachine
+from trio_cogment.trial._core import Rows
 from trio_cogment.trial._machine import _FUNCTIONS
 from trio_cogment.trial._trial_table import ANNOUNCED, PUBLIC_STATE, TRANSITIONS, Action, Input, Phase
 
-from .harness import LAST, Play, actor, make_params, play_ticks, snapshot
+from .harness import Play, actor, make_params, snapshot
 
 PAIRS = [(phase, symbol) for phase in Phase for symbol in Input]
 
@@ -92,7 +93,7 @@ def test_a_pair_leads_where_the_table_says(phase: Phase, symbol: Input) -> None:
 
     class Recording(TrialMachine):
         __slots__ = ()
-        rows = {
+        rows: ClassVar[Rows] = {
             at: {i: (to, lambda m, _p, _d: ran.append((m.phase, len(m.out))), said) for i, (to, _, said) in row.items()}
             for at, row in TrialMachine.rows.items()
         }
@@ -186,11 +187,3 @@ def test_a_soft_end_in_every_phase(phase: Phase) -> None:
     assert play.machine.state == state
     assert bool(first) == (phase <= Phase.RUNNING)
     assert second == []
-
-
-def test_from_the_environments_last_on_everything_is_as_the_table_says() -> None:
-    play = play_ticks(Play().start(), 1)
-    play.say(ENVIRONMENT, LAST)
-    assert play.machine.phase is Phase.RUNNING
-    play.observe()
-    assert play.machine.phase is Phase.WAIT_ACKS

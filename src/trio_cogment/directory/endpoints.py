@@ -2,9 +2,9 @@
 
 * ``grpc://host:port``: dial there.
 * ``cogment://client``: the actor comes to us; actors only. The bare word ``client`` is the deprecated spelling.
-* ``cogment://discover``, or nothing at all: whoever serves this kind, class and implementation: first the platform's own
-  registrations, then the directory. A path (``/actor``, ``/environment``...) names the kind explicitly, a query adds
-  properties, ``/service?__id=N`` names one registration.
+* ``cogment://discover``, or nothing at all: whoever serves this kind, class and implementation: the platform's own
+  registrations are asked first, then the directory. A path (``/actor``, ``/environment``...) names the kind explicitly,
+  a query adds properties, ``/service?__id=N`` names one registration.
 
 Scheme, host and path are case-insensitive; the first of repeated properties counts; values are optional.
 """

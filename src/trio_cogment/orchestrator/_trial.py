@@ -1,9 +1,9 @@
 """One trial: the pure machine, the streams of its participants, its timers and its data log, in a nursery of its own.
 
-Whoever brings an input (a participant's message, a timer, a request) feeds the machine at once, in its own task, and the
-effects are performed before `feed` returns. None of that waits, so inputs cannot interleave and nothing needs a lock; a
-tick costs no task switch of the orchestrator's. What does wait (opening streams, the data log, farewells) has tasks in
-the trial's nursery.
+Whoever brings an input (a participant's message, a timer, a request) feeds the machine at once, in its own task, and
+the effects are performed before `feed` returns. None of that waits, so inputs cannot interleave and nothing needs a
+lock; a tick costs no task switch of the orchestrator's. What does wait (opening streams, the data log, farewells) has
+tasks in the trial's nursery.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ class Trial:
     def _connect(self, effect: Connect) -> None:
         index = effect.participant
         target = self._targets[index]
-        assert self._nursery is not None and self._connections is not None and target is not None
+        assert self._nursery is not None
+        assert target is not None
         self._nursery.start_soon(
             self._hold,
             self._links[index],
@@ -205,7 +206,7 @@ class Trial:
             self._datalog.put(effect.sample)
 
     def _announce(self, effect: Announce) -> None:
-        _log.info("trial %s: %s", self.trial_id, TrialState.Name(effect.state))  # type: ignore[arg-type]  # an enum value
+        _log.info("trial %s: %s", self.trial_id, TrialState.Name(effect.state))
         self._on_state(self, effect.state)
 
     def _note(self, effect: Note) -> None:
@@ -269,7 +270,7 @@ class Trial:
                             nursery.cancel_scope.cancel()
                 self._finished = True
                 guarded.cancel_scope.cancel()
-        except* Exception as failures:
+        except* Exception as failures:  # noqa: BLE001  said below
             # The boundary of a trial: whatever went wrong in here ends this one and no other.
             _log.error("trial %s: failed", self.trial_id, exc_info=failures)
             self.hard_end(_FAILED)
@@ -343,7 +344,7 @@ class Trial:
         until = self._ended_at if self.over.is_set() else trio.current_time()
         info = TrialInfo(
             trial_id=self.trial_id,
-            state=machine.state,  # type: ignore[arg-type]  # an enum value
+            state=machine.state,
             env_name=machine.environment_name,
             tick_id=max(0, machine.tick_id),
             trial_duration=max(0, round((until - self._started_at) * _NANOSECONDS)),

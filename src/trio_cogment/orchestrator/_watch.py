@@ -28,10 +28,7 @@ class Watch:
         """Queue an entry if it passes the filter; a full queue ends this watch."""
         if self._end is not None or (self._states and state not in self._states):
             return
-        if self._full_info:
-            entry = TrialListEntry(info=info())
-        else:
-            entry = TrialListEntry(trial_id=trial_id, state=state)  # type: ignore[arg-type]  # an int is an enum value
+        entry = TrialListEntry(info=info()) if self._full_info else _short_entry(trial_id, state)
         try:
             self._send.send_nowait(entry)
         except trio.WouldBlock:
@@ -101,3 +98,7 @@ class Watchers:
         self._stopped = True
         for watch in self._watches:
             watch.end(UnavailableError("the orchestrator is stopping"))
+
+
+def _short_entry(trial_id: str, state: int) -> TrialListEntry:
+    return TrialListEntry(trial_id=trial_id, state=state)  # type: ignore[arg-type]  # an int is an enum value

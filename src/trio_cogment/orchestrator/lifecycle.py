@@ -34,9 +34,7 @@ class LifecycleService(About):
 
     def statuses(self) -> dict[str, Callable[[], str]]:
         """See `About.statuses`."""
-        return super().statuses() | {
-            "nb_trials": lambda: str(sum(not t.over.is_set() for t in self._orchestrator.trials))
-        }
+        return super().statuses() | {"nb_trials": lambda: str(self._orchestrator.running_trials)}
 
     async def StartTrial(self, request: TrialStartRequest, _call: ServerCall) -> TrialStartReply:  # noqa: N802
         """Start a trial; the reply comes when it is PENDING."""

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 import trio
+from purerpc import Cardinality
 
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import _wire
@@ -29,13 +30,17 @@ class WireClientCall(WireCall, ClientCall):
         self._channel = channel
         self._metadata = Metadata(metadata)
         self._timeout = timeout
+        self._hold = method.cardinality in (Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM)
         self._entered = False
         self._initial: Metadata | None = None
         self._trailing: Metadata | None = None
         self._waiters = trio.lowlevel.ParkingLot()
 
     async def __aenter__(self) -> WireClientCall:
-        """Connect if need be and send the request's headers; after `Cancelled` nothing of the call is left."""
+        """Connect if need be and send the request's headers; after `Cancelled` nothing of the call is left.
+
+        The headers of a call with a single request leave together with it (at the latest when the call is waited for).
+        """
         if self._entered:
             raise RuntimeError("a call can be entered once")
         self._entered = True
@@ -58,7 +63,8 @@ class WireClientCall(WireCall, ClientCall):
         self._stream.call = self
         if own_deadline is not None:
             connection.arm(own_deadline, self)
-        connection.wake()
+        if not self._hold:
+            connection.wake()
         return self
 
     async def _connect(self, deadline: float | None) -> Connection:
@@ -85,6 +91,7 @@ class WireClientCall(WireCall, ClientCall):
 
     async def wait_initial_metadata(self) -> Metadata:
         await self._connection.yield_sometimes()
+        self._connection.wake()
         while self._initial is None:
             if self.over:
                 self._raise_error()
@@ -102,7 +109,7 @@ class WireClientCall(WireCall, ClientCall):
             self._check_open()
         self._sending_done = True
         self._engine.end(self._stream, [])
-        self._connection.wake()
+        self._connection.flush_soon()
 
     def cancel(self) -> None:
         if not self.over:

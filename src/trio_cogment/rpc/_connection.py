@@ -221,11 +221,21 @@ class Connection:
         if not engine.out_size or self._writer is None:
             return
         data = engine.take_output()
-        sent = self._pipe.send_now(data)
+        try:
+            sent = self._pipe.send_now(data)
+        except trio.BrokenResourceError:
+            sent = 0  # the writer will meet it again, and ends the connection
         if sent < len(data):
             self._leftover = data[sent:]
         self._tell_rooms()
         if self._leftover or engine.out_size:
+            self.wake()
+
+    def flush_soon(self) -> None:
+        """As `wake`, for output that nothing will follow: with a single call there is nobody to batch it with."""
+        if len(self.engine.streams) <= 1 and not self._in_batch:
+            self._flush()
+        else:
             self.wake()
 
     async def yield_sometimes(self) -> None:

@@ -97,6 +97,7 @@ class ControlPlane(GRPCConnection):  # type: ignore[misc]  # purerpc ships no ty
         # The engine writes its own SETTINGS; h2 only needs to believe that it has.
         connection.initiate_connection()
         connection.clear_outbound_data_buffer()
+        self.broken = False  # set after a connection error: nothing but GOAWAY may follow
 
     # --- hooks ---
 
@@ -139,11 +140,15 @@ class ControlPlane(GRPCConnection):  # type: ignore[misc]  # purerpc ships no ty
 
     def send_headers(self, stream_id: int, headers: RawHeaders, *, end_stream: bool) -> bytes:
         """Return the HEADERS (and CONTINUATION) frames for a header list."""
+        if self.broken:
+            return b""
         self.h2_connection.send_headers(stream_id, headers, end_stream=end_stream)
         return bytes(self.h2_connection.data_to_send())
 
     def forget(self, stream_id: int) -> None:
         """Let h2 drop a stream that is over."""
+        if self.broken:
+            return
         try:
             self.h2_connection.reset_stream(stream_id)
         except h2.exceptions.NoSuchStreamError:  # and its child StreamClosedError: h2 knew

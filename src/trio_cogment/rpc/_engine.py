@@ -84,6 +84,7 @@ class Engine(Sender):
             rest = self._parse(data, events)
         except ConnectionFaultError as fault:
             self.go_away(fault.code)
+            self._control.broken = True
             self.fault = RemoteProtocolError(str(fault))
             return events
         if rest < len(data):

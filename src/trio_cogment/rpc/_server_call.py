@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import trio
+from purerpc import Cardinality
 
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import _wire
@@ -32,6 +33,7 @@ class WireServerCall(WireCall, ServerCall):
         self._engine = connection.engine
         self._stream = stream
         self._function = function
+        self._hold = method.cardinality in (Cardinality.UNARY_UNARY, Cardinality.STREAM_UNARY)
         self._initial: Metadata = Metadata()
         self._trailing: Metadata = Metadata()
         self.metadata = head.metadata
@@ -65,8 +67,7 @@ class WireServerCall(WireCall, ServerCall):
     def _put(self, payload: bytes) -> None:
         if not self._stream.headers_sent:
             self._send_headers()
-        self._engine.send_message(self._stream, payload)
-        self._connection.wake()
+        super()._put(payload)
 
     # --- the task ---
 
@@ -106,7 +107,7 @@ class WireServerCall(WireCall, ServerCall):
             self._send_headers()  # some clients want headers before trailers even where nothing was sent
         self._engine.end(self._stream, self._trailers(code, message, trailing))
         self._sending_done = True
-        self._connection.wake()
+        self._connection.flush_soon()
 
     def _complete_now(self, code: StatusCode, message: str, trailing: Metadata) -> None:
         """Send the status at once; messages that still wait for the peer are not worth more than a failure."""

@@ -34,6 +34,7 @@ class WireCall(Call):
     _engine: Engine
     _stream: Stream
     _undecodable: StatusCode
+    _hold: bool  # our side sends a single message: it leaves together with the end, in one piece
 
     def __init__(self, method: Method, receive_type: type[Message], send_type: type[Message]) -> None:
         self.method = method
@@ -64,6 +65,8 @@ class WireCall(Call):
             if self._no_more:
                 self._raise_error()
                 return None
+            if self._engine.out_size:
+                self._connection.wake()
             self._receiver = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._abort_receiver)
         return self._take(self._inbox.popleft())
@@ -211,7 +214,8 @@ class WireCall(Call):
 
     def _put(self, payload: bytes) -> None:
         self._engine.send_message(self._stream, payload)
-        self._connection.wake()
+        if not self._hold:
+            self._connection.wake()
 
     def on_room(self) -> None:
         """The outbox has shrunk."""

@@ -25,7 +25,7 @@ class Metadata(tuple[tuple[str, str | bytes], ...]):
 
     __slots__ = ()
 
-    def __new__(cls, pairs: Pairs | Mapping[str, str | bytes] = ()) -> Metadata:
+    def __new__(cls, pairs: Pairs | Mapping[str, str | bytes] = ()) -> Metadata:  # noqa: D102  see the class
         if isinstance(pairs, Metadata):
             return pairs
         items = pairs.items() if isinstance(pairs, Mapping) else pairs

@@ -1,7 +1,7 @@
-"""Services from protobuf descriptors, at run time: no generated stubs, any `.proto`, handlers typed by whoever writes them.
+"""Services from protobuf descriptors, at run time: no generated stubs, any `.proto`, handlers typed by their writers.
 
-The container is purerpc's `Service` with its `RPCSignature`s; what is bound in it is a `Handler`. An implementation is any
-object with a coroutine function per method, in the shape its cardinality calls for:
+The container is purerpc's `Service` with its `RPCSignature`s; what is bound in it is a `Handler`. An implementation is
+any object with a coroutine function per method, in the shape its cardinality calls for:
 
 =============== ==========================================================
 unary, unary    ``async def M(self, request, call) -> response``

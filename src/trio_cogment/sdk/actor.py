@@ -66,7 +66,7 @@ class ActorSession(Session):
             InvalidArgumentError: the action has not the type that the spec declares.
         """
         kind = self._action_type
-        content = action.SerializeToString() if type(action) is kind else encode(action, kind, "action")  # type: ignore[union-attr]  # narrowed by `is`
+        content = action.SerializeToString() if type(action) is kind else encode(action, kind, "action")
         if self._over or self._acknowledged or self._final_data:
             return
         output = ActorRunTrialOutput(state=NORMAL)

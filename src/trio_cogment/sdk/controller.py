@@ -87,10 +87,10 @@ class Controller:
     def watch_trials(
         self, states: Iterable[int] = (), *, full_info: bool = False
     ) -> AbstractAsyncContextManager[ClientCall]:
-        """Watch what there is and every change: `async with controller.watch_trials() as watch: async for entry in watch`.
+        """Watch what there is, then every change: `async with controller.watch_trials() as watch:`.
 
-        The block is entered once the orchestrator watches for us: what happens from then on is seen. Entries are
-        `TrialListEntry`.
+        The block is entered once the orchestrator watches for us: what happens from then on is seen. `async for entry
+        in watch` gives `TrialListEntry` messages.
         """
         return self._watch(TrialListRequest(filter=list(states), full_info=full_info))  # type: ignore[arg-type]  # enum values
 
@@ -103,7 +103,7 @@ class Controller:
             yield call
 
     async def wait_trial(self, trial_id: str, state: int = TrialState.ENDED) -> TrialInfo | None:
-        """Wait until a trial has reached a state (or a later one); return its description, None for an unknown trial."""
+        """Wait until a trial has reached a state or a later one; return its description, None for an unknown trial."""
         async with self.watch_trials() as watch:
             if not await self.trial_infos([trial_id]):
                 return None

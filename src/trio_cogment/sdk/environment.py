@@ -159,13 +159,11 @@ class EnvironmentSession(Session):
         if len(contents) != len(self._everyone):
             raise RemoteProtocolError(f"action set: {len(contents)} actions for {len(self._everyone)} actors")
         actions = []
-        index = 0
-        for content, kind in zip(contents, self._action_types, strict=True):
+        for index, (content, kind) in enumerate(zip(contents, self._action_types, strict=True)):
             if index in unavailable:
                 actions.append(RecvAction(index, False, None))
             else:
                 actions.append(RecvAction(index, True, content if kind is None else decode(content, kind, "action")))
-            index += 1
         return actions
 
 

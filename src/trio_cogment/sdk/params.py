@@ -66,7 +66,7 @@ def trial_params(
     nb_buffered_ticks: int = 0,
     properties: Mapping[str, str] = {},
 ) -> TrialParams:
-    """Describe a trial; `environment` is the implementation. 0 means without limit, or the default where one must be."""
+    """Describe a trial; `environment` is the implementation. 0 means no limit, or the default where one must be."""
     params = TrialParams(
         trial_config=_serialized(trial_config),
         environment=EnvironmentParams(

@@ -66,7 +66,7 @@ class Participants:
         *,
         properties: Mapping[str, str] = {},
     ) -> None:
-        """Offer an actor of some classes (of any, when none is given): `async def implementation(session: ActorSession)`.
+        """Offer an actor: `async def implementation(session: ActorSession)`. Without classes it serves any class.
 
         Raises:
             AlreadyExistsError: the name is taken.

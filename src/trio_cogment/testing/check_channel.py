@@ -269,13 +269,8 @@ async def many_calls_at_once(channel: CallOpener, service: CheckService) -> None
 
 async def metadata_both_ways(channel: CallOpener, service: CheckService) -> None:
     """Repeated names keep their order; `-bin` carries any bytes; names are lower-cased."""
-    sent: list[tuple[str, str | bytes]] = [
-        ("x-a", "1"),
-        ("X-Text", "text"),
-        ("x-a", "2"),
-        ("x-raw-bin", b"\x00\x01\xfe,"),
-        ("x-raw-bin", b""),
-    ]
+    binary = [("x-raw-bin", b"\x00\x01\xfe,"), ("x-raw-bin", b"")]
+    sent: list[tuple[str, str | bytes]] = [("x-a", "1"), ("X-Text", "text"), ("x-a", "2"), *binary]
     async with channel.call(ECHO_ONE, metadata=sent) as call:
         await call.send(Action())
         await call.done_sending()

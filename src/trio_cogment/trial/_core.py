@@ -161,11 +161,6 @@ class Core:
         if PATIENCE not in self._armed:
             self.arm(PATIENCE, self.rules.soft_end_patience_seconds)
 
-    def emit_ready_samples(self) -> None:
-        """Let the samples go that need not be held back."""
-        if self.log is not None:
-            self.out.extend([EmitSample(sample) for sample in self.log.leaving()])
-
     def emit_last_samples(self) -> None:
         """Let the remaining samples go; the trial is over."""
         if self.log is not None:

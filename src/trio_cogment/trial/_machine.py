@@ -132,7 +132,11 @@ class TrialMachine(Core):
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """How often what kind of input was ignored."""
+        """How often what kind of input was without effect; a kind that never came is absent.
+
+        The kinds are `<input>_in_vain` (a stream's table ignores it), `refused`, `dropped` and `timer_disarmed`;
+        `action_`, `observation_set_`, `message_` and `reward_` followed by what was wrong; and `too_much_said`.
+        """
         return MappingProxyType(self._counters)
 
     def slot_for(self, *, actor_name: str = "", actor_class: str = "") -> int:
@@ -250,10 +254,10 @@ class TrialMachine(Core):
         participant.gone = True
         participant.reward_sources = []
         self.refresh_engaged()
-        self.note("warning", details)
-        self.fire(
-            Input.REQUIRED_ACTOR_LOST if participant.required else Input.OPTIONAL_ACTOR_LOST, participant, details
-        )
+        # Leaving is no news once the trial is about to end.
+        self.note("warning" if self.phase <= Phase.RUNNING else "info", details)
+        symbol = Input.REQUIRED_ACTOR_LOST if participant.required else Input.OPTIONAL_ACTOR_LOST
+        self.fire(symbol, participant, details)
 
     def _stream_over(self, event: Lost | HalfClosed) -> None:
         participant = self.participants.get(event.participant)

@@ -7,7 +7,7 @@ from typing import Any
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
 from trio_cogment.trial._core import Core
-from trio_cogment.trial._events import Send, Timer, TimerKind
+from trio_cogment.trial._events import EmitSample, Send, Timer, TimerKind
 from trio_cogment.trial._exchange import CURRENT_TICK, send_rewards
 from trio_cogment.trial._participant import Actor, Participant
 from trio_cogment.trial._samples import STEPS_USED_UP
@@ -63,7 +63,7 @@ def next_tick(trial: Core, _environment: Participant, observations: ObservationS
     for actor in trial.timed:
         trial.arm(Timer(_RESPONSE, actor.index), actor.response_timeout)
     if trial.log is not None:
-        trial.emit_ready_samples()
+        trial.out.extend([EmitSample(sample) for sample in trial.log.leaving()])
     if not awaited:
         complete_actions(trial)
 

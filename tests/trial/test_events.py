@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from trio_cogment.trial import MAX_HELD_MESSAGES, NO_PARTICIPANT, Timer, TimerKind, TrialRules
+
+
+def test_the_rules_defaults() -> None:
+    assert dataclasses.asdict(TrialRules()) == {
+        "soft_end_patience_seconds": 120,
+        "environment_init_timeout_seconds": 60,
+        "environment_ack_timeout_seconds": 60,
+        "actor_ack_timeout_seconds": 30,
+        "max_held_messages": MAX_HELD_MESSAGES,
+        "max_said_per_tick": 10_000,
+    }
+
+
+def test_the_rules_are_shared_and_so_cannot_change() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TrialRules().max_held_messages = 1  # type: ignore[misc]
+
+
+def test_a_timer_is_its_name() -> None:
+    assert Timer(TimerKind.ACK, 1) == Timer(TimerKind.ACK, 1)
+    assert len({Timer(kind, index) for kind in TimerKind for index in (NO_PARTICIPANT, 0)}) == 2 * len(TimerKind)
