@@ -213,3 +213,40 @@ def test_a_slot_whose_time_is_over_is_not_free() -> None:
     play.hard()
     assert 0 not in play.closed
     assert kind_of(play.take(1)[-1]) == "END/details"
+
+
+def test_a_lost_actors_wait_is_over() -> None:
+    play = Play(make_params(actor("a", optional=True, initial_connection_timeout=5), actor("b"))).begin()
+    play.lose(0)
+    assert not play.timers
+    play.pass_time(10)
+    assert len(play.notes) == 1
+
+
+def test_nothing_is_kept_for_the_lost() -> None:
+    params = make_params(
+        actor("a"),
+        actor("c", endpoint=CLIENT, optional=True, initial_connection_timeout=5),
+        actor("d", endpoint=CLIENT, optional=True),
+    )
+    play = Play(params).begin().ready(0)
+    play.tell(0, "c")
+    play.tell(0, "d")
+    play.tell(0, "env")
+    participants = play.machine.participants
+    assert [len(participants[index].held) for index in (ENVIRONMENT, 1, 2)] == [1, 1, 1]
+    play.pass_time(5)
+    assert [len(participants[index].held) for index in (ENVIRONMENT, 1, 2)] == [1, 0, 1]
+    play.hard()
+    assert [len(participants[index].held) for index in (ENVIRONMENT, 1, 2)] == [0, 0, 0]
+
+
+def test_joining_is_activity() -> None:
+    params = make_params(actor("c", endpoint=CLIENT), actor("d", endpoint=CLIENT), max_inactivity=10)
+    play = Play(params).begin()
+    play.pass_time(9)
+    play.join("c")
+    play.pass_time(9)
+    assert not play.is_over()
+    play.pass_time(1)
+    assert play.is_over()

@@ -124,9 +124,9 @@ def orchestrator(ctx: click.Context, /, lifecycle_port: int, actor_port: int, **
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def demo(grpc: bool, seed: int, ticks: int | None, no_learning: bool, as_json: bool) -> None:
     """Run a small trial: two actors invent a code for colours."""
-    from trio_cogment.demo import show_demo
+    from trio_cogment.cli._demo import show_demo
 
-    show_demo(grpc=grpc, seed=seed, ticks=ticks, learning=not no_learning, as_json=as_json)
+    show_demo(grpc=grpc, seed=seed, ticks=ticks, learning=not no_learning, json=as_json)
 
 
 def _not_built(group: click.Group, name: str) -> None:

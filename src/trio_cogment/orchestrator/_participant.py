@@ -80,7 +80,7 @@ class Link:
 
     def on_message(self, message: Any) -> None:
         """See `Consumer.on_message`."""
-        self._feed(Received(self.index, message))
+        self._feed(Received(self.index, message))  # the hot path: once per message of the trial
 
     def on_end(self, error: RpcError | None) -> None:
         """See `Consumer.on_end`."""

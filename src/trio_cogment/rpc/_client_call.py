@@ -46,6 +46,7 @@ class WireClientCall(WireCall, ClientCall):
         self._entered = True
         own_deadline = None if self._timeout is None else trio.current_time() + self._timeout
         connection = await self._connect(own_deadline)
+        await trio.lowlevel.checkpoint_if_cancelled()  # cancelled while connecting: then there is no deadline to tell
         self._connection = connection
         self._engine = connection.engine
         deadline = trio.current_effective_deadline()

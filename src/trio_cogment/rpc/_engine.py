@@ -12,302 +12,32 @@ from __future__ import annotations
 
 import h2.exceptions
 
-from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RemoteProtocolError, StatusCode
+from trio_cogment.errors import StatusCode
 from trio_cogment.rpc import _wire
 from trio_cogment.rpc._control import HeadersArrived, StreamReset
 from trio_cogment.rpc._frames import (
     ACK,
     CONTINUATION,
-    DATA,
     END_HEADERS,
     END_STREAM,
     GOAWAY,
-    HEADER,
     HEADERS,
     MAX_CONTROL_FRAME,
     MAX_WINDOW,
-    MESSAGE_HEADER,
-    PADDED,
     PING,
-    PREFACE,
     PUSH,
-    SETTINGS,
     WINDOW_UPDATE,
     ConnectionFaultError,
     ErrorCode,
     Event,
     Kind,
 )
-from trio_cogment.rpc._sender import Sender
+from trio_cogment.rpc._parser import Parser
 from trio_cogment.rpc._streams import BadMessageError, Stream
 
-_MESSAGE = Kind.MESSAGE
 
-
-class Engine(Sender):
-    """One connection; see `Sender` for the attributes and for everything that sends."""
-
-    def __init__(self, *, client_side: bool, config: RpcConfig) -> None:
-        super().__init__(client_side=client_side, config=config)
-        self._window_size = self._recv_window
-        # The parser: bytes of an unfinished frame, or a DATA frame that is being delivered in pieces.
-        self._tail = bytearray()
-        self._need = 0  # bytes the tail must have before another look is worth while
-        self._preface_done = client_side
-        self._settings_seen = False
-        self._header_block = 0  # the stream whose CONTINUATION must come next
-        self._header_block_bytes = 0
-        self._bad_trailers: Stream | None = None
-        self._data_left = 0  # of the current DATA frame, padding excluded
-        self._pad_left = 0
-        self._data_stream: Stream | None = None
-        self._data_ends = False
-
-    def receive_data(self, data: bytes) -> list[Event]:
-        """Take bytes from the peer; return what they mean.
-
-        When the peer has broken the connection, `fault` is set and the GOAWAY that says so is in the output; what came
-        before the fault is returned still, and nothing after it.
-        """
-        events: list[Event] = []
-        if self.fault is not None:
-            return events
-        if self._tail:
-            self._tail += data
-            if len(self._tail) < self._need:
-                return events
-            data = bytes(self._tail)
-            self._tail.clear()
-        self._need = 0
-        try:
-            rest = self._parse(data, events)
-        except ConnectionFaultError as fault:
-            self.go_away(fault.code)
-            self._control.broken = True
-            self.fault = RemoteProtocolError(str(fault))
-            return events
-        if rest < len(data):
-            self._tail += data[rest:] if rest else data
-        return events
-
-    def _parse(self, data: bytes, events: list[Event]) -> int:
-        """Handle all whole frames; return where the unfinished one begins."""
-        position = 0
-        if not self._settings_seen:
-            position = self._parse_opening(data, events)
-            if not self._settings_seen:
-                return position
-        total = len(data)
-        if self._data_left or self._pad_left or self._data_ends:
-            position = self._continue_data(data, position, events)
-        unpack = HEADER.unpack_from
-        unpack_message = MESSAGE_HEADER.unpack_from
-        streams = self.streams
-        while total - position >= 9:
-            if total - position >= 14:
-                high, low, kind, flags, stream_id, flag, length = unpack_message(data, position)
-                size = high << 8 | low
-                # The fast path: a whole frame with exactly one whole message on an open stream.
-                if (
-                    kind == 0
-                    and flags == 0
-                    and not flag
-                    and length == size - 5
-                    and position + 9 + size <= total
-                    and not self._header_block
-                ):
-                    stream = streams.get(stream_id)
-                    if (
-                        stream is not None
-                        and not stream.missing
-                        and not stream.have
-                        and size <= stream.recv_window
-                        and size <= self._recv_window
-                        and length <= stream.max_message
-                        and stream.headers_seen
-                        and not stream.refused
-                        and not stream.remote_closed
-                    ):
-                        stream.recv_window -= size
-                        stream.held += size
-                        self._recv_window -= size
-                        start = position + 14
-                        position += 9 + size
-                        events.append((_MESSAGE, stream, data[start:position]))
-                        continue
-            else:
-                high, low, kind, flags, stream_id = unpack(data, position)
-                size = high << 8 | low
-            stream_id &= 0x7FFFFFFF
-            if kind == DATA:
-                position = self._begin_data(data, position, size, flags, stream_id, events)
-                if position < 0:  # the padding length has not arrived
-                    position = -position - 1
-                    break
-                continue
-            if size > MAX_CONTROL_FRAME:
-                raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, f"frame of {size} bytes, type {kind}")
-            if total - position < 9 + size:
-                self._need = 9 + size
-                break
-            self._control_frame(data[position : position + 9 + size], kind, flags, stream_id, events)
-            position += 9 + size
-        if self._recv_window < self._window_size >> 1:
-            self._credit_connection()
-        return position
-
-    def _credit_connection(self) -> None:
-        # On receipt and not on consumption: streams bound memory, and a call that nobody reads must not starve others.
-        grow = self._window_size - self._recv_window
-        self._recv_window += grow
-        self._frame(WINDOW_UPDATE, 0, 0, grow.to_bytes(4, "big"))
-
-    def _parse_opening(self, data: bytes, events: list[Event]) -> int:
-        """The preface (server), then a SETTINGS frame before anything else (RFC 9113, 3.4)."""
-        position = 0
-        if not self._preface_done:
-            start = data[: len(PREFACE)]
-            if start != PREFACE[: len(start)]:
-                raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "this is not HTTP/2")
-            if len(data) < len(PREFACE):
-                return 0
-            self._preface_done = True
-            self._feed_control(PREFACE, events)
-            position = len(PREFACE)
-        if len(data) - position < 9:
-            return position
-        high, low, kind, flags, stream_id = HEADER.unpack_from(data, position)
-        size: int = high << 8 | low
-        if kind != SETTINGS or flags & ACK or size > MAX_CONTROL_FRAME:
-            raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "expected SETTINGS first")
-        if len(data) - position < 9 + size:
-            return position
-        self._settings_seen = True
-        self._control_frame(data[position : position + 9 + size], kind, flags, stream_id, events)
-        return position + 9 + size
-
-    # --- DATA ---
-
-    def _begin_data(
-        self, data: bytes, position: int, size: int, flags: int, stream_id: int, events: list[Event]
-    ) -> int:
-        """Handle the header of a DATA frame; return the next position, or ``-position - 1`` to wait for more."""
-        if self._header_block:
-            raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "DATA inside a header block")
-        if not stream_id or stream_id > self._highest_stream():
-            raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "DATA on an idle stream")
-        if size > self.config.max_frame_bytes:
-            raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, f"DATA frame of {size} bytes")
-        start = position + 9
-        padding = 0
-        if flags & PADDED:
-            if not size:
-                raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "padded DATA without a pad length")
-            if len(data) <= start:
-                return -position - 1
-            padding = data[start]
-            start += 1
-            if padding >= size:
-                raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "padding longer than its frame")
-            padding += 1  # the length byte counts as padding for flow control
-        if size > self._recv_window:
-            raise ConnectionFaultError(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is exceeded")
-        self._recv_window -= size
-        stream = self.streams.get(stream_id)
-        if stream is not None:
-            stream = self._admit_data(stream, size, padding, events)
-        self._data_stream = stream
-        self._data_left = size - padding
-        self._pad_left = max(padding - 1, 0)
-        self._data_ends = bool(flags & END_STREAM)
-        return self._continue_data(data, start, events)
-
-    def _admit_data(self, stream: Stream, size: int, padding: int, events: list[Event]) -> Stream | None:
-        if stream.remote_closed or not stream.headers_seen:
-            self._stream_fault(stream, ErrorCode.STREAM_CLOSED, "DATA outside the body", events)
-            return None
-        if size > stream.recv_window:
-            self._stream_fault(stream, ErrorCode.FLOW_CONTROL_ERROR, "the stream's window is exceeded", events)
-            return None
-        stream.recv_window -= size
-        if not stream.refused:
-            stream.held += size - padding
-        return stream
-
-    def _continue_data(self, data: bytes, position: int, events: list[Event]) -> int:
-        """Deliver what is there of the current DATA frame."""
-        total = len(data)
-        stream = self._data_stream
-        if self._data_left:
-            stop = min(total, position + self._data_left)
-            if stream is not None and not stream.refused and not stream.closed:
-                self._feed_stream(stream, data, position, stop, events)
-            self._data_left -= stop - position
-            position = stop
-        if self._pad_left and not self._data_left:
-            skip = min(total - position, self._pad_left)
-            self._pad_left -= skip
-            position += skip
-        if not self._data_left and not self._pad_left:
-            self._data_stream = None
-            if self._data_ends:
-                self._data_ends = False
-                if stream is not None and not stream.closed:
-                    self._remote_end(stream, events)
-            elif stream is not None and not stream.closed and not stream.refused:
-                self._top_up(stream)
-        return position
-
-    def _feed_stream(self, stream: Stream, data: bytes, position: int, stop: int, events: list[Event]) -> None:
-        messages: list[bytes] = []
-        fault: BadMessageError | None = None
-        try:
-            stream.feed(data, position, stop, messages)
-        except BadMessageError as error:
-            fault = error
-        for message in messages:
-            events.append((_MESSAGE, stream, message))
-        if fault is not None:
-            stream.refused = True
-            events.append((Kind.BROKEN, stream, fault))
-
-    def _remote_end(self, stream: Stream, events: list[Event]) -> None:
-        """END_STREAM on DATA or on request trailers."""
-        if stream.remote_closed:
-            return
-        stream.remote_closed = True
-        if self.client_side:
-            # A response ends with trailers; without them there is no status.
-            events.append((Kind.STATUS, stream, _wire.parse_trailers([])))
-            self._close_after_end(stream)
-        elif stream.local_closed:
-            self._close(stream)
-        elif stream.inside_message and not stream.refused:
-            stream.refused = True
-            error = BadMessageError(StatusCode.INTERNAL, "the stream ended inside a message")
-            events.append((Kind.BROKEN, stream, error))
-        elif not stream.refused:
-            events.append((Kind.HALF_CLOSED, stream, None))
-
-    def _close_after_end(self, stream: Stream) -> None:
-        """Client: the response is complete, whatever we still wanted to send."""
-        if stream.local_closed:
-            self._close(stream)
-        else:
-            self.reset(stream, ErrorCode.NO_ERROR)
-
-    def _highest_stream(self) -> int:
-        return self._next_stream - 2 if self.client_side else self._last_peer_stream
-
-    def _stream_fault(self, stream: Stream, code: ErrorCode, text: str, events: list[Event]) -> None:
-        """The peer broke HTTP/2 on one stream (RFC 9113, 5.4.2)."""
-        self.reset(stream, code)
-        if not stream.refused:
-            stream.refused = True
-            events.append((Kind.BROKEN, stream, BadMessageError(StatusCode.INTERNAL, text)))
-
-    # --- everything else ---
+class Engine(Parser):
+    """One connection; see `Sender` for the attributes and for everything that sends, `Parser` for `receive_data`."""
 
     def _control_frame(self, frame: bytes, kind: int, flags: int, stream_id: int, events: list[Event]) -> None:
         if self._header_block and (kind != CONTINUATION or stream_id != self._header_block):
@@ -472,3 +202,30 @@ class Engine(Sender):
                 # Never processed by the peer: safe to repeat, hence REFUSED_STREAM (RFC 9113, 6.8).
                 self._close(stream)
                 events.append((Kind.RESET, stream, int(ErrorCode.REFUSED_STREAM)))
+
+    # --- ends ---
+
+    def _remote_end(self, stream: Stream, events: list[Event]) -> None:
+        """END_STREAM on DATA or on request trailers."""
+        if stream.remote_closed:
+            return
+        stream.remote_closed = True
+        if self.client_side:
+            # A response ends with trailers; without them there is no status.
+            events.append((Kind.STATUS, stream, _wire.parse_trailers([])))
+            self._close_after_end(stream)
+        elif stream.local_closed:
+            self._close(stream)
+        elif stream.inside_message and not stream.refused:
+            stream.refused = True
+            error = BadMessageError(StatusCode.INTERNAL, "the stream ended inside a message")
+            events.append((Kind.BROKEN, stream, error))
+        elif not stream.refused:
+            events.append((Kind.HALF_CLOSED, stream, None))
+
+    def _close_after_end(self, stream: Stream) -> None:
+        """Client: the response is complete, whatever we still wanted to send."""
+        if stream.local_closed:
+            self._close(stream)
+        else:
+            self.reset(stream, ErrorCode.NO_ERROR)

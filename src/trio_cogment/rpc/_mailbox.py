@@ -35,13 +35,13 @@ class Mailbox:
         "_capacity",
         "_consumer",
         "_end",
-        "_ended",
         "_items",
         "_on_broken_consumer",
         "_paused",
         "_receiver",
         "_senders",
         "_sent",
+        "ended",
     )
 
     def __init__(self, capacity: int, on_broken_consumer: Callable[[], None]) -> None:
@@ -52,14 +52,10 @@ class Mailbox:
         self._senders: deque[trio.lowlevel.Task] = deque()
         self._consumer: Consumer | None = None
         self._paused = False
-        self._ended = False
+        #: True once nothing more can be put.
+        self.ended = False
         self._end: RpcError | None = None
         self._sent = 0
-
-    @property
-    def ended(self) -> bool:
-        """True once nothing more can be put."""
-        return self._ended
 
     @property
     def end(self) -> RpcError | None:
@@ -85,15 +81,16 @@ class Mailbox:
             self._receiver = None
             trio.lowlevel.reschedule(receiver)
 
-    async def wait_room(self) -> None:
-        """Return when `put_nowait` will not block (or nothing can be put any more). A checkpoint now and then."""
+    def is_busy(self) -> bool:
+        """Tell whether a sender must `wait_room` first: the queue is full, or it is time to let others run."""
         self._sent += 1
-        if self._sent >= SENDS_PER_CHECKPOINT:
-            self._sent = 0
-            await trio.lowlevel.checkpoint()
-        else:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        while len(self._items) >= self._capacity and not self._ended:
+        return self._sent >= SENDS_PER_CHECKPOINT or len(self._items) >= self._capacity
+
+    async def wait_room(self) -> None:
+        """Return when `put_nowait` will not block (or nothing can be put any more); always a checkpoint."""
+        self._sent = 0
+        await trio.lowlevel.checkpoint()
+        while len(self._items) >= self._capacity and not self.ended:
             task = trio.lowlevel.current_task()
             self._senders.append(task)
 
@@ -109,10 +106,10 @@ class Mailbox:
         Raises:
             RpcError: the mailbox was aborted, or ended with an error after its last item.
         """
-        if self._items or self._ended:
+        if self._items or self.ended:
             await trio.lowlevel.checkpoint()
         while not self._items:
-            if self._ended:
+            if self.ended:
                 if self._end is not None:
                     raise RpcError(self._end.code, self._end.message, self._end.trailing_metadata)
                 return None
@@ -131,9 +128,9 @@ class Mailbox:
 
     def finish(self, error: RpcError | None = None) -> None:
         """End it: what is queued is still delivered, then the end. A second end changes nothing."""
-        if self._ended:
+        if self.ended:
             return
-        self._ended = True
+        self.ended = True
         self._end = error
         self._wake_all()
         if self._consumer is not None and not self._paused and not self._items:
@@ -141,10 +138,10 @@ class Mailbox:
 
     def abort(self, error: RpcError) -> None:
         """End it at once: what is queued is dropped."""
-        if self._ended and not self._items:
+        if self.ended and not self._items:
             return
         self._items.clear()
-        self._ended = False
+        self.ended = False
         self.finish(error)
 
     def _wake_all(self) -> None:
@@ -170,12 +167,12 @@ class Mailbox:
             self._drain(self._consumer)
 
     def _drain(self, consumer: Consumer) -> None:
-        had_end = self._ended
+        had_end = self.ended
         while self._items and not self._paused:
             self._consume(consumer, self._items.popleft())
             if self._senders:
                 trio.lowlevel.reschedule(self._senders.popleft())
-        if had_end and self._ended and not self._items and not self._paused:
+        if had_end and self.ended and not self._items and not self._paused:
             self._tell_end(consumer)
 
     def _consume(self, consumer: Consumer, item: Any) -> None:

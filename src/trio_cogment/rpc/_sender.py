@@ -48,7 +48,7 @@ class Sender:
         self.goaway_received = False
         self.fault: RemoteProtocolError | None = None
         self._control = ControlPlane(client_side=client_side)
-        self._out: list[bytes] = []
+        self._out: list[bytes | memoryview] = []
         self._high_water = config.write_high_water_bytes
         self._initial = config.stream_window_bytes
         self._send_window = INITIAL_WINDOW
@@ -256,7 +256,7 @@ class Sender:
         room = min(stream.send_window, self._send_window, self._max_frame)
         if room <= 0:
             return False
-        pieces: list[bytes] = []
+        pieces: list[bytes | memoryview] = []
         size = 0
         outbox = stream.outbox
         while outbox and size < room:  # several small messages share a frame
@@ -265,14 +265,17 @@ class Sender:
                 pieces.append(outbox.popleft())
                 size += len(head)
             else:
+                view = memoryview(head)  # a large message is cut without being copied again and again
                 cut = room - size
-                pieces.append(head[:cut])
-                outbox[0] = head[cut:]
+                pieces.append(view[:cut])
+                outbox[0] = view[cut:]
                 size = room
         stream.outbox_bytes -= size
         stream.send_window -= size
         self._send_window -= size
-        self._frame(DATA, 0, stream.id, b"".join(pieces))
+        self._out.append(HEADER.pack(size >> 8, size & 0xFF, DATA, 0, stream.id))
+        self._out += pieces
+        self.out_size += size + 9
         if stream.watched:
             stream.watched = False
             self._rooms.append(stream)

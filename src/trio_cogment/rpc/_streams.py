@@ -10,6 +10,8 @@ from trio_cogment.rpc._wire import RawHeaders
 
 #: Flag byte and length before every message (gRPC over HTTP/2, "Length-Prefixed-Message").
 PREFIX_BYTES = 5
+#: Pieces of a message above this size are kept as views of what was received.
+_VIEW_BYTES = 16 * 1024
 
 
 class BadMessageError(Exception):
@@ -73,11 +75,11 @@ class Stream:
         self.send_window = send_window
         self.max_message = max_message
         self.held = 0
-        self.chunks: list[bytes] = []
+        self.chunks: list[bytes | memoryview] = []
         self.have = 0  # bytes in chunks
         self.missing = 0  # bytes still to come of the message that has begun; 0 between messages
         self.encoding = b"identity"
-        self.outbox: deque[bytes] = deque()
+        self.outbox: deque[bytes | memoryview] = deque()
         self.outbox_bytes = 0
         self.end: RawHeaders | None = None
         self.watched = False
@@ -128,12 +130,14 @@ class Stream:
                 position, self.missing = body, length
                 if position == end:
                     break
-            piece = data[position : min(end, position + self.missing)]
-            self.chunks.append(piece)  # joined once at the end: never `buffer += piece`
-            self.missing -= len(piece)
-            position += len(piece)
+            stop = min(end, position + self.missing)
+            size = stop - position
+            # Joined once at the end, never `buffer += piece`; a view saves one more copy of what is large anyway.
+            self.chunks.append(data[position:stop] if size < _VIEW_BYTES else memoryview(data)[position:stop])
+            self.missing -= size
+            position = stop
             if not self.missing:
-                messages.append(self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks))
+                messages.append(b"".join(self.chunks))
                 self.chunks.clear()
 
     def _feed_prefix(self, data: bytes, position: int, end: int, messages: list[bytes]) -> int:

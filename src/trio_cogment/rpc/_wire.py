@@ -176,9 +176,9 @@ def _checked_request_line(pseudo: dict[bytes, bytes], fields: dict[bytes, bytes]
 
 
 def encode_timeout(seconds: float) -> bytes:
-    """Return a `grpc-timeout` value, rounded up: at most eight digits, in the finest unit that holds it."""
-    for unit, size in ((b"u", 1e-6), (b"m", 1e-3), (b"S", 1.0), (b"M", 60.0)):
-        value = math.ceil(max(seconds, 0.0) / size)
+    """Return a `grpc-timeout` value, rounded up: one to eight digits, in the finest unit that holds it."""
+    for unit, scale in ((b"u", 1e6), (b"m", 1e3), (b"S", 1.0), (b"M", 1 / 60)):
+        value = max(math.ceil(seconds * scale), 1)
         if value <= _MAX_TIMEOUT_VALUE:
             return b"%d%b" % (value, unit)
     return b"%dH" % min(math.ceil(seconds / 3600), _MAX_TIMEOUT_VALUE)
@@ -289,10 +289,6 @@ def parse_response(headers: RawHeaders) -> Metadata | Trailers:
         )
     if not fields.get(b"content-type", b"").startswith(b"application/grpc"):
         return Trailers(StatusCode.UNKNOWN, "the response is not application/grpc", Metadata())
-    encoding = fields.get(b"grpc-encoding", b"identity")
-    if encoding != b"identity":
-        # Harmless until a message really is compressed, and then that message says so.
-        pass
     try:
         return decode_metadata(headers)
     except BadMetadataError as error:

@@ -81,18 +81,23 @@ class _End:
         return await self._incoming.get()
 
     async def send(self, message: Message) -> None:
-        await self._outgoing.wait_room()
+        outgoing = self._outgoing
+        if outgoing.is_busy():
+            await outgoing.wait_room()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
         self.send_nowait(message)
 
     def send_nowait(self, message: Message) -> None:
         kind = self._outgoing_type
         if type(message) is not kind:
             raise LocalProtocolError(f"{self.method.path}: expected {kind.__name__}, got {type(message).__name__}")
-        if self._outgoing.ended:
+        outgoing = self._outgoing
+        if outgoing.ended:
             raise self._cannot_send()
         copied = kind()
         copied.CopyFrom(message)
-        self._outgoing.put_nowait(copied)
+        outgoing.put_nowait(copied)
 
     def _cannot_send(self) -> Exception:
         return self._exchange.responses.end or RpcError(StatusCode.CANCELLED, _OVER)
@@ -120,11 +125,13 @@ class InProcessServerCall(_End, ServerCall):
         self._incoming = exchange.requests
         self._outgoing = exchange.responses
         self._outgoing_type = exchange.method.response_type
+        self._headers_sent = False
 
     def send_nowait(self, message: Message) -> None:
         """See `Call.send_nowait`."""
         super().send_nowait(message)
-        if not self._exchange.headers_sent.is_set():
+        if not self._headers_sent:
+            self._headers_sent = True
             self._exchange.headers_sent.set()
 
     def set_initial_metadata(self, metadata: MetadataLike) -> None:

@@ -118,8 +118,10 @@ async def serve(
                 nursery.start_soon(_accept, listener, routes, config)
             task_status.started(_serving(listeners))
     finally:
-        for listener in listeners:
-            await trio.aclose_forcefully(listener)
+        # Shielded, or the first one would end with Cancelled and leave the others open.
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + config.farewell_timeout_seconds):
+            for listener in listeners:
+                await listener.aclose()
 
 
 async def serve_stream(

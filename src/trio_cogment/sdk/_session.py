@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -125,8 +125,12 @@ class Session(abc.ABC):
     def _data(self, message: Any) -> Event | None:
         """Turn a NORMAL message into an event; None for data that means nothing here."""
 
-    async def _next(self) -> Event | None:
-        """Return the next event, None after the end."""
+    async def _next(self) -> Event:
+        """Return the next event.
+
+        Raises:
+            StopAsyncIteration: the trial is over.
+        """
         if not self._started:
             await self._ensure_started()
         if self._final_data and not self._acknowledged:
@@ -148,15 +152,15 @@ class Session(abc.ABC):
                 self._type = EventType.ENDING
             elif state == END:
                 return self._end(message.details)
-        return None
+        raise StopAsyncIteration
 
-    def _end(self, details: str) -> Event | None:
+    def _end(self, details: str) -> Event:
         self._over = True
         if self._type is EventType.ENDING and not details:
             self._type = EventType.FINAL
             return Event(EventType.FINAL, self.tick_id)
         self.details = details
-        return None
+        raise StopAsyncIteration
 
     async def _acknowledge(self) -> None:
         if not (self._over or self._acknowledged):
@@ -170,7 +174,7 @@ class Session(abc.ABC):
         """
         if self._final_data:
             await self._acknowledge()
-            while await self._next() is not None:
+            async for _ in self.all_events():
                 pass
 
     def _received_message(self, message: common_pb2.Message) -> Event:
@@ -189,8 +193,6 @@ class EventStream:
     def __aiter__(self) -> EventStream:
         return self
 
-    async def __anext__(self) -> Event:
-        event = await self._session._next()
-        if event is None:
-            raise StopAsyncIteration
-        return event
+    def __anext__(self) -> Coroutine[Any, Any, Event]:
+        # The session's own coroutine, not one around it: this is once per message.
+        return self._session._next()

@@ -1,0 +1,163 @@
+"""Connections over real sockets: what memory streams cannot show."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from tests.rpc.raw_peer import (
+    DATA,
+    END_STREAM,
+    PREFACE,
+    WINDOW_UPDATE,
+    RawPeer,
+    frame,
+    message,
+    request_headers,
+    settings,
+)
+from trio_cogment.api.common_pb2 import Action
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc import Channel, open_listeners, serve
+from trio_cogment.testing.check_channel import COUNT, ECHO_ONE, FLOOD, WAIT, CheckService
+
+
+async def test_unix_sockets(tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    plain = socket.socket(socket.AF_UNIX)
+    plain.bind(path)
+    plain.listen()
+    listener = trio.SocketListener(trio.socket.from_stdlib_socket(plain))
+
+    async def connect() -> trio.abc.Stream:
+        return await trio.open_unix_socket(path)
+
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(serve, [CheckService().service()], [listener])
+        assert serving.addresses == (f"unix:{path}",)
+        assert serving.ports == ()
+        async with Channel.over(connect) as channel:
+            assert (await channel.unary(ECHO_ONE, Action(tick_id=5))).tick_id == 5
+        nursery.cancel_scope.cancel()
+
+
+async def test_several_listeners_and_cancel_closes_them_all() -> None:
+    listeners = [*await open_listeners("127.0.0.1"), *await open_listeners("127.0.0.1")]
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(serve, [CheckService().service()], listeners)
+        assert len(set(serving.ports)) == 2
+        for port in serving.ports:
+            async with Channel("127.0.0.1", port) as channel:
+                assert (await channel.unary(ECHO_ONE, Action(tick_id=5))).tick_id == 5
+        nursery.cancel_scope.cancel()
+    for listener in listeners:
+        assert listener.socket.fileno() == -1
+
+
+async def test_lost_connections_leave_nothing_behind() -> None:
+    async with trio.open_nursery() as nursery:
+        listeners = await open_listeners("127.0.0.1")
+        service = CheckService()
+        serving = await nursery.start(serve, [service.service()], listeners)
+        await trio.testing.wait_all_tasks_blocked()
+        before = trio.lowlevel.current_statistics().tasks_living
+        for _ in range(50):
+            service.entered = trio.Event()
+            service.cancelled = trio.Event()
+            stream = await trio.open_tcp_stream("127.0.0.1", serving.port)
+            peer = RawPeer(stream)
+            await peer.send(PREFACE, settings(), peer.headers(1, request_headers(path=WAIT.path.encode())))
+            await service.entered.wait()
+            await stream.aclose()
+            await service.cancelled.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert trio.lowlevel.current_statistics().tasks_living == before
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_peer_that_grants_much_and_reads_nothing_holds_up_only_itself() -> None:
+    service = CheckService()
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(serve, [service.service()], await open_listeners("127.0.0.1"))
+        stream = await trio.open_tcp_stream("127.0.0.1", serving.port)
+        peer = RawPeer(stream)
+        huge = (2**31 - 1 - 65535).to_bytes(4, "big")
+        await peer.send(PREFACE, settings({4: 2**31 - 1}), frame(WINDOW_UPDATE, 0, 0, huge))
+        await peer.send(peer.headers(1, request_headers(path=FLOOD.path.encode())))
+        await peer.send(frame(DATA, END_STREAM, 1, message(b"")))
+        await service.flood_full.wait()
+        # One outbox and what fits below the high-water mark.
+        assert service.flooded * 1024 < RpcConfig().write_high_water_bytes + RpcConfig().call_outbox_bytes + 4096
+        async with Channel("127.0.0.1", serving.port) as channel:
+            assert (await channel.unary(ECHO_ONE, Action(tick_id=5))).tick_id == 5
+        # Read after all: everything arrives.
+        answer = await peer.until_over(1)
+        assert answer.status == 0
+        assert len(answer.data) > service.flooded * 1024
+        await stream.aclose()
+        nursery.cancel_scope.cancel()
+
+
+async def test_many_messages_through_a_socket() -> None:
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(serve, [CheckService().service()], await open_listeners("127.0.0.1"))
+        async with Channel("127.0.0.1", serving.port) as channel, channel.call(COUNT) as call:
+            await call.send(Action(tick_id=20_000))
+            await call.done_sending()
+            expected = 0
+            async for reply in call:
+                assert reply.tick_id == expected
+                expected += 1
+            assert expected == 20_000
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("step", range(0, 60, 3))
+async def test_cancel_at_any_step_leaves_nothing(step: int) -> None:
+    """Cancel the caller after so many scheduler steps: the handler ends, and the channel still works."""
+    service = CheckService()
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(serve, [service.service()], await open_listeners("127.0.0.1"))
+        async with Channel("127.0.0.1", serving.port) as channel:
+
+            async def call(scope: trio.CancelScope) -> None:
+                with scope:
+                    async with channel.call(WAIT) as call:
+                        await call.send(Action())
+                        await call.receive()
+
+            scope = trio.CancelScope()
+            async with trio.open_nursery() as callers:
+                callers.start_soon(call, scope)
+                for _ in range(step):
+                    await trio.lowlevel.checkpoint()
+                scope.cancel()
+            if service.entered.is_set():
+                await service.cancelled.wait()
+            assert (await channel.unary(ECHO_ONE, Action(tick_id=5))).tick_id == 5
+        nursery.cancel_scope.cancel()
+
+
+async def test_server_goes_away_in_the_middle_of_a_message() -> None:
+    listener = (await open_listeners("127.0.0.1"))[0]
+    port = listener.socket.getsockname()[1]
+
+    async def half_an_answer() -> None:
+        async with await listener.accept() as stream:
+            peer = RawPeer(stream)
+            await peer.send(settings())
+            await peer.until(lambda: 1 in peer.answers)
+            block = peer.headers(1, [(b":status", b"200"), (b"content-type", b"application/grpc")])
+            await peer.send(block, frame(DATA, 0, 1, message(bytes(100))[:50]))
+
+    async with trio.open_nursery() as nursery, listener:
+        nursery.start_soon(half_an_answer)
+        async with Channel("127.0.0.1", port) as channel:
+            with pytest.raises(RpcError) as caught:
+                await channel.unary(ECHO_ONE, Action())
+            assert caught.value.code is StatusCode.UNAVAILABLE

@@ -1,0 +1,87 @@
+"""Header lists: timeouts, metadata and statuses there and back."""
+
+from __future__ import annotations
+
+import contextlib
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from tests.rpc.raw_peer import request_headers
+from trio_cogment.errors import StatusCode
+from trio_cogment.rpc import _wire
+from trio_cogment.rpc.metadata import Metadata
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wire"),
+    [
+        (1e-9, b"1u"),
+        (0, b"1u"),
+        (-3, b"1u"),
+        (0.2, b"200000u"),
+        (99.0, b"99000000u"),
+        (100.0, b"100000m"),
+        (10**6, b"1000000S"),
+        (10**9, b"16666667M"),
+        (10**12, b"99999999H"),
+    ],
+)
+def test_timeouts(seconds: float, wire: bytes) -> None:
+    assert _wire.encode_timeout(seconds) == wire
+
+
+@hypothesis.given(st.floats(1e-6, 1e8))
+def test_timeouts_come_back_a_little_longer(seconds: float) -> None:
+    headers = request_headers(grpc_timeout=_wire.encode_timeout(seconds))
+    timeout = _wire.parse_request(headers, 10_000).timeout
+    assert timeout is not None
+    assert seconds * (1 - 1e-9) <= timeout <= seconds * 1.02 + 1e-5
+
+
+@pytest.mark.parametrize("unit", ["H", "M", "S", "m", "u", "n"])
+def test_every_unit_is_read(unit: str) -> None:
+    assert _wire.parse_request(request_headers(grpc_timeout=b"7" + unit.encode()), 10_000).timeout
+
+
+names = st.from_regex(r"[a-z0-9_.\-]{1,20}", fullmatch=True).filter(
+    lambda n: not n.startswith("grpc-") and n not in ("te", "host")
+)
+texts = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E))
+
+
+@hypothesis.given(
+    st.lists(
+        st.one_of(
+            st.tuples(names.filter(lambda n: not n.endswith("-bin")), texts),
+            st.tuples(names.map(lambda n: n + "-bin"), st.binary()),
+        ),
+        max_size=8,
+    )
+)
+def test_metadata_round_trip(pairs: list[tuple[str, str | bytes]]) -> None:
+    metadata = Metadata(pairs)
+    reserved = {"user-agent", "connection", "content-type", "content-length", "transfer-encoding"}
+    hypothesis.assume(not reserved & {name for name, _ in pairs})
+    assert _wire.decode_metadata(_wire.encode_metadata(metadata)) == metadata
+
+
+def test_binary_metadata_may_be_joined_and_padded() -> None:
+    decoded = _wire.decode_metadata([(b"a-bin", b"AP8=, AQ"), (b"a-bin", b"")])
+    assert decoded.all("a-bin") == [b"\0\xff", b"\1", b""]
+
+
+@hypothesis.given(st.sampled_from(list(StatusCode)), st.text(st.characters(exclude_categories=["Cs"])))
+def test_statuses_round_trip(code: StatusCode, message: str) -> None:
+    trailers = _wire.parse_trailers(_wire.trailer_headers(code, message, [("a", "b")], alone=b"200"))
+    assert (trailers.code, trailers.message) == (code, message)
+    assert trailers.metadata.first("a") == "b"
+
+
+@hypothesis.given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=20)), max_size=8))
+def test_any_headers_are_judged(headers: list[tuple[bytes, bytes]]) -> None:
+    _wire.parse_trailers(headers)
+    _wire.parse_response(headers)
+    with contextlib.suppress(_wire.RefusedRequest):
+        _wire.parse_request(headers, 10_000)
