@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "trio_cogment"
 DOCUMENT = ROOT / "docs" / "architecture.md"
 
 #: What every package but `trial` may import; `rpc` gets of the API only what its row says.
-COMMON = {"errors", "config", "metrics", "about", "_version", "api"}
+COMMON = {"errors", "config", "about", "_version", "api"}
 
 #: package -> what it may import of ours besides `COMMON`.
 TABLE: dict[str, set[str]] = {
@@ -38,7 +38,7 @@ TABLE: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 #: Only these of the common modules, for the packages named.
-NARROWED = {"trial": {"api", "errors"}, "rpc": {"errors", "config", "metrics"}, "_version": set(), "errors": set()}
+NARROWED = {"trial": {"api", "errors"}, "rpc": {"errors", "config", "_version"}, "_version": set(), "errors": set()}
 #: Whose inside (a name with an underscore) nobody else may touch.
 PUBLIC_ONLY = {"rpc", "orchestrator", "directory", "trial", "sdk", "spec"}
 

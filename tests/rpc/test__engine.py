@@ -257,6 +257,19 @@ def test_goaway_fails_what_the_peer_never_saw() -> None:
     assert not first.closed
 
 
+def test_nothing_is_sent_on_a_stream_that_is_over() -> None:
+    pair = Pair()
+    stream = pair.request()
+    pair.run()
+    pair.client.reset(stream, 8)
+    pair.run()
+    pair.client.send_message(stream, b"late")
+    pair.client.end(stream, [])
+    pair.client.reset(stream, 8)
+    pair.client.consumed(stream, 1000)
+    assert pair.client.take_output() == b""
+
+
 def test_settings_are_ours() -> None:
     engine = Engine(client_side=False, config=RpcConfig())
     out = engine.take_output()

@@ -183,7 +183,7 @@ class Sender:
     def consumed(self, stream: Stream, size: int) -> None:
         """Say that the application has taken a message of `size` bytes."""
         stream.held -= size + PREFIX_BYTES
-        if stream.recv_window < self._initial >> 1 and not stream.remote_closed:
+        if stream.recv_window < self._initial >> 1 and not stream.remote_closed and not stream.closed:
             self._top_up(stream)
 
     def go_away(self, code: int) -> None:
@@ -205,6 +205,7 @@ class Sender:
 
     def _close(self, stream: Stream) -> None:
         stream.closed = True
+        stream.send_window = -1  # so that `send_message` needs no look at `closed` on its short way
         if stream.watched:
             self._rooms.append(stream)
         self._drop_outbox(stream)

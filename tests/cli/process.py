@@ -1,0 +1,168 @@
+"""The command line as a process of its own, and what a trial needs around it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+
+from trio_cogment.sdk import ActorSession, EnvironmentSession, Participants, serve_participants
+
+#: Starting takes well below a second; a machine busy with other tests may take its time.
+PATIENCE_SECONDS = 40
+#: What is promised about a stop.
+STOP_SECONDS = 5
+
+LISTENING = re.compile(r"orchestrator listening on (\S+):(\d+) \((.*)\)")
+
+
+def environment_variables(**changes: str) -> dict[str, str]:
+    """Return this process's variables without any that the command line reads, and with some changes."""
+    ours = ("COGMENT_", "TRIAL_", "PROMETHEUS_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)} | changes
+
+
+@dataclass
+class Output:
+    code: int
+    out: str
+    err: str
+
+
+async def run(*arguments: str, **variables: str) -> Output:
+    """Run a command to its end."""
+    with trio.fail_after(PATIENCE_SECONDS):
+        done = await trio.run_process(
+            [sys.executable, "-m", "trio_cogment", *arguments],
+            env=environment_variables(**variables),
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+    return Output(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Server:
+    """A server process."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self.out = ""
+        self.err = ""
+        #: (host, port, names of the services), as printed.
+        self.addresses: list[tuple[str, int, str]] = []
+
+    @property
+    def port(self) -> int:
+        return self.addresses[0][1]
+
+    async def wait_listening(self, addresses: int) -> None:
+        assert self.process.stdout is not None
+        with trio.fail_after(PATIENCE_SECONDS):
+            while len(self.addresses) < addresses:
+                data = await self.process.stdout.receive_some()
+                if not data:
+                    await self.process.wait()
+                    raise AssertionError(f"it ended with {self.process.returncode}: {self.err}")
+                self.out += data.decode()
+                self.addresses = [(host, int(port), names) for host, port, names in LISTENING.findall(self.out)]
+
+    async def keep_err(self) -> None:
+        assert self.process.stderr is not None
+        async for data in self.process.stderr:
+            self.err += data.decode()
+
+    async def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
+        """Send a signal, wait for the end, and return how long that took."""
+        started = trio.current_time()
+        self.process.send_signal(number)
+        with trio.fail_after(PATIENCE_SECONDS):
+            await self.process.wait()
+        return trio.current_time() - started
+
+
+@asynccontextmanager
+async def server(*arguments: str, addresses: int = 1, variables: Mapping[str, str] = {}) -> AsyncIterator[Server]:
+    """Run a server for the time of a block; it may have stopped by itself before."""
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-m", "trio_cogment", *arguments],
+        env=environment_variables(**variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    found = Server(process)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(found.keep_err)
+            await found.wait_listening(addresses)
+            yield found
+            nursery.cancel_scope.cancel()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + PATIENCE_SECONDS):
+            await process.wait()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    await stream.aclose()
+
+
+class Endless:
+    """An environment and an actor that go on until they are ended, and remember how that was."""
+
+    def __init__(self) -> None:
+        #: trial -> what was told at its end, by name of the participant
+        self.details: dict[str, dict[str, str | None]] = {}
+        self.ticks: dict[str, int] = {}
+        self._progress = trio.Condition()
+
+    async def environment(self, session: EnvironmentSession) -> None:
+        self.ticks[session.trial_id] = 0
+        await session.start([("*", b"tick")])
+        async for event in session.all_events():
+            if event.actions is not None:
+                self.ticks[session.trial_id] += 1
+                async with self._progress:
+                    self._progress.notify_all()
+                await session.produce_observations([("*", b"tick")])
+        self._ended(session)
+
+    async def actor(self, session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                await session.do_action(b"action")
+        self._ended(session)
+
+    def _ended(self, session: ActorSession | EnvironmentSession) -> None:
+        self.details.setdefault(session.trial_id, {})[session.name] = session.details
+
+    async def wait_running(self, trial_ids: Sequence[str]) -> None:
+        """Wait until each trial has had some ticks."""
+        async with self._progress:
+            while any(self.ticks.get(trial_id, 0) < 3 for trial_id in trial_ids):
+                await self._progress.wait()
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[str]:
+        """Serve both over gRPC; gives the endpoint."""
+        participants = Participants()
+        participants.register_environment(self.environment)
+        participants.register_actor(self.actor, "endless")
+        async with served(participants) as endpoint:
+            yield endpoint
+
+
+@asynccontextmanager
+async def served(participants: Participants) -> AsyncIterator[str]:
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(partial(serve_participants, participants, host="127.0.0.1"))
+        yield f"grpc://127.0.0.1:{serving.port}"
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,190 @@
+"""Commands that end by themselves: what they print, and exit code 1 with one line for everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from trio_cogment import __version__
+from trio_cogment.cli import main
+
+from .process import environment_variables, run, server
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in set(os.environ) - set(environment_variables()):
+        monkeypatch.delenv(name)
+
+
+def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run a command in this process that fails before it starts anything; return its one line."""
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    output = capsys.readouterr()
+    assert (caught.value.code, output.out) == (1, "")
+    (line,) = output.err.splitlines()
+    return line.removeprefix("trio-cogment: ")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("version",), ("--version",), ("serve", "--help"), ("services", "orchestrator", "-h")]
+)
+def test_help_and_version_import_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    code = (
+        "import sys\n"
+        "for name in ('trio', 'purerpc', 'google', 'google.protobuf', 'yaml', 'rich'): sys.modules[name] = None\n"
+        "from trio_cogment.cli import main\n"
+        f"main({arguments!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{__version__}\n" if "version" in arguments[0] else "Usage: trio-cogment" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [(), ("services",)])
+def test_a_group_alone_shows_its_help(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 0
+    assert "Commands:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("serve", "--nothing"), "No such option"),
+        (("serve", "surplus"), "unexpected extra argument"),
+        (("nothing",), "No such command"),
+        (("services", "nothing"), "No such command"),
+        (("services", "orchestrator", "--lifecycle_port"), "requires an argument"),
+        (("serve", "--port=x"), "--port: expected a port from 0 to 65535, got 'x'"),
+        (("services", "orchestrator", "--actor_port=65536"), "--actor_port: expected a port from 0 to 65535"),
+        (("serve", "--log_level=loud"), "--log_level: 'loud' is not one of"),
+        (("demo", "--ticks=1"), "--ticks: 1 is not in the range"),
+    ],
+)
+def test_wrong_usage(arguments: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert expected in failure(capsys, *arguments)
+
+
+NOT_BUILT = [
+    ("--actor_web_port", "COGMENT_WEB_PROXY_PORT", "9001"),
+    ("--actor_http_port", None, "9001"),
+    ("--directory_endpoint", "COGMENT_DIRECTORY_ENDPOINT", "grpc://localhost:9005"),
+    ("--directory_authentication_token", "COGMENT_DIRECTORY_AUTHENTICATION_TOKEN", "token"),
+    ("--directory_auto_register", "COGMENT_ORCHESTRATOR_DIRECTORY_AUTO_REGISTER", "false"),
+    ("--directory_registration_host", "COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_HOST", "host"),
+    ("--directory_registration_properties", "COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_PROPERTIES", "a=b"),
+    ("--prometheus_port", "COGMENT_ORCHESTRATOR_PROMETHEUS_PORT", "9002"),
+    ("--prometheus_port", "PROMETHEUS_PORT", "9002"),
+    ("--private_key", "COGMENT_PRIVATE_KEY_FILE", "key"),
+    ("--root_cert", "COGMENT_ROOT_CERT_FILE", "cert"),
+    ("--trust_chain", "COGMENT_TRUST_CHAIN_FILE", "chain"),
+    ("--gc_frequency", "COGMENT_GC_FREQUENCY", "20"),
+]
+
+
+@pytest.mark.parametrize(("flag", "variable", "value"), NOT_BUILT)
+def test_flags_not_built_yet_are_refused(
+    flag: str, variable: str | None, value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert failure(capsys, "services", "orchestrator", f"{flag}={value}") == f"{flag} is not built yet"
+    if variable is not None:
+        monkeypatch.setenv(variable, value)
+        line = failure(capsys, "services", "orchestrator")
+        assert line.startswith(flag)
+        assert variable in line
+        assert line.endswith("is not built yet")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "services trial_datastore",
+        "services datastore",
+        "services model_registry",
+        "services directory",
+        "services web_proxy",
+        "client",
+        "launch",
+        "status",
+    ],
+)
+def test_commands_not_built_yet_are_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert failure(capsys, *command.split(), "--any=thing", "x") == f"{command}: not built yet"
+
+
+def test_a_bad_value_from_the_environment_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIAL_ACTOR_PORT", "x")
+    line = failure(capsys, "services", "orchestrator")
+    assert line == "--actor_port (from TRIAL_ACTOR_PORT): expected a port from 0 to 65535, got 'x'"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (None, "No such file or directory"),
+        ("{", "not YAML"),
+        ("- a", "expected a mapping at the top"),
+        ("trial_params: {max_step: 3}", "max_step"),
+        ("trial_params: {max_steps: many}", "many"),
+    ],
+)
+async def test_errors_in_the_params_file(tmp_path: Path, content: str | None, expected: str) -> None:
+    path = tmp_path / "params.yaml"
+    if content is not None:
+        path.write_text(content)
+    output = await run("services", "orchestrator", "--lifecycle_port=0", "--actor_port=0", f"--params={path}")
+    assert (output.code, output.out) == (1, "")
+    (line,) = output.err.splitlines()
+    assert line.startswith(f"trio-cogment: --params: {path}: ")
+    assert expected in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--pre_trial_hooks=grpc://a:1,nonsense"], "pre_trial_hooks[1]: 'nonsense': expected grpc://host:port"),
+        (["--host=192.0.2.1"], "cannot listen on ipv4:192.0.2.1:0: "),
+        (["--status_file=/nowhere/status"], "--status_file: /nowhere/status: No such file or directory"),
+        (["--log_file=/nowhere/log"], "--log_file: /nowhere/log: No such file or directory"),
+    ],
+)
+async def test_what_prevents_a_start(arguments: list[str], expected: str) -> None:
+    output = await run("serve", "--port=0", *arguments)
+    assert (output.code, output.out) == (1, "")
+    (line,) = output.err.splitlines()
+    assert line.startswith(f"trio-cogment: {expected}")
+
+
+async def test_a_failed_start_is_told_in_the_status_file(tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    output = await run("serve", "--port=0", f"--status_file={status}", "--params=/nowhere")
+    assert output.code == 1
+    assert status.read_text() == "IT"
+
+
+async def test_a_log_file_gets_json(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("{}\n")
+    async with server(
+        "services", "--log_level=trace", "orchestrator", "--lifecycle_port=0", "--actor_port=0", f"--log_file={log}"
+    ) as running:
+        async with await trio.open_tcp_stream("127.0.0.1", running.port):
+            pass
+        await running.stop(signal.SIGINT)
+        assert running.err == ""
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    assert entries[0] == {}
+    assert all({"time", "level", "logger", "message"} <= entry.keys() for entry in entries[1:])
