@@ -212,11 +212,12 @@ async def test_a_signal_ends_the_wait_for_the_reader_of_a_fifo(tmp_path: Path) -
 
 async def wait_catching(pid: int, number: signal.Signals) -> None:
     """Wait until a process has a handler for a signal: nothing else shows that from the outside."""
-    status = Path(f"/proc/{pid}/status")
-    if not status.exists():
+    status = trio.Path(f"/proc/{pid}/status")
+    if not await status.exists():
         pytest.skip("needs /proc")
     while True:
-        (caught,) = (line.split()[1] for line in status.read_text().splitlines() if line.startswith("SigCgt"))
+        lines = (await status.read_text()).splitlines()
+        (caught,) = (line.split()[1] for line in lines if line.startswith("SigCgt"))
         if int(caught, 16) >> (number - 1) & 1:
             return
         await trio.sleep(0.01)

@@ -59,7 +59,9 @@ def recording_game(seed: int) -> tuple[Participants, dict[str, list[Any]]]:
         async for event in session.all_events():
             if event.actions is not None:
                 tick += 1
-                saw.append((event.type, event.tick_id, [(a.actor_index, a.available, a.payload) for a in event.actions]))
+                saw.append(
+                    (event.type, event.tick_id, [(a.actor_index, a.available, a.payload) for a in event.actions])
+                )
                 await session.add_reward(dice.random(), 0.5, ["nick", "number.nora"], user_data=DoubleValue(value=tick))
                 await session.add_reward(dice.random(), 1.5, "*")
                 await session.send_message(StringValue(value=f"tick {tick}"), "raw.*")

@@ -81,7 +81,9 @@ class Engine(Parser):
         try:
             happened = self._control.receive_data(frame)
         except h2.exceptions.ProtocolError as error:
-            raise ConnectionFaultError(int(error.error_code), str(error)) from error
+            # h2's own text may hold addresses and what the peer sent; it stays in the cause.
+            text = f"malformed frame or header block ({type(error).__name__})"
+            raise ConnectionFaultError(int(error.error_code), text) from error
         data = self._control.data_to_send()
         if data:
             self._emit(data)

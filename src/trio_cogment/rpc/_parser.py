@@ -73,6 +73,7 @@ class Parser(Sender, abc.ABC):
             self.go_away(fault.code)
             self._control.broken = True
             self.fault = RemoteProtocolError(str(fault))
+            self.fault.__cause__ = fault.__cause__
             return events
         if rest < len(data):
             self._tail += data[rest:] if rest else data

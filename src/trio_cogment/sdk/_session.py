@@ -6,13 +6,14 @@ import abc
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+import trio
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
 from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import CommunicationState, Reward, RewardSource
 from trio_cogment.errors import CogmentError, InvalidArgumentError
-from trio_cogment.rpc import Call
+from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk.events import Event, EventType, RecvMessage
 
 NORMAL = CommunicationState.NORMAL
@@ -115,7 +116,16 @@ class Session(abc.ABC):
         if not self._started:
             raise InvalidArgumentError("the session has not been started")
         if not (self._over or self._acknowledged):
+            await self._post(message)
+
+    async def _post(self, message: Message) -> None:
+        """Send a message, unless the call is over: why it is, the next event tells, as it is on its way already."""
+        try:
             await self._call.send(message)
+        except RpcError as error:
+            if error.code is StatusCode.RESOURCE_EXHAUSTED:
+                raise  # too large, and the call goes on
+            await trio.lowlevel.checkpoint()
 
     @abc.abstractmethod
     async def _ensure_started(self) -> None:
@@ -147,7 +157,7 @@ class Session(abc.ABC):
                 if event is not None:
                     return event
             elif state == HEARTBEAT:
-                await self._call.send(self._output_type(state=HEARTBEAT))
+                await self._post(self._output_type(state=HEARTBEAT))
             elif state == LAST:
                 self._type = EventType.ENDING
             elif state == END:
@@ -165,7 +175,7 @@ class Session(abc.ABC):
     async def _acknowledge(self) -> None:
         if not (self._over or self._acknowledged):
             self._acknowledged = True
-            await self._call.send(self._output_type(state=LAST_ACK))
+            await self._post(self._output_type(state=LAST_ACK))
 
     async def finish(self) -> None:
         """Do what is left when the implementation returned: acknowledge the final data and wait for the end.

@@ -57,7 +57,7 @@ class ActorSession(Session):
     async def _ensure_started(self) -> None:
         if not self._started:
             self._started = True
-            await self._call.send(ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput()))
+            await self._post(ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput()))
 
     async def do_action(self, action: Payload) -> None:
         """Answer the newest observation. An action on the final observation goes nowhere.
@@ -74,7 +74,7 @@ class ActorSession(Session):
         answer.tick_id = self.tick_id
         answer.timestamp = self._wall_clock()
         answer.content = content
-        await self._call.send(output)
+        await self._post(output)
 
     def _data(self, message: ActorRunTrialInput) -> Event | None:
         kind = message.WhichOneof("data")

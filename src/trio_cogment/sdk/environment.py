@@ -74,7 +74,7 @@ class EnvironmentSession(Session):
     async def _ensure_started(self) -> None:
         if not self._started:
             self._started = True
-            await self._call.send(EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput()))
+            await self._post(EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput()))
 
     async def produce_observations(self, observations: Observations) -> None:
         """Send the next tick's observations: every actor must get one, and the last one given to an actor counts.
@@ -89,7 +89,7 @@ class EnvironmentSession(Session):
             return
         if self._type is EventType.ENDING:
             self._final_data = True
-        await self._call.send(output)
+        await self._post(output)
 
     async def end(self, final_observations: Observations) -> None:
         """End the trial with these observations."""
@@ -100,10 +100,10 @@ class EnvironmentSession(Session):
             raise LocalProtocolError("the session has not been started")
         if not self._last_sent and self._type is not EventType.ENDING:
             self._last_sent = True
-            await self._call.send(EnvRunTrialOutput(state=LAST))
+            await self._post(EnvRunTrialOutput(state=LAST))
         self._type = EventType.ENDING
         self._final_data = True
-        await self._call.send(output)
+        await self._post(output)
 
     def _observation_set(self, observations: Observations) -> EnvRunTrialOutput:
         output = EnvRunTrialOutput(state=NORMAL)

@@ -1,0 +1,66 @@
+"""Endpoints to channels: found here, shared by address, closed when idle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import trio
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.directory import GrpcEndpoint, ServiceKind
+from trio_cogment.errors import EndpointError
+from trio_cogment.orchestrator._connections import IDLE_CHANNEL_SECONDS, Connections
+from trio_cogment.rpc import CallOpener, InProcessChannel
+
+
+class Local:
+    def __init__(self, channel: CallOpener | None) -> None:
+        self.channel = channel
+        self.asked: list[tuple[ServiceKind, dict[str, str]]] = []
+
+    def find(self, kind: ServiceKind, properties: Mapping[str, str]) -> CallOpener | None:
+        self.asked.append((kind, dict(properties)))
+        return self.channel
+
+
+async def test_channels_are_shared_while_used_and_kept_for_a_while(autojump_clock: trio.testing.MockClock) -> None:
+    endpoint = GrpcEndpoint("127.0.0.1", 9)
+    async with trio.open_nursery() as nursery:
+        connections = Connections(nursery, None, RpcConfig())
+        async with connections.open(endpoint) as first, connections.open(endpoint) as second:
+            assert first is second
+        await trio.sleep(IDLE_CHANNEL_SECONDS / 2)
+        async with connections.open(endpoint) as third:
+            assert third is first
+            await trio.sleep(IDLE_CHANNEL_SECONDS * 2)
+        await trio.sleep(IDLE_CHANNEL_SECONDS + 1)
+        async with connections.open(endpoint) as fourth:
+            assert fourth is not first
+        nursery.cancel_scope.cancel()
+
+
+async def test_discovery_by_context_and_by_path() -> None:
+    async with InProcessChannel() as channel, trio.open_nursery() as nursery:
+        local = Local(channel)
+        connections = Connections(nursery, local, RpcConfig())
+        context = {"__implementation": "x"}
+        for text, kind, properties in (
+            ("", ServiceKind.ACTOR, context),
+            ("cogment://discover?a=b", ServiceKind.ACTOR, {**context, "a": "b"}),
+            ("cogment://discover?__implementation=y", ServiceKind.ACTOR, {"__implementation": "y"}),
+            ("cogment://discover/environment?a=b", ServiceKind.ENVIRONMENT, {"a": "b"}),
+        ):
+            assert connections.resolve(text, ServiceKind.ACTOR, "f", context) is channel
+            assert local.asked.pop() == (kind, properties)
+        assert connections.resolve("cogment://client", ServiceKind.ACTOR, "f") is None
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("text", ["cogment://client", "cogment://discover/service?__id=3", "cogment://discover", "x"])
+async def test_what_leads_nowhere_is_refused_by_field(text: str) -> None:
+    async with trio.open_nursery() as nursery:
+        connections = Connections(nursery, Local(None), RpcConfig())
+        with pytest.raises(EndpointError, match=r"environment\.endpoint"):
+            connections.resolve(text, ServiceKind.ENVIRONMENT, "environment.endpoint")
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,57 @@
+"""The exception tree and its one table."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from trio_cogment import errors
+from trio_cogment.errors import (
+    UNEXPECTED_FAILURE,
+    CogmentError,
+    EndpointError,
+    InvalidArgumentError,
+    ProtocolError,
+    RpcError,
+    StatusCode,
+    status_of,
+)
+
+
+def all_errors() -> list[type[CogmentError]]:
+    return [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, CogmentError)]
+
+
+def test_every_error_has_one_root_and_a_status() -> None:
+    for kind in all_errors():
+        if kind in {CogmentError, ProtocolError, RpcError}:
+            continue
+        code, text = status_of(kind("why"))
+        assert code not in {StatusCode.OK, StatusCode.UNKNOWN}, kind
+        assert text == "why"
+
+
+def test_nearest_listed_ancestor_decides() -> None:
+    class NarrowerError(EndpointError):
+        pass
+
+    assert status_of(NarrowerError("x"))[0] is StatusCode.INVALID_ARGUMENT
+    assert issubclass(NarrowerError, InvalidArgumentError)
+
+
+def test_what_nobody_expected_leaks_nothing() -> None:
+    assert status_of(ZeroDivisionError("secret")) == (StatusCode.UNKNOWN, UNEXPECTED_FAILURE)
+
+
+def test_rpc_error_keeps_its_status_and_trailers() -> None:
+    error = RpcError(StatusCode.ABORTED, "text", [("k", "v")])
+    assert status_of(error) == (StatusCode.ABORTED, "text")
+    assert error.trailing_metadata == (("k", "v"),)
+    assert str(error) == "ABORTED: text"
+    assert str(RpcError(StatusCode.ABORTED)) == "ABORTED"
+
+
+def test_protocol_errors_say_whose_fault_it_is() -> None:
+    with pytest.raises(TypeError):
+        ProtocolError("whose?")
