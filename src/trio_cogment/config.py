@@ -52,7 +52,8 @@ class RpcConfig:
         max_header_list_bytes: metadata of one call, counted as HTTP/2 does (32 bytes are added for each entry).
         stream_window_bytes: what a peer may send on one call before the receiver has taken it, beside one message
             larger than that, which is always let through whole.
-        connection_window_bytes: what a peer may have in flight on one connection; it is credited on receipt.
+        connection_window_bytes: what a peer may have in flight on one connection (65535 at least); it is credited on
+            receipt.
         max_frame_bytes: the largest DATA frame we accept (and, if the peer allows, send).
         call_outbox_messages: messages that may wait in one call until the peer takes them.
         call_outbox_bytes: their total size; one message of any size is always taken.
@@ -73,3 +74,10 @@ class RpcConfig:
     write_high_water_bytes: int = 256 * 1024
     connect_timeout_seconds: float = 20.0
     farewell_timeout_seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 2**14 <= self.max_frame_bytes < 2**24:  # RFC 9113, 6.5.2
+            raise ValueError(f"max_frame_bytes: expected {2**14} to {2**24 - 1}, got {self.max_frame_bytes}")
+        for name in ("stream_window_bytes", "connection_window_bytes", "max_receive_message_bytes"):
+            if not 1 <= getattr(self, name) < 2**31:
+                raise ValueError(f"{name}: expected 1 to {2**31 - 1}, got {getattr(self, name)}")

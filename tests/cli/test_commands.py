@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.cli.process import environment_variables, run, server
 from trio_cogment import __version__
 from trio_cogment.cli import main
-
-from .process import environment_variables, run, server
 
 
 @pytest.fixture(autouse=True)

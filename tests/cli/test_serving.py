@@ -14,14 +14,22 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.cli.process import (
+    PATIENCE_SECONDS,
+    STOP_SECONDS,
+    Endless,
+    Server,
+    environment_variables,
+    run,
+    served,
+    server,
+)
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialListEntry
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import Controller, Participants, PreTrialSession, actor_params, join_trial, trial_params
 from trio_cogment.sdk.params import CLIENT
-
-from .process import PATIENCE_SECONDS, STOP_SECONDS, Endless, Server, environment_variables, run, served, server
 
 BOTH_ON_ONE = ("services", "orchestrator", "--lifecycle_port=0", "--actor_port=0")
 SERVE = ("serve", "--host=127.0.0.1", "--port=0")

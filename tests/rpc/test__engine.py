@@ -275,3 +275,12 @@ def test_settings_are_ours() -> None:
     out = engine.take_output()
     assert out[3] == SETTINGS
     assert (3).to_bytes(2, "big") + (1000).to_bytes(4, "big") in out
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_frame_bytes": 1000}, {"max_frame_bytes": 2**24}, {"stream_window_bytes": 0}, {"stream_window_bytes": 2**31}],
+)
+def test_impossible_settings_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        RpcConfig(**wrong)

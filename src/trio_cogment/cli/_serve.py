@@ -117,9 +117,13 @@ async def _serve(settings: ServerSettings, status: _Status, stop: _Stop) -> None
             open_platform(default_params=params, pre_trial_hooks=settings.pre_trial_hooks) as platform,
             trio.open_nursery() as nursery,
         ):
-            for services, sockets in _shared_out(platform, listeners):
-                _announce(services, await nursery.start(serve, services, sockets))
+            servings = [
+                (services, await nursery.start(serve, services, sockets))
+                for services, sockets in _shared_out(platform, listeners)
+            ]
             status.write(READY)
+            for services, serving in servings:
+                _announce(services, serving)
             await stop.asked.wait()
             await platform.orchestrator.stop()
             nursery.cancel_scope.cancel()

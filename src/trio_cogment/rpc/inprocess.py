@@ -159,7 +159,7 @@ class InProcessClientCall(_End, ClientCall):
         self._metadata = metadata
         self._timeout = timeout
         self._done_sending = False
-        self._scope = trio.CancelScope()
+        self._timer = trio.CancelScope()
 
     async def __aenter__(self) -> InProcessClientCall:
         """Start the handler's task; it runs from its next turn on."""
@@ -173,21 +173,16 @@ class InProcessClientCall(_End, ClientCall):
         self._outgoing = exchange.requests
         self._outgoing_type = self.method.request_type
         self._channel.start(handler, exchange)
-        self._scope.deadline = deadline
-        self._scope.__enter__()
+        if deadline < math.inf:
+            self._channel.watch_deadline(exchange, deadline, self._timer)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
-        """End the call if it has not ended: the handler's scope is cancelled."""
-        exchange = self._exchange
-        # After Cancelled too this is all there is to do, and nothing of it waits.
-        exchange.cancel(RpcError(StatusCode.CANCELLED, "the caller left"))
-        swallowed = bool(self._scope.__exit__(kind, value, traceback))
-        if self._scope.cancelled_caught:
-            raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"{self.method.path}: no answer in time") from value
-        return swallowed
+    ) -> None:
+        """End the call if it has not ended: the handler's scope is cancelled. Nothing here waits."""
+        self._timer.cancel()
+        self._exchange.cancel(RpcError(StatusCode.CANCELLED, "the caller left"))
 
     def send_nowait(self, message: Message) -> None:
         """See `Call.send_nowait`."""
@@ -278,6 +273,11 @@ class InProcessChannel(CallOpener):
         else:
             self._nursery.start_soon(_run_handler, handler, exchange, name=path)
 
+    def watch_deadline(self, exchange: _Exchange, deadline: float, scope: trio.CancelScope) -> None:
+        """End a call at its deadline, whatever its handler does then; cancelling `scope` stops the watch."""
+        if self._nursery is not None:
+            self._nursery.start_soon(_end_at, exchange, deadline, scope, name=f"deadline of {exchange.method.path}")
+
 
 def _handler_of(method_fn: Any) -> Handler:
     # purerpc's container wraps a one-parameter function into one of (arg, request).
@@ -285,6 +285,13 @@ def _handler_of(method_fn: Any) -> Handler:
         await method_fn(call, None)
 
     return handler
+
+
+async def _end_at(exchange: _Exchange, deadline: float, scope: trio.CancelScope) -> None:
+    with scope:
+        await trio.sleep_until(deadline)
+        if not exchange.over:
+            exchange.cancel(RpcError(StatusCode.DEADLINE_EXCEEDED, f"{exchange.method.path}: no answer in time"))
 
 
 async def _run_handler(handler: Handler, exchange: _Exchange) -> None:

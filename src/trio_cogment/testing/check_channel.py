@@ -6,203 +6,40 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import trio
 import trio.testing
-from purerpc import Cardinality, RPCSignature, Service
+from purerpc import Service
 
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.errors import (
     UNEXPECTED_FAILURE,
     LocalProtocolError,
-    NotFoundError,
     RpcError,
     StatusCode,
 )
-from trio_cogment.rpc.calls import CallOpener, Method, ServerCall
+from trio_cogment.rpc.calls import CallOpener
+from trio_cogment.testing._check_service import COUNT as COUNT
+from trio_cogment.testing._check_service import ECHO as ECHO
+from trio_cogment.testing._check_service import ECHO_ONE as ECHO_ONE
+from trio_cogment.testing._check_service import FAIL as FAIL
+from trio_cogment.testing._check_service import FLOOD as FLOOD
+from trio_cogment.testing._check_service import MUTATE as MUTATE
+from trio_cogment.testing._check_service import NOWHERE as NOWHERE
+from trio_cogment.testing._check_service import PUSHED as PUSHED
+from trio_cogment.testing._check_service import SECRET, Collector, expect
+from trio_cogment.testing._check_service import SUM as SUM
+from trio_cogment.testing._check_service import WAIT as WAIT
+from trio_cogment.testing._check_service import CheckService as CheckService
 
 MakeChannel = Callable[[list[Service]], AbstractAsyncContextManager[CallOpener]]
 """Serves the given services and opens a channel to them, for the duration of the block."""
 
-_NAME = "trio_cogment.testing.Check"
 _PATIENCE_SECONDS = 10.0
 _LARGE_BYTES = 3 * 1024 * 1024
-_SECRET = "the-password-is-swordfish"
-
-
-def _method(name: str, cardinality: Cardinality) -> Method:
-    return Method(f"/{_NAME}/{name}", cardinality, Action, Observation)
-
-
-ECHO_ONE = _method("EchoOne", Cardinality.UNARY_UNARY)
-COUNT = _method("Count", Cardinality.UNARY_STREAM)
-SUM = _method("Sum", Cardinality.STREAM_UNARY)
-ECHO = _method("Echo", Cardinality.STREAM_STREAM)
-FAIL = _method("Fail", Cardinality.UNARY_UNARY)
-WAIT = _method("Wait", Cardinality.STREAM_STREAM)
-PUSHED = _method("Pushed", Cardinality.STREAM_STREAM)
-MUTATE = _method("Mutate", Cardinality.STREAM_STREAM)
-FLOOD = _method("Flood", Cardinality.UNARY_STREAM)
-NOWHERE = _method("Nowhere", Cardinality.UNARY_UNARY)
-
-
-class CheckService:
-    """The handlers the cases call, and what they saw."""
-
-    def __init__(self) -> None:
-        self.entered = trio.Event()
-        self.cancelled = trio.Event()
-        self.ends: list[RpcError | None] = []
-        self.ended = trio.Event()
-        self.flooded = 0
-        self.flood_full = trio.Event()
-        self.deadline = math.nan
-
-    def service(self) -> Service:
-        """Return the handlers as a service."""
-        service = Service(_NAME)
-        handlers = [
-            (ECHO_ONE, self.echo_one),
-            (COUNT, self.count),
-            (SUM, self.sum),
-            (ECHO, self.echo),
-            (FAIL, self.fail),
-            (WAIT, self.wait),
-            (PUSHED, self.pushed),
-            (MUTATE, self.mutate),
-            (FLOOD, self.flood),
-        ]
-        for method, handler in handlers:
-            signature = RPCSignature(method.cardinality, method.request_type, method.response_type)
-            service.add_method(method.path.rsplit("/", 1)[1], handler, signature)
-        return service
-
-    async def echo_one(self, call: ServerCall) -> None:
-        """Answer with the request's content, and send all metadata back."""
-        request = await call.receive()
-        assert await call.receive() is None
-        self.deadline = call.deadline
-        call.set_initial_metadata([(name, value) for name, value in call.metadata if name.startswith("x-")])
-        call.set_trailing_metadata([("t-end", "done"), ("t-bin", b"\x00\xff")])
-        await call.send(Observation(tick_id=request.tick_id, content=request.content))
-
-    async def count(self, call: ServerCall) -> None:
-        """Answer with as many messages as asked for."""
-        request = await call.receive()
-        for number in range(request.tick_id):
-            await call.send(Observation(tick_id=number))
-
-    async def sum(self, call: ServerCall) -> None:
-        """Answer with the sum of the requests' ticks."""
-        total = 0
-        async for request in call:
-            total += request.tick_id
-        await call.send(Observation(tick_id=total))
-
-    async def echo(self, call: ServerCall) -> None:
-        """Answer every request."""
-        async for request in call:
-            await call.send(Observation(tick_id=request.tick_id, content=request.content))
-
-    async def fail(self, call: ServerCall) -> None:
-        """Fail in the way the request names."""
-        request = await call.receive()
-        call.set_trailing_metadata({"t-why": "asked"})
-        kind = request.content.decode()
-        if kind == "bug":
-            raise ValueError(_SECRET)
-        if kind == "known":
-            raise NotFoundError("no such thing: ä%\n")
-        raise RpcError(StatusCode.DATA_LOSS, "custom", [("t-extra", "1")])
-
-    async def wait(self, call: ServerCall) -> None:
-        """Never answer; note how it ends."""
-        self.entered.set()
-        await call.send_initial_metadata()
-        try:
-            await trio.sleep_forever()
-        finally:
-            self.cancelled.set()
-
-    async def pushed(self, call: ServerCall) -> None:
-        """Echo through a consumer."""
-        self.entered.set()
-        call.set_consumer(_Echoer(self, call))
-        await self.ended.wait()
-
-    async def mutate(self, call: ServerCall) -> None:
-        """Spoil every request, and one's own response after sending it."""
-        async for request in call:
-            response = Observation(tick_id=request.tick_id, content=request.content)
-            request.content = b"spoiled by the receiver"
-            request.tick_id = 666
-            await call.send(response)
-            response.content = b"spoiled by the sender"
-            response.tick_id = 667
-
-    async def flood(self, call: ServerCall) -> None:
-        """Send without waiting until there is no room."""
-        await call.receive()
-        message = Observation(content=bytes(1024))
-        while True:
-            try:
-                call.send_nowait(message)
-            except trio.WouldBlock:
-                break
-            self.flooded += 1
-        self.flood_full.set()
-        await call.send(Observation(tick_id=1))  # waits for room
-
-
-class _Echoer:
-    """A consumer that answers each message."""
-
-    def __init__(self, service: CheckService, call: ServerCall) -> None:
-        self.service = service
-        self.call = call
-
-    def on_message(self, message: Any) -> None:
-        self.call.send_nowait(Observation(tick_id=message.tick_id, content=message.content))
-
-    def on_end(self, error: RpcError | None) -> None:
-        self.service.ends.append(error)
-        self.service.ended.set()
-
-
-class _Collector:
-    """A consumer that keeps what it gets."""
-
-    def __init__(self) -> None:
-        self.messages: list[Any] = []
-        self.ends: list[RpcError | None] = []
-        self.changed = trio.Event()
-
-    def on_message(self, message: Any) -> None:
-        self.messages.append(message)
-        self.changed.set()
-
-    def on_end(self, error: RpcError | None) -> None:
-        self.ends.append(error)
-        self.changed.set()
-
-    async def wait_for(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self.changed = trio.Event()
-            await self.changed.wait()
-
-
-async def _expect(code: StatusCode, awaitable: Awaitable[Any]) -> RpcError:
-    try:
-        result = await awaitable
-    except RpcError as error:
-        if error.code is code:
-            return error
-        raise AssertionError(f"expected {code.name}, got {error}") from error
-    raise AssertionError(f"expected {code.name}, got {result!r}")
 
 
 # --- the cases ---
@@ -289,20 +126,20 @@ async def metadata_both_ways(channel: CallOpener, service: CheckService) -> None
 
 async def statuses(channel: CallOpener, service: CheckService) -> None:
     """Every failure has its code and its text; the text of a bug stays here."""
-    error = await _expect(StatusCode.NOT_FOUND, channel.unary(FAIL, Action(content=b"known")))
+    error = await expect(StatusCode.NOT_FOUND, channel.unary(FAIL, Action(content=b"known")))
     assert error.message == "no such thing: ä%\n"
     assert ("t-why", "asked") in error.trailing_metadata
-    error = await _expect(StatusCode.DATA_LOSS, channel.unary(FAIL, Action(content=b"custom")))
+    error = await expect(StatusCode.DATA_LOSS, channel.unary(FAIL, Action(content=b"custom")))
     assert error.message == "custom"
     assert ("t-extra", "1") in error.trailing_metadata
-    await _expect(StatusCode.UNIMPLEMENTED, channel.unary(NOWHERE, Action()))
+    await expect(StatusCode.UNIMPLEMENTED, channel.unary(NOWHERE, Action()))
 
 
 async def bug_in_handler(channel: CallOpener, service: CheckService) -> None:
     """An unexpected exception is UNKNOWN with the fixed text, and the next call works."""
-    error = await _expect(StatusCode.UNKNOWN, channel.unary(FAIL, Action(content=b"bug")))
+    error = await expect(StatusCode.UNKNOWN, channel.unary(FAIL, Action(content=b"bug")))
     assert error.message == UNEXPECTED_FAILURE
-    assert _SECRET not in repr(error.args) + repr(error.trailing_metadata)
+    assert SECRET not in repr(error.args) + repr(error.trailing_metadata)
     await unary_unary(channel, service)
 
 
@@ -313,7 +150,7 @@ async def deadline(channel: CallOpener, service: CheckService) -> None:
         async with channel.call(WAIT, timeout=0.05) as call:
             await call.receive()
 
-    await _expect(StatusCode.DEADLINE_EXCEEDED, call_and_wait())
+    await expect(StatusCode.DEADLINE_EXCEEDED, call_and_wait())
     if service.entered.is_set():
         await service.cancelled.wait()
     before = trio.current_time()
@@ -346,12 +183,12 @@ async def cancel_from_another_task(channel: CallOpener, service: CheckService) -
     """`cancel` wakes whoever waits, with CANCELLED, now and later."""
     async with channel.call(WAIT) as call, trio.open_nursery() as nursery:
         await service.entered.wait()
-        nursery.start_soon(_expect, StatusCode.CANCELLED, call.receive())
+        nursery.start_soon(expect, StatusCode.CANCELLED, call.receive())
         await trio.testing.wait_all_tasks_blocked()
         call.cancel()
         await service.cancelled.wait()
-        await _expect(StatusCode.CANCELLED, call.receive())
-        await _expect(StatusCode.CANCELLED, call.send(Action()))
+        await expect(StatusCode.CANCELLED, call.receive())
+        await expect(StatusCode.CANCELLED, call.send(Action()))
 
 
 async def consumer_on_the_server(channel: CallOpener, service: CheckService) -> None:
@@ -377,7 +214,7 @@ async def consumer_learns_of_cancel(channel: CallOpener, service: CheckService) 
 
 async def consumer_pause_and_resume(channel: CallOpener, service: CheckService) -> None:
     """A paused consumer gets nothing; resumed, everything in order, and then the end."""
-    collector = _Collector()
+    collector = Collector()
     async with channel.call(COUNT) as call:
         call.set_consumer(collector)
         call.pause()
@@ -395,7 +232,7 @@ async def consumer_pause_and_resume(channel: CallOpener, service: CheckService) 
 
 async def consumer_gets_what_waits(channel: CallOpener, service: CheckService) -> None:
     """`set_consumer` hands over what came before it."""
-    collector = _Collector()
+    collector = Collector()
     async with channel.call(ECHO) as call:
         await call.send(Action(tick_id=1))
         assert (await call.receive()).tick_id == 1

@@ -1,0 +1,193 @@
+"""The services that `check_channel` calls: a handler for each way a call can go, and what they saw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+from purerpc import Cardinality, RPCSignature, Service
+
+from trio_cogment.api.common_pb2 import Action, Observation
+from trio_cogment.errors import NotFoundError, RpcError, StatusCode
+from trio_cogment.rpc.calls import Method, ServerCall
+
+_NAME = "trio_cogment.testing.Check"
+#: Must not leave the process.
+SECRET = "the-password-is-swordfish"
+
+
+def _method(name: str, cardinality: Cardinality) -> Method:
+    return Method(f"/{_NAME}/{name}", cardinality, Action, Observation)
+
+
+ECHO_ONE = _method("EchoOne", Cardinality.UNARY_UNARY)
+COUNT = _method("Count", Cardinality.UNARY_STREAM)
+SUM = _method("Sum", Cardinality.STREAM_UNARY)
+ECHO = _method("Echo", Cardinality.STREAM_STREAM)
+FAIL = _method("Fail", Cardinality.UNARY_UNARY)
+WAIT = _method("Wait", Cardinality.STREAM_STREAM)
+PUSHED = _method("Pushed", Cardinality.STREAM_STREAM)
+MUTATE = _method("Mutate", Cardinality.STREAM_STREAM)
+FLOOD = _method("Flood", Cardinality.UNARY_STREAM)
+NOWHERE = _method("Nowhere", Cardinality.UNARY_UNARY)
+
+
+class CheckService:
+    """The handlers the cases call, and what they saw."""
+
+    def __init__(self) -> None:
+        self.entered = trio.Event()
+        self.cancelled = trio.Event()
+        self.ends: list[RpcError | None] = []
+        self.ended = trio.Event()
+        self.flooded = 0
+        self.flood_full = trio.Event()
+        self.deadline = math.nan
+
+    def service(self) -> Service:
+        """Return the handlers as a service."""
+        service = Service(_NAME)
+        handlers = [
+            (ECHO_ONE, self.echo_one),
+            (COUNT, self.count),
+            (SUM, self.sum),
+            (ECHO, self.echo),
+            (FAIL, self.fail),
+            (WAIT, self.wait),
+            (PUSHED, self.pushed),
+            (MUTATE, self.mutate),
+            (FLOOD, self.flood),
+        ]
+        for method, handler in handlers:
+            signature = RPCSignature(method.cardinality, method.request_type, method.response_type)
+            service.add_method(method.path.rsplit("/", 1)[1], handler, signature)
+        return service
+
+    async def echo_one(self, call: ServerCall) -> None:
+        """Answer with the request's content, and send all metadata back."""
+        request = await call.receive()
+        assert await call.receive() is None
+        self.deadline = call.deadline
+        call.set_initial_metadata([(name, value) for name, value in call.metadata if name.startswith("x-")])
+        call.set_trailing_metadata([("t-end", "done"), ("t-bin", b"\x00\xff")])
+        await call.send(Observation(tick_id=request.tick_id, content=request.content))
+
+    async def count(self, call: ServerCall) -> None:
+        """Answer with as many messages as asked for."""
+        request = await call.receive()
+        for number in range(request.tick_id):
+            await call.send(Observation(tick_id=number))
+
+    async def sum(self, call: ServerCall) -> None:
+        """Answer with the sum of the requests' ticks."""
+        total = 0
+        async for request in call:
+            total += request.tick_id
+        await call.send(Observation(tick_id=total))
+
+    async def echo(self, call: ServerCall) -> None:
+        """Answer every request."""
+        async for request in call:
+            await call.send(Observation(tick_id=request.tick_id, content=request.content))
+
+    async def fail(self, call: ServerCall) -> None:
+        """Fail in the way the request names."""
+        request = await call.receive()
+        call.set_trailing_metadata({"t-why": "asked"})
+        kind = request.content.decode()
+        if kind == "bug":
+            raise ValueError(SECRET)
+        if kind == "known":
+            raise NotFoundError("no such thing: ä%\n")
+        raise RpcError(StatusCode.DATA_LOSS, "custom", [("t-extra", "1")])
+
+    async def wait(self, call: ServerCall) -> None:
+        """Never answer; note how it ends."""
+        self.entered.set()
+        await call.send_initial_metadata()
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.cancelled.set()
+
+    async def pushed(self, call: ServerCall) -> None:
+        """Echo through a consumer."""
+        self.entered.set()
+        call.set_consumer(_Echoer(self, call))
+        await self.ended.wait()
+
+    async def mutate(self, call: ServerCall) -> None:
+        """Spoil every request, and one's own response after sending it."""
+        async for request in call:
+            response = Observation(tick_id=request.tick_id, content=request.content)
+            request.content = b"spoiled by the receiver"
+            request.tick_id = 666
+            await call.send(response)
+            response.content = b"spoiled by the sender"
+            response.tick_id = 667
+
+    async def flood(self, call: ServerCall) -> None:
+        """Send without waiting until there is no room."""
+        await call.receive()
+        message = Observation(content=bytes(1024))
+        while True:
+            try:
+                call.send_nowait(message)
+            except trio.WouldBlock:
+                break
+            self.flooded += 1
+        self.flood_full.set()
+        await call.send(Observation(tick_id=1))  # waits for room
+
+
+class _Echoer:
+    """A consumer that answers each message."""
+
+    def __init__(self, service: CheckService, call: ServerCall) -> None:
+        self.service = service
+        self.call = call
+
+    def on_message(self, message: Any) -> None:
+        self.call.send_nowait(Observation(tick_id=message.tick_id, content=message.content))
+
+    def on_end(self, error: RpcError | None) -> None:
+        self.service.ends.append(error)
+        self.service.ended.set()
+
+
+class Collector:
+    """A consumer that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []
+        self.ends: list[RpcError | None] = []
+        self.changed = trio.Event()
+
+    def on_message(self, message: Any) -> None:
+        """Keep it."""
+        self.messages.append(message)
+        self.changed.set()
+
+    def on_end(self, error: RpcError | None) -> None:
+        """Keep it."""
+        self.ends.append(error)
+        self.changed.set()
+
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait until the condition holds; it is looked at after each message and the end."""
+        while not condition():
+            self.changed = trio.Event()
+            await self.changed.wait()
+
+
+async def expect(code: StatusCode, awaitable: Awaitable[Any]) -> RpcError:
+    """Await something that must fail with this status; return the error."""
+    try:
+        result = await awaitable
+    except RpcError as error:
+        if error.code is code:
+            return error
+        raise AssertionError(f"expected {code.name}, got {error}") from error
+    raise AssertionError(f"expected {code.name}, got {result!r}")
