@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
 from google.protobuf.wrappers_pb2 import DoubleValue, StringValue, UInt32Value
 
+from tests.cli.process import served, server
 from trio_cogment import (
     ActorClass,
     ActorSession,
@@ -21,12 +20,11 @@ from trio_cogment import (
     Spec,
     actor_params,
     open_platform,
-    serve_participants,
     trial_params,
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, RpcError, StatusCode
-from trio_cogment.rpc import CallOpener, Channel, open_listeners, serve
+from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.sdk import Controller, DatalogSession, EventStream, join_trial
 
 SPEC = Spec.of(
@@ -35,6 +33,7 @@ SPEC = Spec.of(
     environment_config=StringValue,
 )
 TICKS = 20
+PLAYERS = ("nora", "nick", "rita")
 
 
 def recording_game(seed: int) -> tuple[Participants, dict[str, list[Any]]]:
@@ -126,16 +125,6 @@ def _is_message(event: Any) -> bool:
     return isinstance(event[0], str) and event[0] not in {"reward", "config"}
 
 
-@asynccontextmanager
-async def orchestrator_on_a_socket() -> AsyncIterator[CallOpener]:
-    async with open_platform() as platform, trio.open_nursery() as nursery:
-        listeners = await open_listeners("127.0.0.1")
-        serving = await nursery.start(serve, platform.services, listeners)
-        async with Channel("127.0.0.1", serving.port) as channel:
-            yield channel
-        nursery.cancel_scope.cancel()
-
-
 async def played_in_process(seed: int) -> dict[str, list[Any]]:
     participants, seen = recording_game(seed)
     async with open_platform(participants=participants) as platform:
@@ -147,21 +136,28 @@ async def played_in_process(seed: int) -> dict[str, list[Any]]:
 
 
 async def played_over_sockets(seed: int) -> dict[str, list[Any]]:
+    """The same functions, served by this process, for an orchestrator that is a process of its own."""
     participants, seen = recording_game(seed)
-    async with orchestrator_on_a_socket() as channel, trio.open_nursery() as nursery:
-        serving = await nursery.start(_serve, participants)
+    ports = ("--lifecycle_port=0", "--actor_port=0")
+    async with (
+        server("services", "orchestrator", *ports) as orchestrator,
+        served(participants) as endpoint,
+        Channel("127.0.0.1", orchestrator.port) as channel,
+    ):
         controller = Controller(channel)
-        trial_id = await controller.start_trial(game_params(f"grpc://127.0.0.1:{serving.port}"))
+        trial_id = await controller.start_trial(game_params(endpoint))
         with trio.fail_after(30):
             info = await controller.wait_trial(trial_id)
         assert info is not None
         assert info.tick_id == TICKS
-        nursery.cancel_scope.cancel()
+        with trio.fail_after(30):
+            while seen["env"][-1] != (EventType.FINAL, TICKS - 1) or not all(_is_final(seen[n]) for n in PLAYERS):
+                await trio.lowlevel.checkpoint()
     return seen
 
 
-async def _serve(participants: Participants, *, task_status: Any) -> None:
-    await serve_participants(participants, host="127.0.0.1", task_status=task_status)
+def _is_final(events: list[Any]) -> bool:
+    return bool(events[-1] == (EventType.FINAL, TICKS))
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
