@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import trio
 
-from trio_cogment.errors import CogmentError, RpcError
+from trio_cogment.errors import CogmentError, ResourceExhaustedError, RpcError
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.rpc import Call, Method, ServerCall
 from trio_cogment.trial import Event, HalfClosed, Lost, Received
@@ -55,7 +55,7 @@ class Link:
             self._call.send_nowait(message)
         except trio.WouldBlock:
             self._feed(Lost(self.index, "it does not read what it is sent"))
-            self.close(None)
+            self.close(ResourceExhaustedError("this participant does not read what it is sent"))
         except RpcError:
             # The call is over; its consumer has been told, or is about to be.
             pass
