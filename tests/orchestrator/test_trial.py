@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import trio
-from tests.helpers import Script, actor_that_acts, bench, environment_of, params_of
 
+from tests.helpers import Script, actor_that_acts, bench, environment_of, params_of
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.orchestrator._trial import Trial
 from trio_cogment.trial import Received, TrialMachine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -384,3 +385,34 @@ async def test_exception_in_the_users_block_comes_out_as_it_is() -> None:
     with pytest.raises(ZeroDivisionError):
         async with open_platform():
             raise ZeroDivisionError
+
+
+async def test_action_on_its_way_when_the_trial_is_ended_hard_is_dropped_and_the_end_is_told() -> None:
+    details: list[str | None] = []
+    acting, ended = trio.Event(), trio.Event()
+
+    async def environment(session: EnvironmentSession) -> None:
+        await session.start([("*", b"")])
+        async for _ in session.all_events():
+            pass
+
+    async def thinks(session: ActorSession) -> None:
+        async for event in session.all_events():
+            assert event.observation is not None
+            acting.set()
+            await ended.wait()
+            # The orchestrator has closed the call; END is still unread here.
+            await session.do_action(b"late")
+            await session.add_reward(1.0, 1.0, "*")
+        details.append(session.details)
+
+    async with open_platform() as platform, trio.open_nursery() as nursery:
+        platform.participants.register_environment(environment)
+        params = trial_params([actor_params("me", "human", endpoint="cogment://client")])
+        trial_id = await platform.controller.start_trial(params)
+        nursery.start_soon(partial(platform.join_trial, trial_id, thinks, actor_name="me"))
+        await acting.wait()
+        await platform.controller.terminate_trial(trial_id, hard=True)
+        await trio.testing.wait_all_tasks_blocked()
+        ended.set()
+    assert details == ["terminated by an external request"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -123,7 +124,7 @@ async def join_trial(
     actor_name: str = "",
     actor_class: str = "",
     spec: Spec | None = None,
-    wall_clock: WallClock,
+    wall_clock: WallClock = time.time_ns,
 ) -> None:
     """Take part in a trial as a client actor, by name or by class; return when it is over.
 

@@ -43,9 +43,9 @@ class Participants:
         wall_clock: nanoseconds since the epoch, for timestamps.
     """
 
-    def __init__(self, spec: Spec | None = None, *, wall_clock: WallClock | None = None) -> None:
+    def __init__(self, spec: Spec | None = None, *, wall_clock: WallClock = time.time_ns) -> None:
         self.spec = spec or Spec()
-        self.wall_clock = wall_clock or time.time_ns
+        self.wall_clock = wall_clock
         self._registered: dict[ServiceKind, dict[str, _Registered]] = {}
 
     def register_environment(
