@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import trio
@@ -42,12 +42,15 @@ class Watch:
             self._end = error
             self._send.close()
 
-    async def entries(self) -> AsyncIterator[TrialListEntry]:
-        """Yield the entries."""
-        async for entry in self._receive:
-            yield entry
-        if self._end is not None:
-            raise self._end
+    def __aiter__(self) -> Watch:
+        return self
+
+    async def __anext__(self) -> TrialListEntry:
+        try:
+            return await self._receive.receive()
+        except trio.EndOfChannel:
+            assert self._end is not None
+            raise self._end from None
 
 
 class Watchers:

@@ -82,5 +82,5 @@ class LifecycleService(About):
             orchestrator.watchers.subscribe(request.filter, request.full_info, present) as watch,
         ):
             await call.send_initial_metadata()
-            async for entry in watch.entries():
+            async for entry in watch:
                 await call.send(entry)
