@@ -20,6 +20,9 @@ class OrchestratorConfig:
         datalog_connect_timeout_seconds: how long the data log may take to accept a trial's stream.
         datalog_flush_seconds: how long the samples of an ended trial may take to reach the data log.
         max_queued_samples: samples waiting for the data log before the environment is made to wait.
+        max_outbox_messages: messages waiting for one participant beyond what its call holds, before it is given up (a
+            large trial is allowed more: see `OUTBOX_MESSAGES_PER_PARTICIPANT`).
+        max_outbox_bytes: their total size; one message of any size is always allowed.
         client_join_timeout_seconds: how long a client actor may take to say who it is.
         watch_queue_entries: entries waiting for a watcher before it is given up.
         max_ended_trials: ended trials that can still be asked about.
@@ -35,6 +38,8 @@ class OrchestratorConfig:
     datalog_connect_timeout_seconds: float = 10.0
     datalog_flush_seconds: float = 10.0
     max_queued_samples: int = 1024
+    max_outbox_messages: int = 4096
+    max_outbox_bytes: int = 16 * 1024 * 1024
     client_join_timeout_seconds: float = 60.0
     watch_queue_entries: int = 4096
     max_ended_trials: int = 1000

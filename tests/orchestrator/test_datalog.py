@@ -145,3 +145,126 @@ async def test_heartbeats_are_answered_in_kind(wire: bool, autojump_clock: trio.
         await table.controller.start_trial(params_of("a"), trial_id="t")
         await table.controller.wait_trial("t")
     assert beats == [HEARTBEAT, HEARTBEAT]
+
+
+@both
+async def test_log_outlives_the_time_it_had_to_connect(wire: bool, autojump_clock: trio.testing.MockClock) -> None:
+    from tests.helpers import observation_set, start_environment
+    from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
+
+    deadlines: list[float] = []
+    got: list[Any] = []
+
+    async def run(call: ServerCall) -> None:
+        deadlines.append(call.deadline)
+        async for message in call:
+            got.append(message)
+
+    async def slow(call: ServerCall) -> None:
+        actors = await start_environment(call)
+        for _ in range(3):
+            await call.send(observation_set(actors))
+            await call.receive()
+            await trio.sleep(30)
+        await call.send(EnvRunTrialOutput(state=LAST))
+        await call.send(observation_set(actors))
+        async for _ in call:
+            pass
+
+    services = Script(slow).environment(), Script(actor_that_acts()).actor(), Script(run).datalog()
+    async with bench(*services, wire=wire) as table:
+        # The starter's own deadline is none of the trial's business either.
+        with trio.fail_after(5):
+            await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
+        await table.controller.wait_trial("t")
+        await trio.testing.wait_all_tasks_blocked()
+    assert deadlines == [float("inf")]
+    assert [message.sample.info.tick_id for message in got[1:]] == [0, 1, 2, 3]
+
+
+async def test_participants_are_not_late_while_nobody_reads_them(autojump_clock: trio.testing.MockClock) -> None:
+    from trio_cogment.sdk import actor_params, trial_params
+
+    ticks: list[int] = []
+
+    async def hiccup(call: ServerCall) -> None:
+        async for message in call:
+            if message.HasField("sample"):
+                ticks.append(message.sample.info.tick_id)
+                if len(ticks) in (50, 500):
+                    await trio.sleep(20)
+
+    services = Script(environment_of(1500)).environment(), Script(actor_that_acts()).actor(), Script(hiccup).datalog()
+    config = OrchestratorConfig(max_queued_samples=10)
+    params = trial_params(
+        [actor_params("a", "player", response_timeout_seconds=1)],
+        datalog_endpoint=LOGGED,
+        max_inactivity_seconds=3,
+    )
+    async with bench(*services, config=config) as table:
+        await table.controller.start_trial(params, trial_id="t")
+        info = await table.controller.wait_trial("t")
+        assert info is not None
+        assert info.tick_id == 1500
+        await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(1)
+    assert ticks == list(range(1501))
+
+
+async def test_queue_stays_bounded_when_what_waited_fills_it_again(autojump_clock: trio.testing.MockClock) -> None:
+    from trio_cogment.api.common_pb2 import ActorRunTrialOutput, Reward, RewardSource
+
+    lengths: list[int] = []
+
+    async def past_rewards(call: ServerCall) -> None:
+        await actor_that_acts_until(call, 3)
+        for _ in range(3000):
+            reward = Reward(tick_id=0, receiver_name="*", sources=[RewardSource(value=1, confidence=1)])
+            await call.send(ActorRunTrialOutput(state=NORMAL, reward=reward))
+
+    async def slow(call: ServerCall) -> None:
+        async for _ in call:
+            await trio.sleep(0.01)
+            (trial,) = table.orchestrator.trials
+            assert trial._datalog is not None
+            lengths.append(len(trial._datalog._queue))
+
+    services = Script(environment_of(None)).environment(), Script(past_rewards).actor(), Script(slow).datalog()
+    config = OrchestratorConfig(max_queued_samples=20)
+    async with bench(*services, config=config) as table:
+        await table.controller.start_trial(params_of("a", "b", datalog_endpoint=LOGGED), trial_id="t")
+        await trio.sleep(10)
+        await table.controller.terminate_trial("t", hard=True)
+    assert 20 <= max(lengths) <= 25
+
+
+async def actor_that_acts_until(call: ServerCall, tick: int) -> None:
+    from trio_cogment.api.common_pb2 import Action, ActorInitialOutput, ActorRunTrialOutput
+
+    await call.receive()
+    await call.send(ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput()))
+    async for message in call:
+        if message.HasField("observation"):
+            await call.send(ActorRunTrialOutput(state=NORMAL, action=Action(tick_id=-1)))
+            if message.observation.tick_id == tick:
+                return
+
+
+async def test_log_that_ends_with_an_error_is_reported(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuses_at_the_end(call: ServerCall) -> None:
+        async for _ in call:
+            pass
+        raise RpcError(StatusCode.DATA_LOSS, "nothing stored")
+
+    services = (
+        Script(environment_of(2)).environment(),
+        Script(actor_that_acts()).actor(),
+        Script(refuses_at_the_end).datalog(),
+    )
+    async with bench(*services) as table:
+        await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
+        await table.controller.wait_trial("t")
+        await trio.testing.wait_all_tasks_blocked()
+    assert "nothing stored" in caplog.text

@@ -29,6 +29,7 @@ from trio_cogment.api.common_pb2 import (
     TrialState,
 )
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput, ObservationSet
+from trio_cogment.config import OrchestratorConfig
 from trio_cogment.rpc import ServerCall
 from trio_cogment.sdk import actor_params, trial_params
 
@@ -259,7 +260,8 @@ async def test_actor_that_does_not_read_is_lost_and_the_sender_is_not(
                 return
 
     ends: list[str] = []
-    async with bench(Script(chatty).environment(), Script(deaf).actor(), wire=wire) as table:
+    config = OrchestratorConfig(max_outbox_messages=100)
+    async with bench(Script(chatty).environment(), Script(deaf).actor(), wire=wire, config=config) as table:
         await table.controller.start_trial(params_of("a"), trial_id="t")
         info = await table.controller.wait_trial("t")
         assert info is not None

@@ -45,3 +45,26 @@ async def test_disarmed_timer_does_not_fire(autojump_clock: trio.testing.MockClo
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert fired == [A, C]
+
+
+async def test_time_stands_still_while_suspended(autojump_clock: trio.testing.MockClock) -> None:
+    fired: list[tuple[Timer, float]] = []
+    timers = Timers(lambda timer: fired.append((timer, trio.current_time())))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timers.run)
+        timers.arm(A, 2)
+        await trio.sleep(1)
+        timers.suspend()
+        timers.suspend()
+        await trio.sleep(10)
+        assert timers.now() == 1
+        timers.arm(B, 1.5)
+        await trio.sleep(10)
+        assert not fired
+        timers.resume()
+        timers.resume()
+        assert timers.now() == 1
+        await trio.sleep(5)
+        nursery.cancel_scope.cancel()
+    assert fired == [(B, 21.5), (A, 22)]
+    assert timers.now() == 6

@@ -74,3 +74,82 @@ async def test_many_trials_leave_nothing(autojump_clock: trio.testing.MockClock)
         await trio.testing.wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == before
         assert table.orchestrator.running_trials == 0
+
+
+@pytest.mark.parametrize("wire", [False, True])
+async def test_crowd_that_talks_at_once_harms_nobody(wire: bool, autojump_clock: trio.testing.MockClock) -> None:
+    """A participant that reads may get more in one turn of the others than its call holds."""
+    from google.protobuf.any_pb2 import Any as AnyMessage
+
+    from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialOutput, CommunicationState, Message
+
+    got: list[str] = []
+
+    async def talks(call: Any) -> None:
+        await call.receive()
+        await call.send(ActorRunTrialOutput(state=CommunicationState.NORMAL, init_output=ActorInitialOutput()))
+        message = Message(tick_id=-1, receiver_name="env", payload=AnyMessage(value=b"x"))
+        await call.receive()
+        for _ in range(3):
+            await call.send(ActorRunTrialOutput(state=CommunicationState.NORMAL, message=message))
+        await actor_that_acts(start=False)(call)
+
+    async def listens(call: Any) -> None:
+        from tests.helpers import observation_set, start_environment
+
+        actors = await start_environment(call)
+        await call.send(observation_set(actors))
+        async for message in call:
+            if message.HasField("message"):
+                got.append(message.message.sender_name)
+                if len(got) == 3 * actors:
+                    break
+        ended.set()
+        await trio.sleep_forever()
+
+    ended = trio.Event()
+    names = [f"a{number}" for number in range(400)]
+    async with bench(Script(listens).environment(), Script(talks).actor(), wire=wire) as table:
+        await table.controller.start_trial(params_of(*names), trial_id="t")
+        with trio.fail_after(60):
+            await ended.wait()
+    assert sorted(got) == sorted(names * 3)
+
+
+async def test_stream_of_a_lost_participant_is_let_go(autojump_clock: trio.testing.MockClock) -> None:
+    from tests.helpers import observation_set, start_environment
+    from trio_cogment.sdk import actor_params, trial_params
+
+    async def leaves(call: Any) -> None:
+        await call.receive()
+
+    async def waits(call: Any) -> None:
+        await call.send(observation_set(await start_environment(call)))
+        async for _ in call:
+            pass
+
+    async with bench(Script(waits).environment(), Script(leaves).actor()) as table:
+        params = trial_params([actor_params("a", "player", optional=True)])
+        await table.controller.start_trial(params, trial_id="t")
+        await trio.testing.wait_all_tasks_blocked()
+        (trial,) = table.orchestrator.trials
+        assert trial._nursery is not None
+        names = {task.name for task in trial._nursery.child_tasks}
+        assert "trial t: env" in names
+        assert "trial t: a" not in names
+
+
+async def test_source_of_ids_that_repeats_itself_is_refused(autojump_clock: trio.testing.MockClock) -> None:
+    from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError
+    from trio_cogment.orchestrator import Orchestrator
+
+    services = Script(environment_of(None)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services) as table:
+        for new_id, error in ((lambda: "same", AlreadyExistsError), (lambda: "bad\nid", InvalidArgumentError)):
+            async with Orchestrator(
+                wall_clock=lambda: 1, new_trial_id=new_id, local=table.orchestrator._local
+            ) as orchestrator:
+                if error is AlreadyExistsError:
+                    assert await orchestrator.start_trial(params=params_of("a")) == "same"
+                with pytest.raises(error):
+                    await orchestrator.start_trial(params=params_of("a"))

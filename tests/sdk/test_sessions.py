@@ -24,7 +24,7 @@ from trio_cogment import (
     trial_params,
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
-from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, RpcError, StatusCode
+from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.sdk import Controller, DatalogSession, EventStream, join_trial
 
@@ -346,9 +346,9 @@ async def test_bad_calls_of_user_code_are_named() -> None:
     errors: list[str] = []
 
     async def environment(session: EnvironmentSession) -> None:
-        with pytest.raises(InvalidArgumentError) as caught:
+        with pytest.raises(LocalProtocolError) as early:
             await session.send_message(StringValue(), "a")
-        errors.append(str(caught.value))
+        errors.append(str(early.value))
         await session.start()
         for observations in ([], [("b", b"")], [("nobody", b""), ("*", b"")], [("*", "text")]):
             with pytest.raises(InvalidArgumentError) as caught:
@@ -373,7 +373,7 @@ async def test_bad_calls_of_user_code_are_named() -> None:
         with pytest.raises(InvalidArgumentError):
             await platform.join_trial(trial_id, actor)
     assert errors == [
-        "the session has not been started",
+        "the session of 'env' has not been started",
         "observations: none for a, b",
         "observations: none for a",
         "observations: 'nobody' is no actor of this trial",
@@ -416,3 +416,118 @@ async def test_action_on_its_way_when_the_trial_is_ended_hard_is_dropped_and_the
         await trio.testing.wait_all_tasks_blocked()
         ended.set()
     assert details == ["terminated by an external request"]
+
+
+async def test_discovery_runs_the_registration_it_found() -> None:
+    ran: list[str] = []
+
+    def named(name: str) -> Any:
+        async def run(session: Any) -> None:
+            ran.append(name)
+
+        return run
+
+    async def actor(session: ActorSession) -> None:
+        async for _ in session.all_events():
+            pass
+
+    async with open_platform() as platform:
+        participants = platform.participants
+        participants.register_environment(named("small"), "small", properties={"size": "s"})
+        participants.register_environment(named("big"), "big", properties={"size": "b"})
+        participants.register_actor(actor, "a")
+        for endpoint in (
+            "cogment://discover?size=b",
+            "cogment://discover?__implementation=big",
+            "cogment://discover/environment?__implementation=big",
+        ):
+            params = trial_params([actor_params("a", "c")], environment_endpoint=endpoint)
+            trial_id = await platform.controller.start_trial(params)
+            await platform.controller.wait_trial(trial_id)
+    assert ran == ["big"] * 3
+
+
+async def test_hook_asked_for_by_name_runs_alone() -> None:
+    ran: list[str] = []
+
+    def hook(name: str) -> Any:
+        async def run(session: PreTrialSession) -> None:
+            ran.append(name)
+
+        return run
+
+    participants = Participants()
+    participants.register_pre_trial_hook(hook("a"), "a")
+    participants.register_pre_trial_hook(hook("b"), "b")
+    hooks = ["cogment://discover/prehook?__implementation=b", "cogment://discover"]
+    async with open_platform(participants=participants, pre_trial_hooks=hooks) as platform:
+        with pytest.raises(RpcError):
+            await platform.controller.start_trial()
+    assert ran == ["b", "a", "b"]
+
+
+async def test_cancelled_session_may_be_asked_again() -> None:
+    seen: list[EventType] = []
+
+    async def environment(session: EnvironmentSession) -> None:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await session.start()
+        await session.start([("*", b"")])
+        async for event in session.all_events():
+            if event.actions is not None:
+                with trio.CancelScope() as scope:
+                    scope.cancel()
+                    await session.end([("*", b"")])
+                await session.end([("*", b"last")])
+                with trio.CancelScope() as scope:
+                    scope.cancel()
+                    await session._next()
+
+    async def actor(session: ActorSession) -> None:
+        events = session.all_events()
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await events.__anext__()
+        async for event in events:
+            seen.append(event.type)
+            if event.observation is not None:
+                await session.do_action(b"")
+
+    async with open_platform() as platform:
+        platform.participants.register_environment(environment)
+        platform.participants.register_actor(actor, "a")
+        with trio.fail_after(10):
+            trial_id = await platform.controller.start_trial(trial_params([actor_params("a", "c")]))
+            await platform.controller.wait_trial(trial_id)
+            await trio.testing.wait_all_tasks_blocked()
+    assert seen == [EventType.ACTIVE, EventType.ENDING, EventType.FINAL]
+
+
+async def test_user_code_that_fails_while_it_is_cancelled_harms_only_its_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def environment(session: EnvironmentSession) -> None:
+        async def careless() -> None:
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise ValueError("cleaning up failed")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(careless)
+            await session.start([("*", b"")])
+            await trio.sleep_forever()
+
+    async def actor(session: ActorSession) -> None:
+        async for _ in session.all_events():
+            pass
+
+    async with open_platform() as platform:
+        platform.participants.register_environment(environment)
+        platform.participants.register_actor(actor, "a")
+        for _ in range(2):
+            trial_id = await platform.controller.start_trial(trial_params([actor_params("a", "c")]))
+            await platform.controller.wait_trial(trial_id, TrialState.RUNNING)
+            await platform.controller.terminate_trial(trial_id, hard=True)
+    assert "cleaning up failed" in caplog.text

@@ -111,7 +111,11 @@ class Connections:
         async with Channel(target.host, target.port, config=self._config) as channel:
             shared.channel = channel
             shared.ready.set()
-            await shared.users.wait_value(0, held_for=IDLE_CHANNEL_SECONDS)
+            idle = False
+            while not idle:
+                await shared.users.wait_value(0, held_for=IDLE_CHANNEL_SECONDS)
+                # Somebody may have come in the very turn in which the wait was over.
+                idle = shared.users.value == 0
             del self._channels[target]
 
 

@@ -9,7 +9,7 @@ import trio
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.hooks_pb2 import DESCRIPTOR, PreTrialParams
 from trio_cogment.directory import ServiceKind
-from trio_cogment.errors import RpcError, StatusCode, UnavailableError
+from trio_cogment.errors import RpcError, UnavailableError
 from trio_cogment.orchestrator._connections import Connections
 from trio_cogment.rpc import methods_of
 
@@ -43,8 +43,6 @@ async def run_hooks(
         except trio.TooSlowError:
             raise UnavailableError(f"{name}: no reply in {timeout_seconds:g} s") from None
         except RpcError as error:
-            if error.code is StatusCode.CANCELLED:
-                raise
             raise UnavailableError(f"{name}: {error}") from error
         params = reply.params
     return params

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import trio
 
-from trio_cogment.errors import CogmentError, ResourceExhaustedError, RpcError
+from trio_cogment.errors import CogmentError, ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.rpc import Call, Method, ServerCall
 from trio_cogment.trial import Event, HalfClosed, Lost, Received
@@ -16,21 +17,46 @@ from trio_cogment.trial import Event, HalfClosed, Lost, Received
 _log = logging.getLogger(__name__)
 
 Feed: TypeAlias = Callable[[Event], None]
+Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
+
+
+#: One turn of everybody may bring a participant this many messages of each of the others, before its own turn comes.
+OUTBOX_MESSAGES_PER_PARTICIPANT = 16
+
+
+class OutboxLimits(NamedTuple):
+    """What may wait for one participant, beyond what its call holds."""
+
+    messages: int
+    bytes: int
 
 
 class Link:
     """One participant's stream, whichever side opened it and whatever carries it.
 
     It is the call's consumer: a message goes straight into the trial's machine, in the task that brought it. Nothing
-    here waits; a participant that does not read overflows its own outbox and is lost, and nobody else is.
+    here waits: what a call cannot take at once waits in an outbox with a task that empties it. A participant that does
+    not read overflows its outbox and is lost, and nobody else is.
+
+    Args:
+        index: the participant, as the machine counts.
+        name: for logs.
+        feed: takes the machine's inputs.
+        spawn: starts a task of the trial.
+        limits: of the outbox.
     """
 
-    def __init__(self, index: int, name: str, feed: Feed) -> None:
+    def __init__(self, index: int, name: str, feed: Feed, spawn: Spawn, limits: OutboxLimits) -> None:
         self.index = index
         self.name = name
         self._feed = feed
+        self._spawn = spawn
+        self._limits = limits
         self._call: Call | None = None
-        self._early: list[Any] = []
+        self._outbox: deque[Any] = deque()
+        self._outbox_bytes = 0
+        self._emptying = False
+        self._emptied = trio.Event()
         self._paused = False
         self._error: CogmentError | None = None
         self._closing = trio.Event()
@@ -39,7 +65,7 @@ class Link:
     def attach(self, call: Call) -> None:
         """Use `call` from now on: what was posted before goes out first."""
         self._call = call
-        early, self._early = self._early, []
+        early, self._outbox, self._outbox_bytes = self._outbox, deque(), 0
         for message in early:
             self.post(message)
         if self._paused:
@@ -47,18 +73,53 @@ class Link:
         call.set_consumer(self)
 
     def post(self, message: Any) -> None:
-        """Send a message, or keep it until there is a call (a machine sends little before that)."""
-        if self._call is None:
-            self._early.append(message)
+        """Send a message, or keep it until the call takes it."""
+        call = self._call
+        if call is None or self._outbox:
+            self._keep(message)
             return
         try:
-            self._call.send_nowait(message)
+            call.send_nowait(message)
         except trio.WouldBlock:
-            self._feed(Lost(self.index, "it does not read what it is sent"))
-            self.close(ResourceExhaustedError("this participant does not read what it is sent"))
-        except RpcError:
-            # The call is over; its consumer has been told, or is about to be.
-            pass
+            self._keep(message)
+        except RpcError as error:
+            self._failed_to_send(error)
+
+    def _keep(self, message: Any) -> None:
+        self._outbox_bytes += message.ByteSize()
+        over = self._outbox_bytes > self._limits.bytes or len(self._outbox) >= self._limits.messages
+        if self._outbox and over:
+            self._give_up(ResourceExhaustedError("it does not read what it is sent"))
+            return
+        self._outbox.append(message)
+        if self._call is not None and not self._emptying:
+            self._emptying = True
+            self._emptied = trio.Event()
+            self._spawn(self._empty_outbox, f"outbox of {self.name}")
+
+    async def _empty_outbox(self) -> None:
+        assert self._call is not None
+        try:
+            while self._outbox:
+                # Taken off only once it is sent: what comes meanwhile must queue behind it.
+                await self._call.send(self._outbox[0])
+                self._outbox_bytes -= self._outbox.popleft().ByteSize()
+        except RpcError as error:
+            self._outbox.clear()
+            self._failed_to_send(error)
+        finally:
+            self._emptying = False
+            self._emptied.set()
+
+    def _failed_to_send(self, error: RpcError) -> None:
+        # A call that is over has told its consumer, or is about to. A message that is too large leaves it alive.
+        if error.code is StatusCode.RESOURCE_EXHAUSTED and not self._ended.is_set():
+            self._give_up(ResourceExhaustedError(f"it cannot be sent what it should be: {error.message}"))
+
+    def _give_up(self, error: CogmentError) -> None:
+        self._outbox.clear()
+        self._feed(Lost(self.index, str(error)))
+        self.close(error)
 
     def close(self, error: CogmentError | None) -> None:
         """Say that nothing more will be posted; an error becomes the stream's status where we serve it."""
@@ -85,13 +146,12 @@ class Link:
     def on_end(self, error: RpcError | None) -> None:
         """See `Consumer.on_end`."""
         self._ended.set()
-        if error is not None:
-            self._feed(Lost(self.index, f"its stream failed: {error}"))
-        elif isinstance(self._call, ServerCall):
+        if error is None and isinstance(self._call, ServerCall):
             # It has only finished sending: it can still be told how the trial ends.
             self._feed(HalfClosed(self.index))
-        else:
-            self._feed(Lost(self.index, "it closed its stream"))
+            return
+        self._feed(Lost(self.index, f"its stream failed: {error}" if error else "it closed its stream"))
+        self.close(None)
 
     async def hold(
         self, connections: Connections, target: Target, method: Method, trial_id: str, *, farewell_seconds: float
@@ -110,12 +170,14 @@ class Link:
                     return
                 # END is on its way. Leaving at once would reset the stream, and a reset may overtake it.
                 with trio.move_on_after(farewell_seconds):
-                    await call.done_sending()
-                    await self._ended.wait()
+                    await self._drained()
+                    if not self._ended.is_set():
+                        await call.done_sending()
+                        await self._ended.wait()
         except RpcError as error:
             self._feed(Lost(self.index, f"it cannot be reached: {error}"))
 
-    async def serve(self) -> None:
+    async def serve(self, *, farewell_seconds: float) -> None:
         """Stay in the handler of a client actor's call until the trial is done with it.
 
         Raises:
@@ -124,3 +186,10 @@ class Link:
         await self._closing.wait()
         if self._error is not None:
             raise self._error
+        with trio.move_on_after(farewell_seconds):
+            await self._drained()
+
+    async def _drained(self) -> None:
+        """Wait until the outbox is empty: END may be in it."""
+        if self._emptying:
+            await self._emptied.wait()

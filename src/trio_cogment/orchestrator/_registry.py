@@ -34,18 +34,20 @@ class Registry:
 
     def add(self, trial: Trial) -> None:
         """Take the trial's id."""
+        self._collect()
         self._trials[trial.trial_id] = trial
 
     def remove(self, trial: Trial) -> None:
         """Free the trial's id."""
-        self._ended.pop(trial.trial_id, None)
         if self._trials.get(trial.trial_id) is trial:
+            self._ended.pop(trial.trial_id, None)
             del self._trials[trial.trial_id]
 
     def ended(self, trial: Trial) -> None:
         """Keep an ended trial by count and age from now on."""
         if self._trials.get(trial.trial_id) is trial:
             self._ended[trial.trial_id] = trio.current_time()
+            self._collect()
 
     def _collect(self) -> None:
         oldest = trio.current_time() - self._config.ended_trial_age_seconds

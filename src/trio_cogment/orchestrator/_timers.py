@@ -1,4 +1,4 @@
-"""A trial's timers: many deadlines, one sleeping task, and none of its turns while nothing is armed."""
+"""A trial's time and timers: many deadlines, one sleeping task, and none of its turns while nothing is armed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from trio_cogment.trial import Timer
 
 
 class Timers:
-    """Calls `fire(timer)` at each armed deadline, on Trio's clock.
+    """Calls `fire(timer)` at each armed deadline of the trial's time.
+
+    That is Trio's clock without the pauses: while the trial is suspended (its data log cannot keep up, so nobody is
+    read) its time stands still, and no deadline passes that a participant had no chance to meet.
 
     Arming a timer again moves its deadline. Everything but `run` is synchronous and may be called from any task.
     """
@@ -21,6 +24,27 @@ class Timers:
         self._deadlines: dict[Timer, float] = {}
         self._next = math.inf
         self._sleep = trio.CancelScope()
+        self._paused_seconds = 0.0
+        self._suspended_at: float | None = None
+
+    def now(self) -> float:
+        """Return the trial's time, in seconds; it never goes back."""
+        if self._suspended_at is None:
+            return trio.current_time() - self._paused_seconds
+        return self._suspended_at - self._paused_seconds
+
+    def suspend(self) -> None:
+        """Let the time stand still; no error when it does already."""
+        if self._suspended_at is None:
+            self._suspended_at = trio.current_time()
+            self._sleep.deadline = math.inf
+
+    def resume(self) -> None:
+        """Let the time go on; no error when it does already."""
+        if self._suspended_at is not None:
+            self._paused_seconds += trio.current_time() - self._suspended_at
+            self._suspended_at = None
+            self._sleep.deadline = self._next + self._paused_seconds
 
     def arm(self, timer: Timer, deadline: float) -> None:
         """Set or move a deadline."""
@@ -28,7 +52,8 @@ class Timers:
         if deadline < self._next:
             # The sleeper wakes by its scope's deadline alone: moving it is all it takes.
             self._next = deadline
-            self._sleep.deadline = deadline
+            if self._suspended_at is None:
+                self._sleep.deadline = deadline + self._paused_seconds
 
     def disarm(self, timer: Timer) -> None:
         """Forget a timer; one that is not armed is no error.
@@ -42,7 +67,7 @@ class Timers:
         while True:
             with self._sleep:
                 await trio.sleep_forever()
-            now = trio.current_time()
+            now = self.now()
             due = [timer for timer, deadline in self._deadlines.items() if deadline <= now]
             for timer in sorted(due, key=self._deadlines.__getitem__):
                 # An earlier one may have disarmed it.
@@ -50,4 +75,5 @@ class Timers:
                     del self._deadlines[timer]
                     self._fire(timer)
             self._next = min(self._deadlines.values(), default=math.inf)
-            self._sleep = trio.CancelScope(deadline=self._next)
+            wake_at = math.inf if self._suspended_at is not None else self._next + self._paused_seconds
+            self._sleep = trio.CancelScope(deadline=wake_at)

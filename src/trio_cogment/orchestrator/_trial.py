@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import trio
@@ -19,10 +19,11 @@ from trio_cogment.api import agent_pb2, environment_pb2
 from trio_cogment.api.common_pb2 import TrialActor, TrialParams, TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, UnavailableError
+from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._datalog import Datalog
-from trio_cogment.orchestrator._participant import Link
+from trio_cogment.orchestrator._participant import OUTBOX_MESSAGES_PER_PARTICIPANT, Link, OutboxLimits
+from trio_cogment.orchestrator._rules import rules_of
 from trio_cogment.orchestrator._timers import Timers
 from trio_cogment.rpc import Call, methods_of
 from trio_cogment.trial import (
@@ -44,7 +45,6 @@ from trio_cogment.trial import (
     Timer,
     TimerFired,
     TrialMachine,
-    TrialRules,
 )
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Trial:
         self._config = config
         self._wall_clock = wall_clock
         self._on_state = on_state
-        self.machine = TrialMachine(trial_id, rules=_rules(config))
+        self.machine = TrialMachine(trial_id, rules=rules_of(config))
         self.starting = trio.CancelScope()
         self._connecting = trio.CancelScope()
         self._shield = trio.CancelScope()
@@ -99,6 +99,7 @@ class Trial:
         self._backlog: deque[Event] = deque()
         self._feeding = False
         self._finished = False
+        self._datalog_full = False
         self._perform: dict[type, Callable[[Any], None]] = {
             Send: self._send,
             Connect: self._connect,
@@ -133,16 +134,31 @@ class Trial:
             self._end()
 
     def _handle(self, event: Event) -> None:
+        if isinstance(event, HardEnd):
+            self._break_off(event)
+            return
         try:
             perform = self._perform
-            for effect in self.machine.handle(event, trio.current_time(), self._wall_clock()):
+            for effect in self.machine.handle(event, self._timers.now(), self._wall_clock()):
                 perform[type(effect)](effect)
-        except Exception:
+        except Exception:  # noqa: BLE001  the boundary of a trial
             _log.exception("trial %s: failed while handling %s", self.trial_id, type(event).__name__)
-            if isinstance(event, HardEnd):
-                raise
             self._backlog.clear()
-            self._handle(HardEnd(_FAILED))
+            self._break_off(HardEnd(_FAILED))
+
+    def _break_off(self, event: HardEnd) -> None:
+        """End the trial hard: whatever fails on the way, everything else is done, and it is over."""
+        try:
+            effects = self.machine.handle(event, self._timers.now(), self._wall_clock())
+        except Exception:  # noqa: BLE001  the boundary of a trial
+            _log.exception("trial %s: cannot even be ended", self.trial_id)
+            self._end()
+            return
+        for effect in effects:
+            try:
+                self._perform[type(effect)](effect)
+            except Exception:  # noqa: BLE001  the boundary of a trial
+                _log.exception("trial %s: failed while ending", self.trial_id)
 
     def soft_end(self) -> None:
         """Ask for an orderly end."""
@@ -169,6 +185,10 @@ class Trial:
 
     def _send(self, effect: Send) -> None:
         self._links[effect.participant].post(effect.message)
+
+    def _spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
+        if self._nursery is not None:
+            self._nursery.start_soon(function, name=f"trial {self.trial_id}: {name}")
 
     def _connect(self, effect: Connect) -> None:
         index = effect.participant
@@ -213,12 +233,19 @@ class Trial:
         _log.log(_LEVELS[effect.level], "trial %s: %s", self.trial_id, effect.text)
 
     def _on_datalog_full(self, full: bool) -> None:
-        # The data log cannot keep up: nobody is read until it has, so the whole trial takes its pace.
-        for link in self._links.values():
-            if full:
+        # The data log cannot keep up: nobody is read until it has, so the whole trial takes its pace, and its time
+        # stands still meanwhile.
+        self._datalog_full = full
+        if full:
+            self._timers.suspend()
+            for link in self._links.values():
                 link.pause()
-            else:
-                link.resume()
+            return
+        self._timers.resume()
+        for link in self._links.values():
+            link.resume()
+            if self._datalog_full:
+                return  # what waited on this link has filled it again, and paused everybody
 
     # Life
 
@@ -228,12 +255,17 @@ class Trial:
         """Set where everybody is reached: actors in order (None for client actors), environment, data log."""
         self._targets = {**dict(enumerate(targets)), ENVIRONMENT: environment}
         names = {**{i: actor.name for i, actor in enumerate(params.actors)}, ENVIRONMENT: params.environment.name}
-        self._links = {index: Link(index, name, self.feed) for index, name in names.items()}
+        limits = OutboxLimits(
+            max(self._config.max_outbox_messages, OUTBOX_MESSAGES_PER_PARTICIPANT * len(names)),
+            self._config.max_outbox_bytes,
+        )
+        self._links = {index: Link(index, name, self.feed, self._spawn, limits) for index, name in names.items()}
         if datalog is not None:
             self._datalog = Datalog(
                 self.trial_id,
                 self.user_id,
                 max_queued_samples=self._config.max_queued_samples,
+                flush_seconds=self._config.datalog_flush_seconds,
                 on_full=self._on_datalog_full,
             )
         self.machine.collect_samples = datalog is not None
@@ -274,6 +306,11 @@ class Trial:
             # The boundary of a trial: whatever went wrong in here ends this one and no other.
             _log.error("trial %s: failed", self.trial_id, exc_info=failures)
             self.hard_end(_FAILED)
+        finally:
+            # An ended trial is remembered for a while: what it described stays, what it was made of goes.
+            self._links = {}
+            self._targets = {}
+            self._nursery = None
         if refusal is not None:
             raise refusal
 
@@ -284,9 +321,8 @@ class Trial:
         task_status.started()
         await self.over.wait()
         ticking.cancel()
-        # What is left ends by itself: streams within their farewell, the data log when it has everything.
-        limit = max(self._config.farewell_seconds, self._config.datalog_flush_seconds)
-        self._shield.deadline = min(self._shield.deadline, trio.current_time() + limit)
+        # What is left ends by itself: streams within their farewell, the data log when it has everything or takes no
+        # more of it.
 
     async def _run_timers(self, ticking: trio.CancelScope) -> None:
         with ticking:
@@ -297,11 +333,13 @@ class Trial:
     ) -> CogmentError | None:
         if self._datalog is not None and target is not None:
             limit = self._config.datalog_connect_timeout_seconds
+            # Not in the scope that bounds the wait: a call keeps the deadline it was opened under.
+            assert self._connections is not None
+            nursery.start_soon(self._datalog.run, self._connections, target, params)
             with trio.move_on_after(limit) as self._connecting:
-                try:
-                    await nursery.start(self._datalog.run, self._connections, target, params)
-                except RpcError as error:
-                    return UnavailableError(f"datalog: {params.datalog.endpoint}: {error}")
+                await self._datalog.opened.wait()
+            if self._datalog.failure is not None:
+                return UnavailableError(f"datalog: {params.datalog.endpoint}: {self._datalog.failure}")
             if self._connecting.cancelled_caught and not self.over.is_set():
                 return UnavailableError(f"datalog: {params.datalog.endpoint}: no connection in {limit:g} s")
         if self.over.is_set():
@@ -319,6 +357,8 @@ class Trial:
                 self._shield.deadline = min(self._shield.deadline, farewell)
 
     def _end(self) -> None:
+        if self.over.is_set():
+            return
         self._ended_at = trio.current_time()
         if self._datalog is not None:
             self._datalog.complete()
@@ -357,12 +397,3 @@ class Trial:
                 TrialActor(name=actor.name, actor_class=actor.actor_class) for actor in machine.actors
             )
         return info
-
-
-def _rules(config: OrchestratorConfig) -> TrialRules:
-    return TrialRules(
-        soft_end_patience_seconds=config.soft_end_patience_seconds,
-        environment_init_timeout_seconds=config.environment_init_timeout_seconds,
-        environment_ack_timeout_seconds=config.environment_ack_timeout_seconds,
-        actor_ack_timeout_seconds=config.actor_ack_timeout_seconds,
-    )

@@ -40,7 +40,7 @@ class ClientActorService(About):
             if selection is None:
                 return
             link = trial.join(call, actor_name=selection.actor_name, actor_class=selection.actor_class)
-            await link.serve()
+            await link.serve(farewell_seconds=self._orchestrator.config.farewell_seconds)
 
 
 async def _selection(call: ServerCall) -> ActorInitialOutput | None:

@@ -14,7 +14,7 @@ from trio_cogment.api import orchestrator_pb2
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig, RpcConfig
 from trio_cogment.directory import ServiceKind, parse_endpoint
-from trio_cogment.errors import FailedPreconditionError, UnavailableError
+from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
 from trio_cogment.orchestrator._connections import ACTOR_CLASS, IMPLEMENTATION, Connections, LocalServices, Target
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._registry import Registry
@@ -24,6 +24,9 @@ from trio_cogment.orchestrator.client_actor import ClientActorService
 from trio_cogment.orchestrator.lifecycle import LifecycleService
 from trio_cogment.rpc import OwnNursery, bind
 from trio_cogment.trial import validate_params, validate_trial_id, validate_user_id
+
+#: A new id that is taken is drawn again, this many times.
+_ID_DRAWS = 10
 
 
 class Orchestrator:
@@ -61,7 +64,9 @@ class Orchestrator:
         self._rpc_config = rpc_config or RpcConfig()
         self._wall_clock = wall_clock
         self._new_trial_id = new_trial_id
-        self._default_params = default_params or TrialParams()
+        self._default_params = TrialParams()
+        if default_params is not None:
+            self._default_params.CopyFrom(default_params)
         self._hooks = tuple(pre_trial_hooks)
         self._local = local
         self.trials = Registry(self.config)
@@ -148,7 +153,7 @@ class Orchestrator:
             if trial_id in self.trials:
                 return ""
         else:
-            trial_id = self._new_trial_id()
+            trial_id = self._unused_trial_id()
         trial = Trial(trial_id, user_id, config=self.config, wall_clock=self._wall_clock, on_state=self._on_state)
         self.trials.add(trial)
         started = False
@@ -164,6 +169,14 @@ class Orchestrator:
                 trial.hard_end("the trial could not start")
                 self.trials.remove(trial)
         return trial_id
+
+    def _unused_trial_id(self) -> str:
+        for _ in range(_ID_DRAWS):
+            trial_id = self._new_trial_id()
+            validate_trial_id(trial_id)
+            if trial_id not in self.trials:
+                return trial_id
+        raise AlreadyExistsError(f"every one of {_ID_DRAWS} new trial ids is taken; is the source of ids broken?")
 
     async def _start(self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None) -> None:
         if params is None:

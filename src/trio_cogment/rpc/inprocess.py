@@ -298,15 +298,14 @@ async def _run_handler(handler: Handler, exchange: _Exchange) -> None:
     outcome: RpcError | None = RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
     try:
         with exchange.scope as scope:
-            try:
-                await handler(InProcessServerCall(exchange))
-            except Exception as error:  # noqa: BLE001  the boundary of a call: any failure becomes its status
-                outcome = outcome_of(error, exchange.method.path)
-            else:
-                outcome = None
+            await handler(InProcessServerCall(exchange))
+            outcome = None
         if scope.cancelled_caught:
             late = trio.current_time() >= scope.deadline
             code = StatusCode.DEADLINE_EXCEEDED if late else StatusCode.CANCELLED
             outcome = RpcError(code, f"{exchange.method.path}: no answer in time" if late else "cancelled")
+    except* Exception as failures:  # noqa: BLE001  the boundary of a call: any failure becomes its status
+        # Outside of the scope: user code that is cancelled may fail on its way out, which makes a mixed group.
+        outcome = outcome_of(failures, exchange.method.path)
     finally:
         exchange.finish(outcome)

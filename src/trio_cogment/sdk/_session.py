@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import CommunicationState, Reward, RewardSource
-from trio_cogment.errors import CogmentError, InvalidArgumentError
+from trio_cogment.errors import CogmentError, LocalProtocolError
 from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk.events import Event, EventType, RecvMessage
 
@@ -113,10 +113,13 @@ class Session(abc.ABC):
             await self._send(self._output_type(state=NORMAL, message=message))
 
     async def _send(self, message: Message) -> None:
-        if not self._started:
-            raise InvalidArgumentError("the session has not been started")
+        self._check_started()
         if not (self._over or self._acknowledged):
             await self._post(message)
+
+    def _check_started(self) -> None:
+        if not self._started:
+            raise LocalProtocolError(f"the session of {self.name!r} has not been started")
 
     async def _post(self, message: Message) -> None:
         """Send a message, unless the call is over: why it is, the next event tells, as it is on its way already."""
@@ -174,8 +177,8 @@ class Session(abc.ABC):
 
     async def _acknowledge(self) -> None:
         if not (self._over or self._acknowledged):
-            self._acknowledged = True
             await self._post(self._output_type(state=LAST_ACK))
+            self._acknowledged = True  # only now: a cancelled session may be asked again
 
     async def finish(self) -> None:
         """Do what is left when the implementation returned: acknowledge the final data and wait for the end.

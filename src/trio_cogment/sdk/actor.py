@@ -56,15 +56,17 @@ class ActorSession(Session):
 
     async def _ensure_started(self) -> None:
         if not self._started:
-            self._started = True
             await self._post(ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput()))
+            self._started = True
 
     async def do_action(self, action: Payload) -> None:
         """Answer the newest observation. An action on the final observation goes nowhere.
 
         Raises:
             InvalidArgumentError: the action has not the type that the spec declares.
+            LocalProtocolError: the session has not been started.
         """
+        self._check_started()
         kind = self._action_type
         content = action.SerializeToString() if type(action) is kind else encode(action, kind, "action")
         if self._over or self._acknowledged or self._final_data:

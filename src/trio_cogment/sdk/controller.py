@@ -57,6 +57,8 @@ class Controller:
             params: everything about the trial; without them the orchestrator's default ones go through its hooks.
             config: the trial config, for the hooks; not together with `params`.
             trial_id: the id wanted; without one the orchestrator makes one.
+
+        After `Cancelled` the trial may have been started all the same: ask for an id of your own if you need to know.
         """
         if params is not None and config is not None:
             raise InvalidArgumentError("config: params carry their own trial_config")

@@ -26,15 +26,20 @@ class DatalogSession:
         self.trial_id = trial_id
         self.user_id = user_id
         self.params = params
+        self._to_acknowledge = False
 
     def __aiter__(self) -> DatalogSession:
         return self
 
     async def __anext__(self) -> DatalogSample:
+        if self._to_acknowledge:
+            await self._call.send(RunTrialDatalogOutput())
+            self._to_acknowledge = False
         message = await self._call.receive()
         if message is None:
             raise StopAsyncIteration
-        await self._call.send(RunTrialDatalogOutput())
+        # Acknowledged when the next one is asked for: only then has this one been dealt with.
+        self._to_acknowledge = True
         sample: DatalogSample = message.sample
         return sample
 

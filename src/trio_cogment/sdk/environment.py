@@ -13,7 +13,7 @@ from trio_cogment.api.environment_pb2 import (
     EnvRunTrialInput,
     EnvRunTrialOutput,
 )
-from trio_cogment.errors import InvalidArgumentError, LocalProtocolError, RemoteProtocolError
+from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._session import END, HEARTBEAT, LAST, NORMAL, Session, WallClock
 from trio_cogment.sdk.events import Event, EventType, RecvAction
@@ -73,8 +73,8 @@ class EnvironmentSession(Session):
 
     async def _ensure_started(self) -> None:
         if not self._started:
-            self._started = True
             await self._post(EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput()))
+            self._started = True
 
     async def produce_observations(self, observations: Observations) -> None:
         """Send the next tick's observations: every actor must get one, and the last one given to an actor counts.
@@ -83,27 +83,34 @@ class EnvironmentSession(Session):
 
         Raises:
             InvalidArgumentError: an actor has none, a target means nobody, or a payload has the wrong type.
+            LocalProtocolError: the session has not been started.
         """
+        self._check_started()
         output = self._observation_set(observations)
         if self._over or self._final_data:
             return
-        if self._type is EventType.ENDING:
-            self._final_data = True
+        final = self._last_sent or self._type is EventType.ENDING
         await self._post(output)
+        self._final_data = final
 
     async def end(self, final_observations: Observations) -> None:
-        """End the trial with these observations."""
+        """End the trial with these observations.
+
+        After `Cancelled` the trial may have been told that it ends, and still wants the observations: call it again.
+
+        Raises:
+            InvalidArgumentError, LocalProtocolError: as `produce_observations`.
+        """
+        self._check_started()
         output = self._observation_set(final_observations)
         if self._over or self._final_data:
             return
-        if not self._started:
-            raise LocalProtocolError("the session has not been started")
         if not self._last_sent and self._type is not EventType.ENDING:
-            self._last_sent = True
             await self._post(EnvRunTrialOutput(state=LAST))
+            self._last_sent = True
+        await self._post(output)
         self._type = EventType.ENDING
         self._final_data = True
-        await self._post(output)
 
     def _observation_set(self, observations: Observations) -> EnvRunTrialOutput:
         output = EnvRunTrialOutput(state=NORMAL)

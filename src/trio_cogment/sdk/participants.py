@@ -15,7 +15,16 @@ from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.directory import ServiceKind
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
-from trio_cogment.rpc import CallOpener, InProcessChannel, ServerCall, bind
+from trio_cogment.rpc import (
+    CallOpener,
+    ClientCall,
+    InProcessChannel,
+    Metadata,
+    MetadataLike,
+    Method,
+    ServerCall,
+    bind,
+)
 from trio_cogment.sdk import actor, environment
 from trio_cogment.sdk._session import WallClock
 from trio_cogment.sdk.actor import ActorImplementation
@@ -26,6 +35,8 @@ from trio_cogment.spec import Spec
 
 ACTOR_CLASS = "__actor_class"
 IMPLEMENTATION = "__implementation"
+#: Metadata within this process: which registration a discovery chose.
+CHOSEN = "trio-cogment-implementation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +95,10 @@ class Participants:
     def register_datalog(self, implementation: DatalogImplementation, name: str = "default") -> None:
         """Offer a data log: `async def implementation(session: DatalogSession)`.
 
+        Discovery finds the first one, unless the endpoint asks for another: `cogment://discover?__implementation=name`.
+
         Raises:
-            AlreadyExistsError: the name is taken; there is one data log per registry.
+            AlreadyExistsError: the name is taken.
         """
         self._register(ServiceKind.DATALOG, name, implementation, (), {})
 
@@ -104,37 +117,38 @@ class Participants:
             raise AlreadyExistsError(f"{kind.value} {name!r} is registered already")
         by_name[name] = _Registered(implementation, frozenset(actor_classes), properties)
 
-    def offers(self, kind: ServiceKind, properties: Mapping[str, str]) -> bool:
-        """Tell whether something registered here has all these properties."""
+    def choose(self, kind: ServiceKind, properties: Mapping[str, str]) -> str | None:
+        """Return the name of the first implementation that has all these properties, None if there is none."""
         wanted = dict(properties)
         name = wanted.pop(IMPLEMENTATION, "")
         actor_class = wanted.pop(ACTOR_CLASS, "")
-        return any(
-            wanted.items() <= dict(entry.properties).items() for entry in self._matching(kind, name, actor_class)
-        )
+        for entry_name, entry in self._registered.get(kind, {}).items():
+            if (
+                (not name or entry_name == name)
+                and (not actor_class or not entry.actor_classes or actor_class in entry.actor_classes)
+                and wanted.items() <= entry.properties.items()
+            ):
+                return entry_name
+        return None
 
-    def _matching(self, kind: ServiceKind, name: str, actor_class: str = "") -> list[_Registered]:
-        return [
-            entry
-            for entry_name, entry in self._registered.get(kind, {}).items()
-            if (not name or entry_name == name)
-            and (not actor_class or not entry.actor_classes or actor_class in entry.actor_classes)
-        ]
-
-    def find(self, kind: ServiceKind, name: str, actor_class: str = "") -> Any:
-        """Return an implementation: the one asked for, or the first that fits when none is.
+    def find(self, kind: ServiceKind, call: ServerCall, name: str = "", actor_class: str = "") -> Any:
+        """Return the implementation for a call: the one a discovery chose, else one by name, else the first that fits.
 
         Raises:
             NotFoundError: there is none.
         """
-        matching = self._matching(kind, name, actor_class)
-        if not matching:
+        chosen = call.metadata.texts(CHOSEN)
+        found = chosen[0] if chosen else self.choose(kind, {IMPLEMENTATION: name, ACTOR_CLASS: actor_class})
+        entry = self._registered.get(kind, {}).get(found or "")
+        if entry is None:
             of_class = f" of class {actor_class!r}" if actor_class else ""
             raise NotFoundError(f"there is no {kind.value} implementation {name!r}{of_class} here")
-        return matching[0].implementation
+        return entry.implementation
 
-    def hooks(self) -> list[PreTrialHook]:
-        """Return the pre-trial hooks, in the order of their registrations."""
+    def hooks(self, call: ServerCall) -> list[PreTrialHook]:
+        """Return the pre-trial hooks for a call, in the order of their registrations."""
+        if call.metadata.texts(CHOSEN):
+            return [self.find(ServiceKind.PRE_TRIAL_HOOK, call)]
         return [entry.implementation for entry in self._registered.get(ServiceKind.PRE_TRIAL_HOOK, {}).values()]
 
     def kinds(self) -> set[ServiceKind]:
@@ -163,8 +177,24 @@ class LocalParticipants:
         self._channel = channel
 
     def find(self, kind: ServiceKind, properties: Mapping[str, str]) -> CallOpener | None:
-        """Return the in-process channel if something registered has these properties."""
-        return self._channel if self._participants.offers(kind, properties) else None
+        """Return where the first registration with these properties is called, None if there is none."""
+        chosen = self._participants.choose(kind, properties)
+        if chosen is None:
+            return None
+        if kind is ServiceKind.PRE_TRIAL_HOOK and not properties:
+            return self._channel  # all of them
+        return _Bound(self._channel, chosen)
+
+
+class _Bound(CallOpener):
+    """The in-process channel to one registration: its name travels with each call."""
+
+    def __init__(self, channel: InProcessChannel, chosen: str) -> None:
+        self._channel = channel
+        self._chosen = chosen
+
+    def call(self, method: Method, *, metadata: MetadataLike = (), timeout: float | None = None) -> ClientCall:
+        return self._channel.call(method, metadata=[*Metadata(metadata), (CHOSEN, self._chosen)], timeout=timeout)
 
 
 def _only(call: ServerCall, name: str) -> str:
@@ -183,7 +213,7 @@ class _EnvironmentService(About):
         trial_id = _only(call, "trial-id")
         init = await environment.receive_init(call)
         if init is not None:
-            found = participants.find(ServiceKind.ENVIRONMENT, init.impl_name)
+            found = participants.find(ServiceKind.ENVIRONMENT, call, init.impl_name)
             await environment.run_environment(
                 call, trial_id, init, found, spec=participants.spec, wall_clock=participants.wall_clock
             )
@@ -198,7 +228,7 @@ class _ServiceActorService(About):
         trial_id = _only(call, "trial-id")
         init = await actor.receive_init(call)
         if init is not None:
-            found = participants.find(ServiceKind.ACTOR, init.impl_name, init.actor_class)
+            found = participants.find(ServiceKind.ACTOR, call, init.impl_name, init.actor_class)
             await actor.run_actor(
                 call, trial_id, init, found, spec=participants.spec, wall_clock=participants.wall_clock
             )
@@ -210,7 +240,7 @@ class _TrialHooksService(About):
 
     async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:  # noqa: N802
         session = PreTrialSession(_only(call, "trial-id"), _only(call, "user-id"), request.params)
-        for hook in self._participants.hooks():
+        for hook in self._participants.hooks(call):
             await hook(session)
         return PreTrialParams(params=session.params)
 
@@ -221,7 +251,7 @@ class _DatalogService(About):
 
     async def RunTrialDatalog(self, call: ServerCall) -> None:  # noqa: N802  the API's name
         trial_id, user_id = _only(call, "trial-id"), _only(call, "user-id")
-        found = self._participants.find(ServiceKind.DATALOG, "")
+        found = self._participants.find(ServiceKind.DATALOG, call)
         first = await call.receive()
         if first is None or not first.HasField("trial_params"):
             raise InvalidArgumentError("msg: expected trial_params in the first message")
