@@ -78,3 +78,9 @@ async def wait_listening(port: int) -> None:
             await trio.sleep(0.05)
         else:
             return
+
+
+def test_relative_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cli.process import environment_variables, run, server
+from tests.cli.process import PATIENCE_SECONDS, environment_variables, run, server
 from trio_cogment import __version__
 from trio_cogment.cli import main
 
@@ -186,4 +186,52 @@ async def test_a_log_file_gets_json(tmp_path: Path) -> None:
         assert running.err == ""
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     assert entries[0] == {}
+    assert any("orchestrator listening on" in entry.get("message", "") for entry in entries)
     assert all({"time", "level", "logger", "message"} <= entry.keys() for entry in entries[1:])
+
+
+async def test_control_c_in_the_demo_leaves_quietly() -> None:
+    process = await trio.lowlevel.open_process(
+        [sys.executable, "-m", "trio_cogment", "demo", "--ticks=2000000"],
+        env=environment_variables(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        with trio.fail_after(PATIENCE_SECONDS):
+            await process.stdout.receive_some()
+            process.send_signal(signal.SIGINT)
+            errors = b"".join([data async for data in process.stderr])
+            assert await process.wait() == 130
+    finally:
+        if process.returncode is None:
+            process.kill()
+        for stream in (process.stdout, process.stderr):
+            await stream.aclose()
+    assert errors.strip() == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["serve", "--host", "a" * 300], "cannot listen"),
+        (["serve", "--params="], "--params"),
+        (["serve", "--pre_trial_hooks=cogment://client"], "pre_trial_hooks[0]"),
+        (["serve", "--pre_trial_hooks=grpc://h:1,cogment://discover"], "pre_trial_hooks[1]"),
+    ],
+)
+async def test_more_that_cannot_start_says_so_in_one_line(arguments: list[str], named: str) -> None:
+    output = await run(*arguments)
+    assert output.code == 1
+    assert named in output.err
+    assert len(output.err.splitlines()) == 1
+
+
+def test_full_disk_under_our_output_shows_no_traceback() -> None:
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "trio_cogment", "version"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1

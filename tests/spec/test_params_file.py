@@ -75,6 +75,9 @@ def test_nothing_said_is_nothing_set(tmp_path: Path, text: str) -> None:
         ("- 1", "mapping"),
         ("a: [", "YAML"),
         ("a: b: c", "YAML"),
+        ("trial_params: {max_steps: 1, max_steps: 2}", "max_steps"),
+        ("trial_params: &x {environment: *x}", "alias of itself"),
+        ("trial_params: " + "[" * 5000, "nested too deeply"),
     ],
 )
 def test_faults_are_named(tmp_path: Path, text: str, named: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
 import click
@@ -22,6 +23,8 @@ def show_demo(*, grpc: bool, seed: int, ticks: int | None, learning: bool, json:
     """
     run = partial(run_demo, seed=seed, ticks=ticks or DEFAULT_TICKS, learning=learning, grpc=grpc)
     console = Console(highlight=False)
+    # What matters is shown; without this, warnings about a trial that is interrupted would come in between.
+    logging.getLogger("trio_cogment").addHandler(logging.NullHandler())
     try:
         if json:
             click.echo(as_json(trio.run(run)))
@@ -31,6 +34,8 @@ def show_demo(*, grpc: bool, seed: int, ticks: int | None, learning: bool, json:
             result = trio.run(partial(run, on_tick=progress.on_tick))
         console.print()
         console.print(page(result, ascii_only=not console.encoding.startswith("utf")))
+    except BrokenPipeError:
+        raise  # nobody reads our output any more
     except (CogmentError, OSError) as error:
         raise Failure(f"demo: {error}") from error
     except BaseExceptionGroup as group:

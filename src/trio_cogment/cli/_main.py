@@ -22,6 +22,8 @@ from trio_cogment.cli._options import (
 )
 
 _DEFAULT_PORT = "9000"
+#: What a shell expects of a command that Control-C ended.
+_INTERRUPTED = 130
 
 #: Commands of the reference that are not built yet, by group.
 _NOT_BUILT_SERVICES = (
@@ -149,7 +151,7 @@ for _name in _NOT_BUILT:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and leave the process: 0 for success, 1 for every kind of error."""
+    """Run a command and leave the process: 0 for success, 1 for every kind of error, 130 for Control-C."""
     sys.exit(_exit_code(lambda: cli.main(arguments, prog_name="trio-cogment", standalone_mode=False)))
 
 
@@ -158,12 +160,12 @@ def _exit_code(run: Callable[[], Any]) -> int:
         code = run()
     except click.ClickException as error:
         return _fail(_one_line(error))
-    except click.Abort:
-        return _fail("interrupted")
-    except KeyboardInterrupt:
-        return 130
+    except (click.Abort, KeyboardInterrupt):  # Control-C; click turns one into the other
+        return _INTERRUPTED
     except BrokenPipeError:  # nobody reads our output any more
         return 1
+    except OSError as error:
+        return _fail(f"{error.strerror or error}")
     return code if isinstance(code, int) else 0
 
 

@@ -47,6 +47,15 @@ class ServerSettings:
     log: LogSettings = field(default_factory=LogSettings)
 
 
+class _FilePath(click.Path):
+    """A path; an empty one is a mistake, not the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("expected a path, got ''", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def as_port(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     """Return a TCP port, or 0 for any free one."""
     if value.isascii() and value.isdecimal() and int(value) <= _HIGHEST_PORT:
@@ -63,7 +72,7 @@ def _hooks(ctx: click.Context, param: click.Parameter, values: Sequence[str]) ->
 
 def server_options(command: _Decorated) -> _Decorated:
     """Add what every server has."""
-    path = click.Path(path_type=Path)
+    path = _FilePath(path_type=Path)
     for option in (
         click.option(
             "--status_file",
@@ -105,14 +114,14 @@ def log_options(command: _Decorated) -> _Decorated:
         ),
         click.option(
             "--log_file",
-            type=click.Path(path_type=Path),
+            type=_FilePath(path_type=Path),
             envvar="COGMENT_LOG_FILE",
             show_envvar=True,
             help="File to append the log to, instead of writing it to stderr.",
         ),
         click.option(
             "--log_level",
-            type=click.Choice(LOG_LEVELS),
+            type=click.Choice(LOG_LEVELS, case_sensitive=False),
             default="info",
             envvar="COGMENT_LOG_LEVEL",
             show_default=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -15,6 +16,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.cli._logs import set_up_logging
 from trio_cogment.cli._options import Failure, ServerSettings
 from trio_cogment.cli._status_file import INITIALIZING, READY, StatusFile
+from trio_cogment.directory import GrpcEndpoint, parse_endpoint
 from trio_cogment.errors import CogmentError
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import Serving, open_listeners, serve
@@ -22,6 +24,8 @@ from trio_cogment.spec import load_params
 
 #: What the goodbye may take before everything is cancelled; with the farewells that follow a stop stays below 5 s.
 STOP_SECONDS = 1.5
+
+_log = logging.getLogger(__name__)
 
 _Sockets = Sequence[trio.SocketListener]
 
@@ -109,6 +113,7 @@ async def _serve(settings: ServerSettings, status: _Status, stop: _Stop) -> None
             await status.open(settings.status_file)
         status.write(INITIALIZING)
         params = _load_params(settings.params)
+        _check_hooks(settings.pre_trial_hooks)
         listeners = await _listen(settings)
     if stop.starting.cancelled_caught:
         return
@@ -148,6 +153,22 @@ def _load_params(path: Path | None) -> TrialParams | None:
         raise Failure(f"--params: {error}") from error
 
 
+def _check_hooks(endpoints: Iterable[str]) -> None:
+    """Refuse now what could only fail at every start of a trial: nothing is registered in this process.
+
+    Raises:
+        Failure: naming the hook.
+    """
+    for number, text in enumerate(endpoints):
+        name = f"pre_trial_hooks[{number}]"
+        try:
+            endpoint = parse_endpoint(text, field_name=name)
+        except CogmentError as error:
+            raise Failure(str(error)) from error
+        if not isinstance(endpoint, GrpcEndpoint):
+            raise Failure(f"{name}: {text!r}: expected grpc://host:port; discovery needs a directory (not built yet)")
+
+
 async def _listen(settings: ServerSettings) -> list[_Sockets]:
     """Return the sockets of one server or of two: the same port twice, also 0 and 0, means one."""
     ports = dict.fromkeys([settings.lifecycle_port, settings.actor_port])
@@ -155,15 +176,15 @@ async def _listen(settings: ServerSettings) -> list[_Sockets]:
     try:
         for port in ports:
             found.append(await open_listeners(settings.host, port))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         _close(found)
         raise Failure(_cannot_listen(error, settings.host)) from error
     return found
 
 
-def _cannot_listen(error: OSError, host: str) -> str:
+def _cannot_listen(error: OSError | UnicodeError, host: str) -> str:
     # A message of `open_listeners` names the address; what looking up a name raises does not.
-    text = error.strerror or str(error)
+    text = (error.strerror if isinstance(error, OSError) else "no host's name looks like that") or str(error)
     return text if text.startswith("cannot listen") else f"cannot listen on {host}: {text}"
 
 
@@ -178,7 +199,13 @@ def _announce(services: Iterable[Service], serving: Serving) -> None:
     names = ", ".join(service.name.rpartition(".")[2] for service in services)
     for address in serving.addresses:
         # `ipv4:127.0.0.1:9000`, in gRPC's notation.
+        line = f"orchestrator listening on {address.partition(':')[2]} ({names})"
+        _log.info("%s", line)
         try:
-            click.echo(f"orchestrator listening on {address.partition(':')[2]} ({names})")
+            click.echo(line)
         except BrokenPipeError:
             return  # nobody wants to know
+        except OSError as error:
+            # A full disk under our output is no reason to stop what is ready to serve.
+            _log.warning("cannot print where it listens: %s", error)
+            return

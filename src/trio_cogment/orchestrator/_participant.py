@@ -166,7 +166,7 @@ class Link:
                 await self._closing.wait()
                 if self._error is not None:
                     # Leaving now resets the stream: there is no status to send on a call of ours.
-                    _log.warning("trial %s: the stream of %s is ended: %s", trial_id, self.name, self._error)
+                    _log.debug("trial %s: the stream of %s is reset: %s", trial_id, self.name, self._error)
                     return
                 # END is on its way. Leaving at once would reset the stream, and a reset may overtake it.
                 with trio.move_on_after(farewell_seconds):

@@ -34,11 +34,16 @@ def load_params(path: str | Path) -> TrialParams:
         raise InvalidArgumentError(f"{path}: {error.strerror or error}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidArgumentError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except RecursionError:
+        raise InvalidArgumentError(f"{path}: nested too deeply") from None
     if document is None:
         document = {}
     if not isinstance(document, dict):
         raise InvalidArgumentError(f"{path}: expected a mapping at the top, with the key trial_params")
-    given = _without_blanks(document.get("trial_params"))
+    try:
+        given = _without_blanks(document.get("trial_params"))
+    except RecursionError:
+        raise InvalidArgumentError(f"{path}: trial_params: nested too deeply, or an alias of itself") from None
     if given is None:
         given = {}
     if not isinstance(given, dict):
@@ -57,6 +62,14 @@ class _Texts(yaml.SafeLoader):
     """Every scalar as the text it was written as: `no`, `1e3` or `0x10` mean nothing special, until a field says so."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  PyYAML's own form
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that is given twice: YAML would silently take the last one."""
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        twice = next((key for key in keys if key != "<<" and keys.count(key) > 1), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is given twice", node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 def _without_blanks(value: Any) -> Any:

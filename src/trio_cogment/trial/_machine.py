@@ -246,6 +246,9 @@ class TrialMachine(Core):
         participant.held.clear()
         details = f"{participant.describe()} was lost: {reason}"
         if not isinstance(participant, Actor):
+            # From an environment even the final observations are news that is missed.
+            if not self.is_over:
+                self.note("warning" if self.phase <= Phase.WAIT_FINAL else "info", details)
             self.fire(Input.ENVIRONMENT_LOST, participant, details)
             return
         # One that was left out before has nothing left to lose.
