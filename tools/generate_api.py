@@ -1,9 +1,10 @@
-"""Generate `src/trio_cogment/api` from `protos/`.
+"""Generate `src/trio_cogment/api` and `src/trio_cogment/rpc/_protos` from `protos/`.
 
 Run by `nox -s protos`; `--check` writes nothing and fails if the checked-in files are stale.
 
 protoc names the Python modules after the proto files (`cogment/api/...`), and those names must stay in the
-descriptors: reflection shows them to foreign clients. Only the import statements are rewritten to our package.
+descriptors: reflection shows them to foreign clients. Only the import statements are rewritten to our package, and for
+the standard services the pool: see `trio_cogment.rpc._protos`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROTOS = ROOT / "protos"
-TARGET = ROOT / "src" / "trio_cogment" / "api"
+SOURCE = ROOT / "src" / "trio_cogment"
+API = "api"
+STANDARD = "rpc/_protos"
+#: Files of the standard services, and what their modules are called.
+STANDARD_FILES = {
+    "grpc_health/v1/health.proto": "health",
+    "grpc/reflection/v1/reflection.proto": "reflection_v1",
+    "grpc_reflection/v1alpha/reflection.proto": "reflection_v1alpha",
+    "google/rpc/status.proto": "status",
+}
 _IMPORT = re.compile(r"^from cogment\.api import ", re.MULTILINE)
+_MODULE = re.compile(r"(BuildTopDescriptorsAndMessages\(DESCRIPTOR, )'[^']*'")
+_POOL_IMPORT = "from google.protobuf import descriptor_pool as _descriptor_pool\n"
+_POOL = "_descriptor_pool.Default()"
 
 
 def _well_known_protos() -> str:
@@ -27,17 +40,36 @@ def _well_known_protos() -> str:
 
 
 def generate(out: Path) -> dict[str, str]:
-    """Return file name -> content of every generated module and stub."""
+    """Return path below the package -> content of every generated module and stub."""
     from grpc_tools import protoc
 
     sources = sorted(str(path.relative_to(PROTOS)) for path in PROTOS.glob("cogment/api/*.proto"))
     code = protoc.main(
-        ["protoc", f"-I{PROTOS}", f"-I{_well_known_protos()}", f"--python_out={out}", f"--pyi_out={out}", *sources]
+        [
+            "protoc",
+            f"-I{PROTOS}",
+            f"-I{_well_known_protos()}",
+            f"--python_out={out}",
+            f"--pyi_out={out}",
+            *sources,
+            *STANDARD_FILES,
+        ]
     )
     if code:
         raise SystemExit(code)
     made = sorted((out / "cogment" / "api").glob("*_pb2.py*"))
-    return {path.name: _IMPORT.sub("from trio_cogment.api import ", path.read_text()) for path in made}
+    contents = {f"{API}/{path.name}": _IMPORT.sub("from trio_cogment.api import ", path.read_text()) for path in made}
+    for source, name in STANDARD_FILES.items():
+        module = out / source.replace(".proto", "_pb2")
+        contents[f"{STANDARD}/{name}_pb2.py"] = _in_own_pool(module.with_suffix(".py").read_text(), name)
+        contents[f"{STANDARD}/{name}_pb2.pyi"] = module.with_suffix(".pyi").read_text()
+    return contents
+
+
+def _in_own_pool(code: str, name: str) -> str:
+    assert code.count(_POOL) == code.count(_POOL_IMPORT) == 1
+    code = code.replace(_POOL_IMPORT, "from trio_cogment.rpc._protos import POOL as _pool\n").replace(_POOL, "_pool")
+    return _MODULE.sub(rf"\1'trio_cogment.rpc._protos.{name}_pb2'", code)
 
 
 def main() -> None:
@@ -47,16 +79,20 @@ def main() -> None:
     check = parser.parse_args().check
     with tempfile.TemporaryDirectory() as folder:
         made = generate(Path(folder))
-    present = {path.name: path.read_text() for path in TARGET.glob("*_pb2.py*")}
+    present = {
+        f"{folder}/{path.name}": path.read_text()
+        for folder in (API, STANDARD)
+        for path in (SOURCE / folder).glob("*_pb2.py*")
+    }
     stale = sorted(name for name in made.keys() | present.keys() if made.get(name) != present.get(name))
     if check:
         if stale:
             sys.exit(f"stale generated files (run `nox -s protos`): {', '.join(stale)}")
         return
     for name in present.keys() - made.keys():
-        (TARGET / name).unlink()
+        (SOURCE / name).unlink()
     for name, content in made.items():
-        (TARGET / name).write_text(content)
+        (SOURCE / name).write_text(content)
     print(f"{len(stale)} of {len(made)} files changed")
 
 
