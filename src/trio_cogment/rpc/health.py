@@ -1,0 +1,106 @@
+"""The standard health service, `grpc.health.v1`: what load balancers and orchestrators of containers ask."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import trio
+from purerpc import Service
+
+from trio_cogment.errors import NotFoundError, UnavailableError
+from trio_cogment.rpc._protos.health_pb2 import (
+    DESCRIPTOR,
+    HealthCheckRequest,
+    HealthCheckResponse,
+    HealthListRequest,
+    HealthListResponse,
+)
+from trio_cogment.rpc.calls import ServerCall
+from trio_cogment.rpc.service import bind
+
+
+class ServingStatus(enum.Enum):
+    """How a service is."""
+
+    UNKNOWN = HealthCheckResponse.UNKNOWN
+    SERVING = HealthCheckResponse.SERVING
+    NOT_SERVING = HealthCheckResponse.NOT_SERVING
+    SERVICE_UNKNOWN = HealthCheckResponse.SERVICE_UNKNOWN
+
+
+class HealthService:
+    """Answers how the services of a server are: `serve([..., health.service()], ..., health=health)`.
+
+    Args:
+        services: full names that are SERVING from the start; the server as a whole, the empty name, always is.
+    """
+
+    def __init__(self, services: Iterable[str] = ()) -> None:
+        self._statuses = dict.fromkeys(["", *services], ServingStatus.SERVING)
+        self._watchers = trio.lowlevel.ParkingLot()
+        self._stopped = False
+
+    def set_status(self, service: str, status: ServingStatus) -> None:
+        """Set how a service is, and tell those who watch; after `stop` nothing happens."""
+        if not self._stopped:
+            self._statuses[service] = status
+            self._watchers.unpark_all()
+
+    def status(self, service: str = "") -> ServingStatus:
+        """Return how a service is; SERVICE_UNKNOWN if nobody has said."""
+        return self._statuses.get(service, ServingStatus.SERVICE_UNKNOWN)
+
+    def stop(self) -> None:
+        """Say NOT_SERVING for everything from now on. Those who watch are told, and then have their call ended."""
+        if not self._stopped:
+            for service in self._statuses:
+                self._statuses[service] = ServingStatus.NOT_SERVING
+            self._stopped = True
+            self._watchers.unpark_all()
+
+    def service(self) -> Service:
+        """Return it for serving."""
+        return bind(DESCRIPTOR.services_by_name["Health"], _Methods(self))
+
+    async def watch(self, service: str, call: ServerCall) -> None:
+        """Send the status now and whenever it changes; a slow reader gets the latest."""
+        told: ServingStatus | None = None
+        while True:
+            status = self.status(service)
+            if status is not told:
+                await call.send(_response(status))
+                told = status
+            elif self._stopped:  # the call would hold up a drain until its grace is over
+                raise UnavailableError("the server is stopping")
+            else:
+                await self._watchers.park()
+
+    @property
+    def statuses(self) -> dict[str, ServingStatus]:
+        """Every status that has been set, by service."""
+        return dict(self._statuses)
+
+
+def _response(status: ServingStatus) -> HealthCheckResponse:
+    return HealthCheckResponse(status=status.value)
+
+
+class _Methods:
+    """The methods as the protocol names them."""
+
+    def __init__(self, health: HealthService) -> None:
+        self._health = health
+
+    async def Check(self, request: HealthCheckRequest, call: ServerCall) -> HealthCheckResponse:  # noqa: N802
+        status = self._health.status(request.service)
+        if status is ServingStatus.SERVICE_UNKNOWN:
+            raise NotFoundError("unknown service")
+        return _response(status)
+
+    async def Watch(self, request: HealthCheckRequest, call: ServerCall) -> None:  # noqa: N802
+        await self._health.watch(request.service, call)
+
+    async def List(self, request: HealthListRequest, call: ServerCall) -> HealthListResponse:  # noqa: N802
+        statuses = self._health.statuses
+        return HealthListResponse(statuses={name: _response(status) for name, status in statuses.items()})
