@@ -1,7 +1,10 @@
-"""The client: calls over one shared connection, made when the first call needs it and again after it was lost."""
+"""The client: calls over connections that are made when calls need them, and again after they were lost."""
 
 from __future__ import annotations
 
+import os
+import random
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -9,55 +12,146 @@ from types import TracebackType
 import trio
 
 from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc._client_call import WireClientCall
+from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._connection import Connection
-from trio_cogment.rpc._pipe import peer_name, pipe_over
+from trio_cogment.rpc._pool import Pool
 from trio_cogment.rpc.calls import CallOpener, ClientCall, MetadataLike, Method
+from trio_cogment.rpc.tls import FilePath, client_stream, shake_hands
 
 #: Makes a stream to the server; what it raises becomes UNAVAILABLE.
 Connect = Callable[[], Awaitable[trio.abc.Stream]]
 
 
 class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
-    """Calls to one server, plaintext HTTP/2.
+    """Calls to one server over HTTP/2.
 
     Use it as ``async with Channel(host, port) as channel``; its tasks live in that block. Connecting waits for the
-    first call. When the connection is lost, running calls end with UNAVAILABLE at once and the next call connects
-    anew; when the server sends GOAWAY, running calls go on and new ones use a new connection.
+    first call. When a connection is lost, its calls end with UNAVAILABLE at once and the next call connects anew; when
+    the server sends GOAWAY, running calls go on and new ones use a new connection. Calls beyond the server's limit for
+    one connection go to another one, which closes when it has been idle for `RpcConfig.surplus_idle_seconds`.
 
-    Leaving the block cancels the calls that still run and closes the connection, telling the server why if that takes
+    When the server cannot be reached, calls end with UNAVAILABLE, and so do those that follow, with the same text,
+    until the next attempt is due: after `RpcConfig.connect_backoff_initial_seconds`, growing with each failure in a
+    row. Calls with ``wait_for_ready=True`` wait instead until there is a connection or their deadline has passed.
+
+    Leaving the block cancels the calls that still run and closes the connections, telling the server why if that takes
     no longer than `RpcConfig.farewell_timeout_seconds`.
+
+    Args:
+        host: a name or address.
+        port: its TCP port.
+        tls: encrypt; for example from `trio_cogment.rpc.client_tls`. ALPN is set on the context.
+        server_name: whom the server's certificate must name, if not `host`; also what the server is told (:authority).
+        config: limits and timeouts.
+        rng: decides by how much the pauses between attempts to connect differ.
+        compression: what requests are compressed with unless a call says otherwise: "gzip", "deflate" or nothing.
+
+    Attributes:
+        authority: what calls name as their server.
+        scheme: what calls name as their scheme.
+        compression: see above.
     """
 
-    def __init__(self, host: str, port: int, *, config: RpcConfig | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        server_name: str | None = None,
+        config: RpcConfig | None = None,
+        rng: random.Random | None = None,
+        compression: str | None = None,
+    ) -> None:
         async def connect() -> trio.abc.Stream:
             return await trio.open_tcp_stream(host, port)
 
-        literal = f"[{host}]" if ":" in host else host
-        self._setup(connect, f"{literal}:{port}", config)
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._setup(connect, address, server_name or address, config, rng, tls, server_name or host)
+        self.compression = checked_encoding(compression)
 
     @classmethod
-    def over(cls, connect: Connect, *, authority: str = "localhost", config: RpcConfig | None = None) -> Channel:
-        """Return a channel over streams from `connect`, which is called for every connection it needs."""
+    def unix(
+        cls,
+        path: FilePath,
+        *,
+        tls: ssl.SSLContext | None = None,
+        server_name: str | None = None,
+        config: RpcConfig | None = None,
+        rng: random.Random | None = None,
+        compression: str | None = None,
+    ) -> Channel:
+        """Return a channel to a UNIX socket; the server's name is ``localhost`` unless given."""
+        path = os.fspath(path)
+
+        async def connect() -> trio.abc.Stream:
+            return await trio.open_unix_socket(path)
+
         channel = cls.__new__(cls)
-        channel._setup(connect, authority, config)
+        name = server_name or "localhost"
+        channel._setup(connect, f"unix:{path}", name, config, rng, tls, name)
+        channel.compression = checked_encoding(compression)
         return channel
 
-    def _setup(self, connect: Connect, authority: str, config: RpcConfig | None) -> None:
+    @classmethod
+    def over(
+        cls,
+        connect: Connect,
+        *,
+        authority: str = "localhost",
+        tls: ssl.SSLContext | None = None,
+        server_name: str | None = None,
+        config: RpcConfig | None = None,
+        rng: random.Random | None = None,
+        compression: str | None = None,
+    ) -> Channel:
+        """Return a channel over streams from `connect`, which is called for every connection it needs.
+
+        With `tls` they are encrypted here; `server_name` is `authority` unless given.
+        """
+        channel = cls.__new__(cls)
+        channel._setup(connect, authority, authority, config, rng, tls, server_name or authority)
+        channel.compression = checked_encoding(compression)
+        return channel
+
+    def _setup(
+        self,
+        connect: Connect,
+        target: str,
+        authority: str,
+        config: RpcConfig | None,
+        rng: random.Random | None,
+        tls: ssl.SSLContext | None,
+        server_name: str,
+    ) -> None:
+        config = config or RpcConfig()
+
+        async def connect_securely() -> trio.abc.Stream:
+            stream = await connect()
+            try:
+                if tls is not None:
+                    stream = client_stream(stream, tls, server_name)
+                await shake_hands(stream, config.handshake_timeout_seconds)
+                if isinstance(stream, trio.SSLStream):  # also one that `connect` has made
+                    self.scheme = "https"
+            except BaseException:
+                await trio.aclose_forcefully(stream)
+                raise
+            return stream
+
         self.authority = authority
-        self._config = config or RpcConfig()
-        self._connect = connect
-        self._connection: Connection | None = None
-        self._lock = trio.Lock()
-        self._nursery: trio.Nursery | None = None
+        self.scheme = "http" if tls is None else "https"
+        self._pool = Pool(connect_securely, target, config, rng or random.Random())  # noqa: S311 RUF100  no secret
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
+        self._nursery: trio.Nursery | None = None
 
     async def __aenter__(self) -> Channel:
         if self._manager is not None:
             raise RuntimeError("a channel can be entered once")
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
+        self._pool.start(self._nursery)
         return self
 
     async def __aexit__(
@@ -65,56 +159,32 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
     ) -> None:
         assert self._nursery is not None
         assert self._manager is not None
-        nursery, self._nursery = self._nursery, None
-        nursery.cancel_scope.cancel()
+        self._pool.stop()
+        self._nursery.cancel_scope.cancel()
         # The block's exception is not the nursery's business: it leaves as it is, without a group around it.
         await self._manager.__aexit__(None, None, None)
 
-    def call(self, method: Method, *, metadata: MetadataLike = (), timeout: float | None = None) -> ClientCall:
+    def call(
+        self,
+        method: Method,
+        *,
+        metadata: MetadataLike = (),
+        timeout: float | None = None,
+        wait_for_ready: bool = False,
+        compression: str | None = None,
+    ) -> ClientCall:
         """See `CallOpener.call`."""
-        return WireClientCall(self, method, metadata, timeout)
+        return WireClientCall(self, method, metadata, timeout, wait_for_ready, compression or self.compression)
 
-    async def connection(self) -> Connection:
-        """Return a connection that can take one more call, waiting for one if need be.
+    @property
+    def trouble(self) -> str:
+        """Why the last attempt to connect failed; empty when it did not."""
+        return self._pool.trouble
+
+    def connection(self, wait_for_ready: bool = False) -> Awaitable[Connection]:
+        """Await this for a connection that can take one more call, waiting for one if need be.
 
         Raises:
             RpcError: UNAVAILABLE, the server cannot be reached or the channel is closed.
         """
-        await trio.lowlevel.checkpoint_if_cancelled()
-        while True:
-            connection = self._connection
-            if connection is None or connection.closed or connection.engine.exhausted():
-                connection = await self._reconnect()
-            if connection.engine.can_open():
-                return connection
-            await connection.lot.park()  # until one of its calls ends, or all do
-
-    async def _reconnect(self) -> Connection:
-        async with self._lock:
-            connection = self._connection
-            if connection is not None and not connection.closed and not connection.engine.exhausted():
-                return connection  # made while we waited
-            if self._nursery is None:
-                raise RpcError(StatusCode.UNAVAILABLE, "the channel is not open")
-            stream = await self._open_stream()
-            connection = Connection(pipe_over(stream), client_side=True, config=self._config, peer=self._peer(stream))
-            try:
-                await self._nursery.start(connection.run)
-            except RuntimeError as error:  # the nursery has closed meanwhile
-                await trio.aclose_forcefully(stream)
-                raise RpcError(StatusCode.UNAVAILABLE, "the channel is closed") from error
-            self._connection = connection
-            return connection
-
-    def _peer(self, stream: trio.abc.Stream) -> str:
-        name = peer_name(stream)
-        return self.authority if name == "stream" else name
-
-    async def _open_stream(self) -> trio.abc.Stream:
-        timeout = self._config.connect_timeout_seconds
-        try:
-            with trio.move_on_after(timeout):
-                return await self._connect()
-        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            raise RpcError(StatusCode.UNAVAILABLE, f"cannot connect to {self.authority}: {error}") from error
-        raise RpcError(StatusCode.UNAVAILABLE, f"cannot connect to {self.authority} within {timeout:g} s")
+        return self._pool.acquire(wait_for_ready)

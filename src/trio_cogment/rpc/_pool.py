@@ -1,0 +1,228 @@
+"""The connections of a channel: made when calls need them, and more than one when the server limits calls on each."""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.rpc._connection import Connection
+from trio_cogment.rpc._pipe import peer_name, pipe_over
+
+logger = logging.getLogger(__name__)
+
+#: As in gRPC's `connection-backoff.md`.
+_BACKOFF_FACTOR = 1.6
+_BACKOFF_JITTER = 0.2
+
+
+class Backoff:
+    """How long to wait after each failure in a row: growing, bounded, and different for every client."""
+
+    def __init__(self, initial: float, longest: float, rng: random.Random) -> None:
+        self._initial = initial
+        self._longest = longest
+        self._rng = rng
+        self._next = initial
+
+    def failed(self) -> float:
+        """Return the seconds to wait now."""
+        delay = min(self._next, self._longest)
+        self._next = delay * _BACKOFF_FACTOR
+        return delay * self._rng.uniform(1 - _BACKOFF_JITTER, 1 + _BACKOFF_JITTER)
+
+    def reset(self) -> None:
+        """A connection was of use: the next failure is the first one again."""
+        self._next = self._initial
+
+
+class Pool:
+    """Lends connections to calls.
+
+    One attempt to connect runs at a time, in a task of its own: a call that gives up does not end it for others. Calls
+    fill the first connection before the second, so that one that is no longer needed runs empty and can go.
+
+    Attributes:
+        trouble: why the last attempt to connect failed; empty when it did not.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Awaitable[trio.abc.Stream]], target: str, config: RpcConfig, rng: random.Random
+    ) -> None:
+        self._connect = connect
+        self._target = target
+        self._config = config
+        self._nursery: trio.Nursery | None = None
+        self._connections: list[Connection] = []  # that take calls, or will when some of theirs have ended
+        self._unused: dict[Connection, float] = {}  # no call has been on them, since when they exist
+        self._retiring: set[Connection] = set()
+        self._lot = trio.lowlevel.ParkingLot()
+        self._dialing = False
+        self._backoff = Backoff(config.connect_backoff_initial_seconds, config.connect_backoff_max_seconds, rng)
+        self._failures = 0
+        self._last_error = RpcError(StatusCode.UNAVAILABLE, f"not connected to {target}")
+        self.trouble = ""
+        self._retry_at = -math.inf
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Let the pool work in this nursery."""
+        self._nursery = nursery
+
+    def stop(self) -> None:
+        """No call can be made from now on."""
+        self._nursery = None
+        self._lot.unpark_all()
+
+    async def acquire(self, wait_for_ready: bool) -> Connection:
+        """Return a connection that takes a call now; it does so until the next checkpoint.
+
+        Raises:
+            RpcError: UNAVAILABLE, the server cannot be reached or the channel is closed.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        connection = self._usable()
+        if connection is None:
+            connection = await self._wait(wait_for_ready)
+        if self._unused and self._unused.pop(connection, None) is not None:
+            self._backoff.reset()
+        return connection
+
+    def _usable(self) -> Connection | None:
+        if self._nursery is None:
+            return None
+        for connection in self._connections:
+            if not connection.closed and not connection.engine.exhausted() and connection.engine.can_open():
+                return connection
+        return None
+
+    async def _wait(self, wait_for_ready: bool) -> Connection:
+        failures = self._failures
+        while (connection := self._usable()) is None:
+            if self._nursery is None:
+                raise RpcError(StatusCode.UNAVAILABLE, "the channel is not open")
+            self._dial_if_due()
+            hopeless = self._failures != failures or not self._dialing
+            if hopeless and not wait_for_ready and not self._connections:
+                raise RpcError(self._last_error.code, self._last_error.message)
+            await self._changed()
+        self._lot.unpark()  # one after the other, as long as there is room
+        return connection
+
+    async def _changed(self) -> None:
+        waits = not self._dialing and self._retry_at > trio.current_time()
+        with trio.move_on_at(self._retry_at if waits else math.inf):
+            await self._lot.park()
+        try:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        except trio.Cancelled:
+            self._lot.unpark()  # woken and cancelled: the room is another's
+            raise
+
+    def on_change(self, connection: Connection) -> None:
+        """A connection tells: its limit has changed, a call has ended, or it takes none any more."""
+        if connection.closed or connection.engine.exhausted():
+            self._gone(connection)
+        elif len(self._connections) > 1 and not connection.engine.streams:
+            self._retire_soon(connection)
+        if self._lot:
+            self._lot.unpark()
+
+    # --- connecting ---
+
+    def _dial_if_due(self) -> None:
+        connections = self._connections
+        for connection in [item for item in connections if item.closed or item.engine.exhausted()]:
+            self._gone(connection)  # it has not told yet
+        if self._dialing or self._retry_at > trio.current_time():
+            return
+        if len(connections) >= self._config.max_channel_connections:
+            return
+        if any(not connection.engine.streams for connection in connections):
+            return  # the server allows no call at all for now: nor will it on another connection
+        assert self._nursery is not None
+        self._dialing = True
+        self._nursery.start_soon(self._dial, self._nursery, name=f"connecting to {self._target}")
+
+    async def _dial(self, nursery: trio.Nursery) -> None:
+        try:
+            connection = await self._connected(nursery)
+        except RpcError as error:
+            self._failed(error)
+        except Exception:
+            logger.exception("connecting to %s failed", self._target)
+            self._failed(RpcError(StatusCode.UNAVAILABLE, f"cannot connect to {self._target}: unexpected failure"))
+        else:
+            self.trouble = ""
+            self._connections.append(connection)
+            self._unused[connection] = trio.current_time()
+        finally:
+            self._dialing = False
+            self._lot.unpark_all()
+
+    async def _connected(self, nursery: trio.Nursery) -> Connection:
+        """Return a connection whose server has said its limits (its SETTINGS)."""
+        timeout = self._config.connect_timeout_seconds
+        late = RpcError(StatusCode.UNAVAILABLE, f"cannot connect to {self._target} within {timeout:g} s")
+        connection: Connection | None = None
+        try:
+            with trio.move_on_after(timeout):
+                stream = await self._connect()
+                connection = Connection(
+                    pipe_over(stream),
+                    client_side=True,
+                    config=self._config,
+                    peer=self._peer(stream),
+                    on_change=self.on_change,
+                )
+                nursery.start_soon(connection.run, name=f"connection to {self._target}")
+                await connection.ready.wait()
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, RemoteProtocolError) as error:
+            raise RpcError(StatusCode.UNAVAILABLE, f"cannot connect to {self._target}: {error}") from error
+        if connection is None:
+            raise late
+        if not connection.ready.is_set():
+            connection.close(late)
+            raise late
+        if connection.closed:
+            reason = connection.reason.message
+            raise RpcError(StatusCode.UNAVAILABLE, f"cannot connect to {self._target}: {reason}")
+        return connection
+
+    def _peer(self, stream: trio.abc.Stream) -> str:
+        name = peer_name(stream)
+        return self._target if name == "stream" else name
+
+    def _failed(self, error: RpcError) -> None:
+        self._failures += 1
+        self._last_error = error
+        self.trouble = error.message
+        self._retry_at = trio.current_time() + self._backoff.failed()
+
+    def _gone(self, connection: Connection) -> None:
+        """A connection takes no calls any more; those that run go on if it drains."""
+        if connection in self._connections:
+            self._connections.remove(connection)
+        since = self._unused.pop(connection, None)
+        if since is not None and trio.current_time() - since < self._config.connect_backoff_initial_seconds:
+            # A server that accepts connections only to drop them must not be called in a tight loop.
+            self._failed(RpcError(StatusCode.UNAVAILABLE, f"{self._target} closed the connection at once"))
+
+    # --- connections that are no longer needed ---
+
+    def _retire_soon(self, connection: Connection) -> None:
+        if connection is self._connections[0] or connection in self._retiring or self._nursery is None:
+            return
+        self._retiring.add(connection)
+        self._nursery.start_soon(self._retire, connection, name=f"retiring a connection to {self._target}")
+
+    async def _retire(self, connection: Connection) -> None:
+        await trio.sleep(self._config.surplus_idle_seconds)
+        self._retiring.discard(connection)
+        if not connection.engine.streams and connection in self._connections[1:]:
+            self._connections.remove(connection)
+            connection.close(RpcError(StatusCode.UNAVAILABLE, "the connection was idle"))

@@ -1,0 +1,127 @@
+"""TLS for servers and channels: contexts as gRPC wants them, and the handshake with its checks.
+
+`server_tls` and `client_tls` make contexts from files. Any `ssl.SSLContext` of your own does as well: ALPN is set on it
+where it is handed over, and what was negotiated is checked on every connection.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from typing import Any, TypeAlias
+
+import trio
+
+from trio_cogment.errors import RemoteProtocolError
+
+FilePath: TypeAlias = str | os.PathLike[str]
+
+ALPN = "h2"
+#: Of TLS 1.2 only what RFC 9113 (9.2.2) allows with HTTP/2; the suites of TLS 1.3 are all fine.
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+_VERSIONS = frozenset(["TLSv1.2", "TLSv1.3"])
+
+
+def server_tls(
+    certificate: FilePath,
+    key: FilePath | None = None,
+    *,
+    password: str | None = None,
+    client_roots: FilePath | None = None,
+) -> ssl.SSLContext:
+    """Return a context for `open_listeners` or `open_unix_listener`.
+
+    Args:
+        certificate: a PEM file with the server's certificate and the intermediate ones behind it.
+        key: a PEM file with its private key; None if `certificate` holds it too.
+        password: of the key, if it is encrypted.
+        client_roots: a PEM file with the authorities that sign clients' certificates. With it every client must show
+            one (mutual TLS); without it none is asked.
+
+    Raises:
+        OSError: a file cannot be read, or does not hold what it should (`ssl.SSLError`).
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key, password or _no_password)
+    if client_roots is not None:
+        context.load_verify_locations(client_roots)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return _hardened(context)
+
+
+def client_tls(
+    roots: FilePath | None = None,
+    *,
+    certificate: FilePath | None = None,
+    key: FilePath | None = None,
+    password: str | None = None,
+) -> ssl.SSLContext:
+    """Return a context for a `Channel`.
+
+    Args:
+        roots: a PEM file with the authorities that sign servers' certificates; None for the system's.
+        certificate: a PEM file with this client's certificate, for servers that ask for one.
+        key: a PEM file with its private key; None if `certificate` holds it too.
+        password: of the key, if it is encrypted.
+
+    Raises:
+        OSError: a file cannot be read, or does not hold what it should (`ssl.SSLError`).
+    """
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=roots)
+    if certificate is not None:
+        context.load_cert_chain(certificate, key, password or _no_password)
+    return _hardened(context)
+
+
+def _no_password() -> str:
+    raise ssl.SSLError("the private key is encrypted and no password was given")  # else OpenSSL asks the terminal
+
+
+def _hardened(context: ssl.SSLContext) -> ssl.SSLContext:
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(_CIPHERS)
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION  # RFC 9113, 9.2.1
+    context.set_alpn_protocols([ALPN])
+    return context
+
+
+def secured(listener: trio.abc.Listener[Any], context: ssl.SSLContext) -> trio.SSLListener[Any]:
+    """Return a listener whose connections are encrypted; ALPN is set on the context."""
+    context.set_alpn_protocols([ALPN])
+    # "https compatible": gRPC peers close without close_notify, and HTTP/2 says itself where a message ends.
+    return trio.SSLListener(listener, context, https_compatible=True)
+
+
+def client_stream(stream: trio.abc.Stream, context: ssl.SSLContext, server_name: str) -> trio.SSLStream[Any]:
+    """Return an encrypted stream to a server of this name; ALPN is set on the context."""
+    context.set_alpn_protocols([ALPN])
+    return trio.SSLStream(stream, context, server_hostname=server_name, https_compatible=True)
+
+
+async def shake_hands(stream: trio.abc.Stream, timeout: float) -> None:
+    """Finish the TLS handshake of a stream, and check that both sides speak HTTP/2; nothing to do without TLS.
+
+    Raises:
+        RemoteProtocolError: it failed, took too long, or led to something else; the stream is of no use any more.
+    """
+    if not isinstance(stream, trio.SSLStream):
+        return
+    with trio.move_on_after(timeout) as scope:
+        try:
+            await stream.do_handshake()
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            raise RemoteProtocolError(f"TLS handshake failed: {_reason(error.__cause__)}") from error
+    if scope.cancelled_caught:
+        raise RemoteProtocolError(f"no TLS handshake within {timeout:g} s")
+    if stream.selected_alpn_protocol() != ALPN:
+        raise RemoteProtocolError("the peer did not agree on HTTP/2 (no ALPN 'h2')")
+    if stream.version() not in _VERSIONS:
+        raise RemoteProtocolError(f"HTTP/2 needs TLS 1.2 or later, not {stream.version()}")
+
+
+def _reason(error: BaseException | None) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return str(error.verify_message)
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return str(error.reason).replace("_", " ").lower()
+    return "connection lost"
