@@ -48,7 +48,7 @@ class OrchestratorConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpcConfig:
-    """Limits and windows of a gRPC server or channel.
+    """Limits and windows of a gRPC server or channel; `docs/rpc-limits.md` says what happens at each.
 
     Attributes:
         max_receive_message_bytes: a longer message is refused from its length prefix alone (RESOURCE_EXHAUSTED).
@@ -56,14 +56,35 @@ class RpcConfig:
         max_concurrent_streams: calls one client may have open on one connection; more are refused (REFUSED_STREAM).
         max_header_list_bytes: metadata of one call, counted as HTTP/2 does (32 bytes are added for each entry).
         stream_window_bytes: what a peer may send on one call before the receiver has taken it, beside one message
-            larger than that, which is always let through whole.
+            larger than that, which is let through whole as soon as `connection_memory_bytes` allows.
         connection_window_bytes: what a peer may have in flight on one connection (65535 at least); it is credited on
-            receipt.
+            receipt, until `connection_memory_bytes` are held.
+        connection_memory_bytes: what one connection may hold of messages that nobody has taken, and again of messages
+            that its peer does not take; one message larger than that passes at a time.
         max_frame_bytes: the largest DATA frame we accept (and, if the peer allows, send).
         call_outbox_messages: messages that may wait in one call until the peer takes them.
         call_outbox_bytes: their total size; one message of any size is always taken.
         write_high_water_bytes: unsent bytes of a connection above which its calls queue on their own.
-        connect_timeout_seconds: how long a channel tries to connect.
+        max_control_output_bytes: answers to control frames that may wait for a peer that does not read them.
+        flood_interval_seconds: the time over which the next four count.
+        max_resets: calls that a client resets, or that its faults reset, before the first byte of a response.
+        max_pings: PINGs without data between them.
+        max_settings: SETTINGS frames.
+        max_empty_frames: frames that carry nothing: DATA and CONTINUATION without payload, PRIORITY, unknown types.
+        handshake_timeout_seconds: how long a peer may take for its first SETTINGS.
+        idle_timeout_seconds: how long a server keeps a connection without calls; 0 for ever.
+        keepalive_seconds: a server PINGs a client from which it has heard nothing for so long; 0 never.
+        client_keepalive_seconds: a channel with running calls PINGs a silent server so often (but once after
+            `keepalive_seconds` when data has come since, which every server allows); 0 never.
+        keepalive_timeout_seconds: how long a PINGed peer may stay silent before it is given up.
+        drain_grace_seconds: how long running calls may go on when a server drains.
+        connect_timeout_seconds: how long a channel tries to connect, until the server's SETTINGS have come.
+        connect_backoff_initial_seconds: the pause after a first failure to connect (give or take a fifth); each further
+            one is 1.6 times as long.
+        connect_backoff_max_seconds: the longest of these pauses.
+        max_channel_connections: connections of one channel; there is more than one when the server limits the calls on
+            each.
+        surplus_idle_seconds: how long all but the first of these stay when they have no calls.
         farewell_timeout_seconds: how long a closing end tries to tell its peer why.
     """
 
@@ -71,18 +92,70 @@ class RpcConfig:
     max_send_message_bytes: int | None = None
     max_concurrent_streams: int = 1000
     max_header_list_bytes: int = 16 * 1024
-    stream_window_bytes: int = 256 * 1024
+    stream_window_bytes: int = 64 * 1024
     connection_window_bytes: int = 4 * 1024 * 1024
+    connection_memory_bytes: int = 16 * 1024 * 1024
     max_frame_bytes: int = 1024 * 1024
     call_outbox_messages: int = 256
     call_outbox_bytes: int = 1024 * 1024
     write_high_water_bytes: int = 256 * 1024
+    max_control_output_bytes: int = 1024 * 1024
+    flood_interval_seconds: float = 10.0
+    max_resets: int = 200
+    max_pings: int = 200
+    max_settings: int = 100
+    max_empty_frames: int = 1000
+    handshake_timeout_seconds: float = 20.0
+    idle_timeout_seconds: float = 1800.0
+    keepalive_seconds: float = 20.0
+    client_keepalive_seconds: float = 300.0
+    keepalive_timeout_seconds: float = 10.0
+    drain_grace_seconds: float = 10.0
     connect_timeout_seconds: float = 20.0
+    connect_backoff_initial_seconds: float = 1.0
+    connect_backoff_max_seconds: float = 30.0
+    max_channel_connections: int = 128
+    surplus_idle_seconds: float = 30.0
     farewell_timeout_seconds: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 2**14 <= self.max_frame_bytes < 2**24:  # RFC 9113, 6.5.2
-            raise ValueError(f"max_frame_bytes: expected {2**14} to {2**24 - 1}, got {self.max_frame_bytes}")
-        for name in ("stream_window_bytes", "connection_window_bytes", "max_receive_message_bytes"):
-            if not 1 <= getattr(self, name) < 2**31:
-                raise ValueError(f"{name}: expected 1 to {2**31 - 1}, got {getattr(self, name)}")
+        for name, (least, most) in _RPC_RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:  # also refuses NaN
+                raise ValueError(f"{name}: expected {least} to {most}, got {value}")
+
+
+_SIZE = (1, 2**31 - 1)
+_SECONDS = (0.001, 10.0**9)
+_SECONDS_OR_NEVER = (0.0, 10.0**9)
+_RPC_RANGES: dict[str, tuple[float, float]] = {
+    "max_receive_message_bytes": _SIZE,
+    "max_send_message_bytes": (0, 2**32 - 1),  # the prefix has four bytes
+    "max_concurrent_streams": _SIZE,
+    "max_header_list_bytes": (256, 128 * 1024),
+    "stream_window_bytes": _SIZE,
+    "connection_window_bytes": _SIZE,
+    "connection_memory_bytes": (2**16, 2**40),
+    "max_frame_bytes": (2**14, 2**24 - 1),  # RFC 9113, 6.5.2
+    "call_outbox_messages": _SIZE,
+    "call_outbox_bytes": _SIZE,
+    "write_high_water_bytes": _SIZE,
+    "max_control_output_bytes": (2**10, 2**31 - 1),
+    "flood_interval_seconds": _SECONDS,
+    "max_resets": _SIZE,
+    "max_pings": _SIZE,
+    "max_settings": _SIZE,
+    "max_empty_frames": _SIZE,
+    "handshake_timeout_seconds": _SECONDS,
+    "idle_timeout_seconds": _SECONDS_OR_NEVER,
+    "keepalive_seconds": _SECONDS_OR_NEVER,
+    "client_keepalive_seconds": _SECONDS_OR_NEVER,
+    "keepalive_timeout_seconds": _SECONDS,
+    "drain_grace_seconds": _SECONDS_OR_NEVER,
+    "connect_timeout_seconds": _SECONDS,
+    "connect_backoff_initial_seconds": _SECONDS,
+    "connect_backoff_max_seconds": _SECONDS,
+    "max_channel_connections": _SIZE,
+    "surplus_idle_seconds": _SECONDS,
+    "farewell_timeout_seconds": _SECONDS,
+}

@@ -88,6 +88,10 @@ class RemoteProtocolError(ProtocolError):
     """The peer broke the rules; it is told so, and nobody else notices."""
 
 
+#: Trailing metadata with a serialized `google.rpc.Status`; the one name beginning with `grpc-` that errors may carry.
+STATUS_DETAILS = "grpc-status-details-bin"
+
+
 class RpcError(CogmentError):
     """A call ended with a status other than OK.
 
@@ -104,6 +108,14 @@ class RpcError(CogmentError):
         self.code = code
         self.message = message
         self.trailing_metadata = tuple(trailing_metadata)
+
+    @property
+    def details(self) -> bytes:
+        """The serialized `google.rpc.Status` that came (or goes) with it, or nothing; see `rpc.details`."""
+        for name, value in self.trailing_metadata:
+            if name == STATUS_DETAILS and isinstance(value, bytes):
+                return value
+        return b""
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name

@@ -16,6 +16,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import OrchestratorConfig, RpcConfig
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.rpc import CallOpener, InProcessChannel
+from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import Controller, LocalParticipants, Participants, join_trial
 from trio_cogment.sdk.actor import ActorImplementation
 from trio_cogment.spec import Spec
@@ -93,7 +94,9 @@ async def open_platform(
         new_trial_id: makes trial ids.
     """
     participants = participants or Participants(spec, wall_clock=wall_clock)
-    async with InProcessChannel(participants.services()) as participants_channel:
+    # Whoever is in the process may fill its memory anyway.
+    inside = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
+    async with InProcessChannel(participants.services(), config=inside) as participants_channel:
         orchestrator = Orchestrator(
             wall_clock=wall_clock,
             new_trial_id=new_trial_id,
@@ -104,6 +107,6 @@ async def open_platform(
             local=LocalParticipants(participants, participants_channel),
         )
         services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
-        async with orchestrator, InProcessChannel(services) as channel:
+        async with orchestrator, InProcessChannel(services, config=inside) as channel:
             yield Platform(participants, orchestrator, channel, services)
             await orchestrator.stop()

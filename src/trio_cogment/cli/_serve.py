@@ -19,7 +19,7 @@ from trio_cogment.cli._status_file import INITIALIZING, READY, StatusFile
 from trio_cogment.directory import GrpcEndpoint, parse_endpoint
 from trio_cogment.errors import CogmentError
 from trio_cogment.platform import Platform, open_platform
-from trio_cogment.rpc import Serving, open_listeners, serve
+from trio_cogment.rpc import HealthService, Serving, open_listeners, serve, standard_services
 from trio_cogment.spec import load_params
 
 #: What the goodbye may take before everything is cancelled; with the farewells that follow a stop stays below 5 s.
@@ -122,14 +122,16 @@ async def _serve(settings: ServerSettings, status: _Status, stop: _Stop) -> None
             open_platform(default_params=params, pre_trial_hooks=settings.pre_trial_hooks) as platform,
             trio.open_nursery() as nursery,
         ):
+            health = HealthService(service.name for service in platform.services)
             servings = [
-                (services, await nursery.start(serve, services, sockets))
+                (services, await nursery.start(serve, [*services, *standard_services(services, health)], sockets))
                 for services, sockets in _shared_out(platform, listeners)
             ]
             status.write(READY)
             for services, serving in servings:
                 _announce(services, serving)
             await stop.asked.wait()
+            health.stop()
             await platform.orchestrator.stop()
             nursery.cancel_scope.cancel()
     except CogmentError as error:

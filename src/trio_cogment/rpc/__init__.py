@@ -1,5 +1,6 @@
 """gRPC on Trio: services, calls, servers and channels; the same interface over HTTP/2 and within a process."""
 
+from trio_cogment.config import RpcConfig as RpcConfig
 from trio_cogment.errors import RpcError as RpcError
 from trio_cogment.errors import StatusCode as StatusCode
 from trio_cogment.rpc._nursery import OwnNursery as OwnNursery
@@ -12,11 +13,22 @@ from trio_cogment.rpc.calls import MetadataLike as MetadataLike
 from trio_cogment.rpc.calls import Method as Method
 from trio_cogment.rpc.calls import ServerCall as ServerCall
 from trio_cogment.rpc.channel import Channel as Channel
+from trio_cogment.rpc.details import detailed_error as detailed_error
+from trio_cogment.rpc.details import details_of as details_of
+from trio_cogment.rpc.details import find_detail as find_detail
+from trio_cogment.rpc.health import HealthService as HealthService
+from trio_cogment.rpc.health import ServingStatus as ServingStatus
 from trio_cogment.rpc.inprocess import InProcessChannel as InProcessChannel
+from trio_cogment.rpc.listeners import UnixListener as UnixListener
+from trio_cogment.rpc.listeners import open_listeners as open_listeners
+from trio_cogment.rpc.listeners import open_unix_listener as open_unix_listener
 from trio_cogment.rpc.metadata import Metadata as Metadata
+from trio_cogment.rpc.reflection import reflection_services as reflection_services
 from trio_cogment.rpc.server import Serving as Serving
-from trio_cogment.rpc.server import open_listeners as open_listeners
 from trio_cogment.rpc.server import serve as serve
 from trio_cogment.rpc.server import serve_stream as serve_stream
 from trio_cogment.rpc.service import bind as bind
 from trio_cogment.rpc.service import methods_of as methods_of
+from trio_cogment.rpc.standard import standard_services as standard_services
+from trio_cogment.rpc.tls import client_tls as client_tls
+from trio_cogment.rpc.tls import server_tls as server_tls

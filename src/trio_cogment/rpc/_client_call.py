@@ -10,9 +10,10 @@ from purerpc import Cardinality
 
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import _wire
+from trio_cogment.rpc._compression import IDENTITY, checked_encoding, decoder
 from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc._wire_call import WireCall
-from trio_cogment.rpc.calls import ClientCall, MetadataLike, Method
+from trio_cogment.rpc.calls import ClientCall, MetadataLike, Method, checked_timeout
 from trio_cogment.rpc.metadata import Metadata
 
 if TYPE_CHECKING:
@@ -25,11 +26,22 @@ class WireClientCall(WireCall, ClientCall):
 
     _undecodable = StatusCode.INTERNAL
 
-    def __init__(self, channel: Channel, method: Method, metadata: MetadataLike, timeout: float | None) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        method: Method,
+        metadata: MetadataLike,
+        timeout: float | None,
+        wait_for_ready: bool = False,
+        compression: str | None = None,
+    ) -> None:
         super().__init__(method, method.response_type, method.request_type)
+        if compression and checked_encoding(compression) != IDENTITY:
+            self._compression = compression
         self._channel = channel
         self._metadata = Metadata(metadata)
-        self._timeout = timeout
+        self._timeout = checked_timeout(timeout)
+        self._wait_for_ready = wait_for_ready
         self._hold = method.cardinality in (Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM)
         self._entered = False
         self._initial: Metadata | None = None
@@ -55,10 +67,11 @@ class WireClientCall(WireCall, ClientCall):
         remaining = None if deadline == float("inf") else deadline - trio.current_time()
         headers = _wire.request_headers(
             self.method.path,
-            scheme="http",
+            scheme=self._channel.scheme,
             authority=self._channel.authority,
             timeout=remaining,
             metadata=self._metadata,
+            encoding=self._compression,
         )
         self._stream = self._engine.open_request(headers)
         self._stream.call = self
@@ -70,10 +83,11 @@ class WireClientCall(WireCall, ClientCall):
 
     async def _connect(self, deadline: float | None) -> Connection:
         if deadline is None:
-            return await self._channel.connection()
+            return await self._channel.connection(self._wait_for_ready)
         with trio.move_on_at(deadline):
-            return await self._channel.connection()
-        raise RpcError(StatusCode.DEADLINE_EXCEEDED, "the deadline passed while connecting")
+            return await self._channel.connection(self._wait_for_ready)
+        trouble = f": {self._channel.trouble}" if self._channel.trouble else ""
+        raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"the deadline passed while connecting{trouble}")
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -134,6 +148,9 @@ class WireClientCall(WireCall, ClientCall):
 
     def on_response(self, metadata: Metadata) -> None:
         """The response's headers have come."""
+        encoding = self._stream.encoding
+        if encoding != b"identity":
+            self._decode = decoder(self._decode, encoding, self._connection.config.max_receive_message_bytes)
         self._initial = metadata
         self._waiters.unpark_all()
 

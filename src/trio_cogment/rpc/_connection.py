@@ -18,7 +18,7 @@ from purerpc import Service
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _liveness, _wire
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import ErrorCode, Kind
 from trio_cogment.rpc._pipe import Pipe
@@ -40,6 +40,11 @@ class Connection:
     Attributes:
         peer: the other end, for logs.
         closed: no call can be made or answered any more.
+        ready: the peer's first SETTINGS have come, or the connection has ended without them.
+        heard: when bytes came last, on Trio's clock.
+        drain_seen: the client has seen that we drain.
+        emptied: we drain, and no call runs any more.
+        drain_scope: bounds the drain.
     """
 
     def __init__(
@@ -50,16 +55,24 @@ class Connection:
         config: RpcConfig,
         peer: str,
         routes: dict[str, tuple[Any, Any]] | None = None,
-        open_slot: Callable[[], None] | None = None,
+        on_change: Callable[[Connection], None] | None = None,
     ) -> None:
         self.peer = peer
         self.config = config
-        self.engine = Engine(client_side=client_side, config=config)
+        self.engine = Engine(client_side=client_side, config=config, clock=trio.current_time)
         self.closed = False
+        self.heard = trio.current_time()
+        self.drain_seen = trio.Event()
+        self.emptied = trio.Event()
+        self.engine.on_drained = self.emptied.set
+        self.drain_scope = trio.CancelScope()
         self.routes = routes or {}
-        self.lot = trio.lowlevel.ParkingLot()  # client: calls that wait for the peer's MAX_CONCURRENT_STREAMS
+        self.ready = trio.Event()
+        self._on_change = on_change  # client: whether a call can be opened here may have changed
         self._pipe = pipe
         self._nursery: trio.Nursery | None = None
+        self._io_nursery: trio.Nursery | None = None
+        self._draining = False
         self._io_scope = trio.CancelScope()
         self._write_scope = trio.CancelScope(shield=True)  # gets its deadline when the connection ends
         self._closing = False
@@ -79,9 +92,16 @@ class Connection:
             Kind.BROKEN: lambda stream, value: stream.call.on_broken(value.code, value.message),
             Kind.RESET: lambda stream, value: stream.call.on_reset(value),
             Kind.GOAWAY: lambda stream, value: self.retire_if_idle(),
+            Kind.SETTINGS: lambda stream, value: self._on_settings(),
+            Kind.PONG: lambda stream, value: self._on_pong(value),
         }
 
     # --- life ---
+
+    @property
+    def reason(self) -> RpcError:
+        """Why calls end, or ended, with the connection."""
+        return self._reason
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve the connection until either end closes it.
@@ -95,7 +115,11 @@ class Connection:
                 self._nursery = nursery
                 try:
                     async with trio.open_nursery() as io_nursery:
+                        self._io_nursery = io_nursery
                         io_nursery.start_soon(self._write_loop)
+                        io_nursery.start_soon(_liveness.watch, self)
+                        if self._draining:
+                            io_nursery.start_soon(_liveness.drain, self)
                         if self.engine.client_side:
                             io_nursery.start_soon(self._timer_loop)
                         task_status.started()
@@ -111,7 +135,8 @@ class Connection:
             logger.exception("connection with %s failed", self.peer)
         finally:
             self.closed = True
-            self.lot.unpark_all()
+            self.ready.set()
+            self._tell_change()
 
     async def _read_until_over(self) -> None:
         with self._io_scope:
@@ -137,10 +162,12 @@ class Connection:
 
     async def _read_loop(self) -> None:
         receive_some = self._pipe.receive_some
+        current_time = trio.current_time
         while True:
             data = await receive_some()
             if not data:
                 return
+            self.heard = current_time()
             self._in_batch = True
             try:
                 self._handle(data)
@@ -171,7 +198,7 @@ class Connection:
         for stream in list(self.engine.streams.values()):
             if stream.call is not None:
                 stream.call.on_lost(self._reason)
-        self.lot.unpark_all()
+        self._tell_change()
 
     def close(self, reason: RpcError) -> None:
         """Close the connection; calls that run end with `reason`."""
@@ -179,11 +206,31 @@ class Connection:
         self.closed = True
         self._io_scope.cancel()
 
+    def drain(self, deadline: float) -> None:
+        """Server: end the connection in order, its calls at `deadline` at the latest; see `_liveness.drain`."""
+        self.drain_scope.deadline = min(deadline, self.drain_scope.deadline)
+        if not self._draining:
+            self._draining = True
+            if self._io_nursery is not None and not self._closing:
+                self._io_nursery.start_soon(_liveness.drain, self)
+
+    def _on_pong(self, payload: bytes) -> None:
+        if self._draining and _liveness.is_drain_answer(payload):
+            self.drain_seen.set()
+
     def retire_if_idle(self) -> None:
         """Client: after GOAWAY, close when the last call has ended."""
         if self.engine.client_side and self.engine.exhausted() and not self.engine.streams:
             self.close(self._reason)
-        self.lot.unpark_all()
+        self._tell_change()
+
+    def _tell_change(self) -> None:
+        if self._on_change is not None:
+            self._on_change(self)
+
+    def _on_settings(self) -> None:
+        self.ready.set()
+        self._tell_change()
 
     # --- writing ---
 

@@ -11,6 +11,8 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH, PING, GOAWAY, WINDOW_UPDATE
 END_STREAM = ACK = 0x1
 END_HEADERS = 0x4
 PADDED = 0x8
+ENABLE_PUSH = 0x2  # a setting
+PRIORITIZED = 0x20
 MAX_WINDOW = 2**31 - 1
 INITIAL_WINDOW = 65535
 #: Frames other than DATA are collected whole before they are looked at; none of use is near this size.
@@ -46,7 +48,8 @@ class Kind(enum.Enum):
     STATUS = enum.auto()  # client: the call is over (Trailers)
     BROKEN = enum.auto()  # what came on the stream cannot be used (BadMessageError); the shell must end it
     RESET = enum.auto()  # the peer reset the stream (its error code)
-    ROOM = enum.auto()  # a watched stream's outbox has shrunk (None)
+    PONG = enum.auto()  # no stream: a PING of ours is answered (its payload)
+    SETTINGS = enum.auto()  # no stream: the peer has said its limits, or new ones (None)
     GOAWAY = enum.auto()  # no stream: the peer takes no new streams above (last stream id)
 
 

@@ -7,11 +7,15 @@ messages in one read are handled in one loop: this is where a busy connection sp
 from __future__ import annotations
 
 import abc
+from collections import deque
+from collections.abc import Callable
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, StatusCode
+from trio_cogment.rpc._floods import Floods
 from trio_cogment.rpc._frames import (
     ACK,
+    CONTINUATION,
     DATA,
     END_STREAM,
     HEADER,
@@ -20,7 +24,6 @@ from trio_cogment.rpc._frames import (
     PADDED,
     PREFACE,
     SETTINGS,
-    WINDOW_UPDATE,
     ConnectionFaultError,
     ErrorCode,
     Event,
@@ -33,11 +36,19 @@ _MESSAGE = Kind.MESSAGE
 
 
 class Parser(Sender, abc.ABC):
-    """See the module. `Engine` says what frames other than DATA mean."""
+    """See the module. `Engine` says what frames other than DATA mean.
 
-    def __init__(self, *, client_side: bool, config: RpcConfig) -> None:
+    Args:
+        client_side: the role.
+        config: limits.
+        clock: the time in seconds, for rates; without one everything happens at once.
+    """
+
+    def __init__(self, *, client_side: bool, config: RpcConfig, clock: Callable[[], float] = float) -> None:
         super().__init__(client_side=client_side, config=config)
-        self._window_size = self._recv_window
+        self._floods = Floods(config, clock)
+        self._max_out = config.write_high_water_bytes + config.max_frame_bytes + config.max_control_output_bytes
+        self._max_control_frame = min(MAX_CONTROL_FRAME, config.max_frame_bytes)
         # The parser: bytes of an unfinished frame, or a DATA frame that is being delivered in pieces.
         self._tail = bytearray()
         self._need = 0  # bytes the tail must have before another look is worth while
@@ -45,11 +56,18 @@ class Parser(Sender, abc.ABC):
         self._settings_seen = False
         self._header_block = 0  # the stream whose CONTINUATION must come next
         self._header_block_bytes = 0
-        self._bad_trailers: Stream | None = None
+        self._header_pieces: list[bytes] = []
+        self._header_ends_stream = False
+        self._passed_over: deque[range] = deque(maxlen=16)  # numbers that the peer has not used and cannot use any more
         self._data_left = 0  # of the current DATA frame, padding excluded
         self._pad_left = 0
         self._data_stream: Stream | None = None
         self._data_ends = False
+
+    @property
+    def opened(self) -> bool:
+        """Whether the peer has sent what it must send first."""
+        return self._settings_seen
 
     def receive_data(self, data: bytes) -> list[Event]:
         """Take bytes from the peer; return what they mean.
@@ -70,7 +88,7 @@ class Parser(Sender, abc.ABC):
         try:
             rest = self._parse(data, events)
         except ConnectionFaultError as fault:
-            self.go_away(fault.code)
+            self.go_away(fault.code, str(fault))
             self._control.broken = True
             self.fault = RemoteProtocolError(str(fault))
             self.fault.__cause__ = fault.__cause__
@@ -134,8 +152,10 @@ class Parser(Sender, abc.ABC):
                     position = -position - 1
                     break
                 continue
-            if size > MAX_CONTROL_FRAME:
-                raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, f"frame of {size} bytes, type {kind}")
+            if size > self._max_control_frame:
+                position = self._skip_unknown(position, size, kind)
+                position = self._continue_data(data, position, events)
+                continue
             if total - position < 9 + size:
                 self._need = 9 + size
                 break
@@ -144,12 +164,6 @@ class Parser(Sender, abc.ABC):
         if self._recv_window < self._window_size >> 1:
             self._credit_connection()
         return position
-
-    def _credit_connection(self) -> None:
-        # On receipt and not on consumption: streams bound memory, and a call that nobody reads must not starve others.
-        grow = self._window_size - self._recv_window
-        self._recv_window += grow
-        self._frame(WINDOW_UPDATE, 0, 0, grow.to_bytes(4, "big"))
 
     def _parse_opening(self, data: bytes, events: list[Event]) -> int:
         """The preface (server), then a SETTINGS frame before anything else (RFC 9113, 3.4)."""
@@ -167,13 +181,21 @@ class Parser(Sender, abc.ABC):
             return position
         high, low, kind, flags, stream_id = HEADER.unpack_from(data, position)
         size: int = high << 8 | low
-        if kind != SETTINGS or flags & ACK or size > MAX_CONTROL_FRAME:
+        if kind != SETTINGS or flags & ACK or size > self._max_control_frame:
             raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "expected SETTINGS first")
         if len(data) - position < 9 + size:
             return position
         self._settings_seen = True
         self._control_frame(data[position : position + 9 + size], kind, flags, stream_id, events)
         return position + 9 + size
+
+    def _skip_unknown(self, position: int, size: int, kind: int) -> int:
+        """Let a large frame pass by unseen if its type is unknown (RFC 9113, 5.5); else it is too large (4.2)."""
+        if kind <= CONTINUATION or size > self.config.max_frame_bytes or self._header_block:
+            raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, f"frame of {size} bytes, type {kind}")
+        self._floods.empty.count()
+        self._pad_left = size
+        return position + 9
 
     # --- DATA ---
 
@@ -183,7 +205,7 @@ class Parser(Sender, abc.ABC):
         """Handle the header of a DATA frame; return the next position, or ``-position - 1`` to wait for more."""
         if self._header_block:
             raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "DATA inside a header block")
-        if not stream_id or stream_id > self._highest_stream():
+        if self._is_idle(stream_id):
             raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "DATA on an idle stream")
         if size > self.config.max_frame_bytes:
             raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, f"DATA frame of {size} bytes")
@@ -206,6 +228,8 @@ class Parser(Sender, abc.ABC):
         if stream is not None:
             stream = self._admit_data(stream, size, padding, events)
         self._data_stream = stream
+        if size == padding and not flags & END_STREAM:
+            self._floods.empty.count()
         self._data_left = size - padding
         self._pad_left = max(padding - 1, 0)
         self._data_ends = bool(flags & END_STREAM)
@@ -260,15 +284,19 @@ class Parser(Sender, abc.ABC):
             stream.refused = True
             events.append((Kind.BROKEN, stream, fault))
 
-    def _highest_stream(self) -> int:
-        return self._next_stream - 2 if self.client_side else self._last_peer_stream
+    def _is_idle(self, stream_id: int) -> bool:
+        """Whether no stream has had this number; ours are odd or even by role, and pushes there are none."""
+        return not stream_id & 1 or stream_id > (self._next_stream - 2 if self.client_side else self._last_peer_stream)
 
     def _stream_fault(self, stream: Stream, code: ErrorCode, text: str, events: list[Event]) -> None:
         """The peer broke HTTP/2 on one stream (RFC 9113, 5.4.2)."""
+        unanswered = not stream.headers_sent and not stream.closed and not self.client_side
         self.reset(stream, code)
         if not stream.refused:
             stream.refused = True
             events.append((Kind.BROKEN, stream, BadMessageError(StatusCode.INTERNAL, text)))
+        if unanswered:
+            self._floods.resets.count()
 
     # --- for the engine ---
 

@@ -118,6 +118,8 @@ def pipe_over(stream: trio.abc.Stream) -> Pipe:
 
 def peer_name(stream: trio.abc.Stream) -> str:
     """Return the other end's address in gRPC's notation, for logs."""
+    while isinstance(stream, trio.SSLStream):
+        stream = stream.transport_stream
     if not isinstance(stream, trio.SocketStream):
         return "stream"
     try:

@@ -7,6 +7,8 @@ ones, and what a slow reader holds up is its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.rpc import _wire
@@ -17,7 +19,9 @@ from trio_cogment.rpc._frames import (
     GOAWAY,
     HEADER,
     INITIAL_WINDOW,
+    MAX_WINDOW,
     MESSAGE_HEADER,
+    PING,
     PREFACE,
     RST_STREAM,
     SETTING,
@@ -26,37 +30,43 @@ from trio_cogment.rpc._frames import (
     ErrorCode,
 )
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
+from trio_cogment.rpc._windows import Windows
 
 _DEFAULT_MAX_FRAME = 16384
+#: Tells the PING that goes with a drain from those that look for life.
+DRAIN_PING = b"draining"
 
 
-class Sender:
+def _nothing() -> None:
+    pass
+
+
+class Sender(Windows):
     """See the module. `Engine` adds the receiving half.
 
     Attributes:
-        streams: those that are open, by number.
-        out_size: bytes of output not taken yet.
         goaway_received: the peer takes no new streams.
+        draining: we take none.
+        on_drained: called then, when the last stream is over.
         fault: why the connection cannot go on.
     """
 
     def __init__(self, *, client_side: bool, config: RpcConfig) -> None:
+        super().__init__(config)
         self.client_side = client_side
-        self.config = config
-        self.streams: dict[int, Stream] = {}
-        self.out_size = 0
         self.goaway_received = False
+        self.draining = False
+        self.on_drained: Callable[[], None] = _nothing
         self.fault: RemoteProtocolError | None = None
         self._control = ControlPlane(client_side=client_side)
-        self._out: list[bytes | memoryview] = []
         self._high_water = config.write_high_water_bytes
-        self._initial = config.stream_window_bytes
         self._send_window = INITIAL_WINDOW
         self._peer_initial_window = INITIAL_WINDOW
         self._max_frame = _DEFAULT_MAX_FRAME  # what we send at most
-        self._recv_window = max(config.connection_window_bytes, INITIAL_WINDOW)
         self._blocked: dict[Stream, None] = {}  # an ordered set: whose outbox waits
         self._rooms: list[Stream] = []
+        self._queued = 0  # bytes in all outboxes
+        self._starved: dict[Stream, None] = {}  # an ordered set: refused because of that
         self._last_peer_stream = 0
         self._next_stream = 1
         self._say_hello()
@@ -96,14 +106,6 @@ class Sender:
             self._rooms = []
         return rooms
 
-    def _emit(self, data: bytes) -> None:
-        self._out.append(data)
-        self.out_size += len(data)
-
-    def _frame(self, kind: int, flags: int, stream_id: int, payload: bytes = b"") -> None:
-        size = len(payload)
-        self._emit(HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream_id) + payload)
-
     # --- calls ---
 
     def can_open(self) -> bool:
@@ -130,10 +132,24 @@ class Sender:
 
     def has_room(self, stream: Stream, size: int) -> bool:
         """Whether a message of `size` bytes may be given to `send_message` now."""
-        return not stream.outbox or (
+        if not stream.outbox:
+            return self._queued < self._budget or self._has_room_in_a_full_house(stream, size)
+        return (
             len(stream.outbox) < self.config.call_outbox_messages
             and stream.outbox_bytes + size <= self.config.call_outbox_bytes
+            and self._queued < self._budget
         )
+
+    def _has_room_in_a_full_house(self, stream: Stream, size: int) -> bool:
+        """The calls of a peer that does not read fill the connection's memory; one that it does read may go on."""
+        if stream.closed or size + PREFIX_BYTES <= min(stream.send_window, self._send_window):
+            return True
+        self._starved[stream] = None
+        return False
+
+    def _wake_starved(self) -> None:
+        self._rooms += self._starved
+        self._starved.clear()
 
     def send_message(self, stream: Stream, payload: bytes) -> None:
         """Send a message, or queue it on its stream if windows or the high-water mark say so."""
@@ -152,11 +168,20 @@ class Sender:
             )
             self.out_size += size + 9
         elif not stream.closed:
-            stream.outbox.append(b"\0" + (size - PREFIX_BYTES).to_bytes(4, "big") + payload)
-            stream.outbox_bytes += size
-            self._blocked[stream] = None
-            if stream.send_window > 0 and self._send_window > 0 and self.out_size < self._high_water:
-                self._pump()
+            self._queue(stream, b"\0" + (size - PREFIX_BYTES).to_bytes(4, "big") + payload)
+
+    def send_compressed(self, stream: Stream, payload: bytes) -> None:
+        """As `send_message`, for one that is compressed."""
+        if not stream.closed:
+            self._queue(stream, b"\1" + len(payload).to_bytes(4, "big") + payload)
+
+    def _queue(self, stream: Stream, message: bytes) -> None:
+        stream.outbox.append(message)
+        stream.outbox_bytes += len(message)
+        self._queued += len(message)
+        self._blocked[stream] = None
+        if stream.send_window > 0 and self._send_window > 0 and self.out_size < self._high_water:
+            self._pump()
 
     def end(self, stream: Stream, trailers: _wire.RawHeaders) -> None:
         """Close our side once everything queued has gone: with these trailers, or bare when the list is empty."""
@@ -180,16 +205,44 @@ class Sender:
             self._frame(RST_STREAM, 0, stream.id, int(code).to_bytes(4, "big"))
             self._close(stream)
 
-    def consumed(self, stream: Stream, size: int) -> None:
-        """Say that the application has taken a message of `size` bytes."""
-        stream.held -= size + PREFIX_BYTES
-        if stream.recv_window < self._initial >> 1 and not stream.remote_closed and not stream.closed:
-            self._top_up(stream)
+    def go_away(self, code: int, text: str = "", *, last: int | None = None) -> None:
+        """Tell the peer that this connection is over (RFC 9113, 6.8). Written here and not by h2: see `_control`.
 
-    def go_away(self, code: int) -> None:
-        """Tell the peer that this connection is over (RFC 9113, 6.8). Written here and not by h2: see `_control`."""
-        payload = self._last_peer_stream.to_bytes(4, "big") + int(code).to_bytes(4, "big")
-        self._frame(GOAWAY, 0, 0, payload)
+        Args:
+            code: why.
+            text: the same for whoever reads the peer's log.
+            last: the highest stream that is served still; those seen so far when left out.
+        """
+        last = self._last_peer_stream if last is None else last
+        self._frame(GOAWAY, 0, 0, last.to_bytes(4, "big") + int(code).to_bytes(4, "big") + text.encode())
+
+    def announce_drain(self) -> None:
+        """Ask the peer to open no more streams, without refusing those that are on their way (RFC 9113, 6.8).
+
+        When the PING that goes with it is answered (`Kind.PONG`), the peer has seen that.
+        """
+        self.go_away(ErrorCode.NO_ERROR, last=MAX_WINDOW)
+        self.ping(DRAIN_PING)
+
+    def refuse_new(self) -> None:
+        """Say which streams are served still, and refuse those after them."""
+        self.draining = True
+        self.go_away(ErrorCode.NO_ERROR)
+        if not self.streams:
+            self.on_drained()
+
+    @property
+    def calls_begun(self) -> int:
+        """A number that changes with every call of the peer."""
+        return self._last_peer_stream
+
+    def data_mark(self) -> object:
+        """Return something that changes when DATA passes in either direction, but for rare coincidences."""
+        return self._recv_window, self._send_window
+
+    def ping(self, payload: bytes) -> None:
+        """Send a PING with these eight bytes."""
+        self._frame(PING, 0, 0, payload)
 
     # --- streams ---
 
@@ -210,12 +263,18 @@ class Sender:
             self._rooms.append(stream)
         self._drop_outbox(stream)
         self.streams.pop(stream.id, None)
-        self._control.forget(stream.id)
+        if self._granted or self._withheld or self.draining:
+            self._reclaim(stream)
+            if self.draining and not self.streams:
+                self.on_drained()
 
     def _drop_outbox(self, stream: Stream) -> None:
         if stream.outbox:
             stream.outbox.clear()
+            self._queued -= stream.outbox_bytes
             stream.outbox_bytes = 0
+            if self._starved:
+                self._wake_starved()
         self._blocked.pop(stream, None)
 
     def _send_end(self, stream: Stream) -> None:
@@ -230,12 +289,6 @@ class Sender:
         elif not self.client_side:
             # The response is complete; the rest of the request is of no use (RFC 9113, 8.1).
             self.reset(stream, ErrorCode.NO_ERROR)
-
-    def _top_up(self, stream: Stream) -> None:
-        grow = stream.window_increment(self._initial)
-        if grow:
-            stream.recv_window += grow
-            self._frame(WINDOW_UPDATE, 0, stream.id, grow.to_bytes(4, "big"))
 
     def _pump(self) -> None:
         """Move queued messages to the output, a frame of each stream in turn, as far as windows and the mark allow."""
@@ -272,6 +325,7 @@ class Sender:
                 outbox[0] = view[cut:]
                 size = room
         stream.outbox_bytes -= size
+        self._queued -= size
         stream.send_window -= size
         self._send_window -= size
         self._out.append(HEADER.pack(size >> 8, size & 0xFF, DATA, 0, stream.id))
@@ -280,4 +334,6 @@ class Sender:
         if stream.watched:
             stream.watched = False
             self._rooms.append(stream)
+        if self._starved and self._queued < self._budget:
+            self._wake_starved()
         return True

@@ -10,6 +10,7 @@ from purerpc import Cardinality
 
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import _wire
+from trio_cogment.rpc._compression import IDENTITY, accepts, checked_encoding, decoder
 from trio_cogment.rpc._status import outcome_of
 from trio_cogment.rpc._wire_call import WireCall
 from trio_cogment.rpc.calls import MetadataLike, Method, ServerCall
@@ -29,6 +30,9 @@ class WireServerCall(WireCall, ServerCall):
         self, connection: Connection, stream: Stream, method: Method, function: Any, head: _wire.RequestHead
     ) -> None:
         super().__init__(method, method.request_type, method.response_type)
+        if head.encoding != b"identity":
+            self._decode = decoder(self._decode, head.encoding, connection.config.max_receive_message_bytes)
+        self._accept_encoding = head.accept_encoding
         self._connection = connection
         self._engine = connection.engine
         self._stream = stream
@@ -51,6 +55,14 @@ class WireServerCall(WireCall, ServerCall):
     def set_trailing_metadata(self, metadata: MetadataLike) -> None:
         self._trailing = Metadata(metadata)
 
+    def set_compression(self, compression: str) -> None:
+        checked_encoding(compression)
+        if self._stream.headers_sent:
+            raise LocalProtocolError(f"{self.method.path}: the response headers have gone out")
+        if compression == IDENTITY or not accepts(self._accept_encoding, compression):
+            compression = ""
+        self._compression = compression
+
     async def send_initial_metadata(self) -> None:
         await self._connection.yield_sometimes()
         self._check_open()
@@ -60,6 +72,8 @@ class WireServerCall(WireCall, ServerCall):
 
     def _send_headers(self) -> None:
         headers = _wire.RESPONSE_HEADERS
+        if self._compression:
+            headers = [*headers, (b"grpc-encoding", self._compression.encode())]
         if self._initial:
             headers = headers + _wire.encode_metadata(self._initial)
         self._engine.send_headers(self._stream, headers)
@@ -96,7 +110,7 @@ class WireServerCall(WireCall, ServerCall):
         assert isinstance(group, Exception)
         error = outcome_of(group, self.method.path)
         if not self.over:  # else the peer has gone, or has its status
-            trailing = Metadata.from_wire((*self._trailing, *_checked(error.trailing_metadata)))
+            trailing = Metadata.from_wire((*self._trailing, *error.trailing_metadata))
             self._complete_now(error.code, error.message, trailing)
 
     def _complete(self, code: StatusCode, message: str, trailing: Metadata) -> None:
@@ -147,12 +161,3 @@ class WireServerCall(WireCall, ServerCall):
         if not self.over:
             self._finish(error, drop=True)
             self._scope.cancel()
-
-
-def _checked(pairs: tuple[tuple[str, str | bytes], ...]) -> list[tuple[str, str | bytes]]:
-    """Check metadata that came with an error; the status details are the one reserved name that may travel."""
-    details = _wire.STATUS_DETAILS.decode()
-    checked: list[tuple[str, str | bytes]] = []
-    for name, value in pairs:
-        checked.extend([(name, value)] if name == details and isinstance(value, bytes) else Metadata([(name, value)]))
-    return checked

@@ -6,7 +6,8 @@ import logging
 
 from purerpc import RpcFailedError
 
-from trio_cogment.errors import CogmentError, RpcError, StatusCode, status_of
+from trio_cogment.errors import STATUS_DETAILS, CogmentError, InvalidArgumentError, RpcError, StatusCode, status_of
+from trio_cogment.rpc.metadata import Metadata
 
 _log = logging.getLogger(__name__)
 
@@ -20,10 +21,23 @@ def outcome_of(error: Exception, where: str) -> RpcError:
     while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
         cause = cause.exceptions[0]
     if isinstance(cause, RpcError):
-        return cause
+        return _sendable(cause, where) if cause.trailing_metadata else cause
     if isinstance(cause, RpcFailedError):
         return RpcError(StatusCode(cause.status.int_value), cause.status.status_message)
     if not isinstance(cause, CogmentError):
         _log.error("%s: the handler failed", where, exc_info=error)
     code, text = status_of(cause if isinstance(cause, Exception) else error)
     return RpcError(code, text)
+
+
+def _sendable(error: RpcError, where: str) -> RpcError:
+    """Check an error's metadata as a call's is, but for the one reserved name that may travel."""
+    checked: list[tuple[str, str | bytes]] = []
+    try:
+        for name, value in error.trailing_metadata:
+            known = name == STATUS_DETAILS and isinstance(value, bytes)
+            checked.extend([(name, value)] if known else Metadata([(name, value)]))
+    except InvalidArgumentError:
+        _log.exception("%s: metadata of an error cannot be sent", where)
+        checked = []  # the status still says more than that about it
+    return RpcError(error.code, error.message, checked)

@@ -14,6 +14,12 @@ PREFIX_BYTES = 5
 _VIEW_BYTES = 16 * 1024
 
 
+class CompressedMessage(bytes):
+    """A message as it came, still compressed."""
+
+    __slots__ = ()
+
+
 class BadMessageError(Exception):
     """A message that cannot be accepted; it ends its stream with this status."""
 
@@ -26,10 +32,8 @@ class BadMessageError(Exception):
 class Stream:
     """The state of one stream. The engine reads and writes the fields directly: this is its hot path.
 
-    Flow control towards us: the peer may still send `recv_window` bytes; `held` bytes have arrived and have not been
-    taken by the application. The window is topped up to ``max(initial - held, missing)``: the second term lets a
-    message that has begun (and is of legal size) in whole, for crediting on consumption alone would wait for ever for
-    the rest of a message larger than the window.
+    Flow control towards us (see `_windows`): the peer may still send `recv_window` bytes; `held` bytes have arrived and
+    have not been taken by the application; `granted` bytes of the connection's memory are reserved for a large message.
 
     Attributes:
         id: its number.
@@ -49,8 +53,10 @@ class Stream:
         "call",
         "chunks",
         "closed",
+        "compressed",
         "encoding",
         "end",
+        "granted",
         "have",
         "headers_seen",
         "headers_sent",
@@ -75,10 +81,12 @@ class Stream:
         self.send_window = send_window
         self.max_message = max_message
         self.held = 0
+        self.granted = 0
         self.chunks: list[bytes | memoryview] = []
         self.have = 0  # bytes in chunks
         self.missing = 0  # bytes still to come of the message that has begun; 0 between messages
         self.encoding = b"identity"
+        self.compressed = 0  # the flag of the message that has begun
         self.outbox: deque[bytes | memoryview] = deque()
         self.outbox_bytes = 0
         self.end: RawHeaders | None = None
@@ -96,14 +104,11 @@ class Stream:
         """Judge a message by its prefix.
 
         Raises:
-            BadMessageError: compressed, or longer than allowed.
+            BadMessageError: longer than allowed, or compressed although the headers do not say so.
         """
-        if flag:
-            if flag != 1 or self.encoding == b"identity":
-                raise BadMessageError(StatusCode.INTERNAL, "compressed flag set without a message encoding")
-            raise BadMessageError(
-                StatusCode.UNIMPLEMENTED, f"message encoding {self.encoding.decode('latin-1')!r} is not supported"
-            )
+        self.compressed = flag
+        if flag and (flag != 1 or self.encoding == b"identity"):
+            raise BadMessageError(StatusCode.INTERNAL, "compressed flag set without a message encoding")
         if length > self.max_message:
             raise BadMessageError(
                 StatusCode.RESOURCE_EXHAUSTED, f"message of {length} bytes is larger than {self.max_message}"
@@ -125,19 +130,23 @@ class Stream:
                 self.check_prefix(data[position], length)
                 position = body + length
                 if position <= end:
-                    messages.append(data[body:position])
+                    payload = data[body:position]
+                    messages.append(CompressedMessage(payload) if self.compressed else payload)
                     continue
                 position, self.missing = body, length
                 if position == end:
                     break
             stop = min(end, position + self.missing)
             size = stop - position
-            # Joined once at the end, never `buffer += piece`; a view saves one more copy of what is large anyway.
-            self.chunks.append(data[position:stop] if size < _VIEW_BYTES else memoryview(data)[position:stop])
+            # Joined once at the end, never `buffer += piece`; a view saves one more copy of what is large anyway. It
+            # keeps all of `data` alive, so what it shows must be most of that.
+            small = size < _VIEW_BYTES or size << 1 < len(data)
+            self.chunks.append(data[position:stop] if small else memoryview(data)[position:stop])
             self.missing -= size
             position = stop
             if not self.missing:
-                messages.append(b"".join(self.chunks))
+                payload = b"".join(self.chunks)
+                messages.append(CompressedMessage(payload) if self.compressed else payload)
                 self.chunks.clear()
 
     def _feed_prefix(self, data: bytes, position: int, end: int, messages: list[bytes]) -> int:
@@ -153,7 +162,7 @@ class Stream:
             if length:
                 self.missing = length
             else:
-                messages.append(b"")
+                messages.append(CompressedMessage() if self.compressed else b"")
         return stop
 
     @property
@@ -161,12 +170,7 @@ class Stream:
         """Whether END_STREAM now would cut a message off."""
         return bool(self.missing or self.have)
 
-    def window_increment(self, initial: int) -> int:
-        """Return by how much the peer's window should grow now; small increments are saved up."""
-        target = initial - self.held
-        if self.missing > target:
-            target = self.missing
-        grow = target - self.recv_window
-        if grow >= initial >> 1 or (grow > 0 and self.missing > self.recv_window):
-            return grow
-        return 0
+    def piece_size(self) -> int:
+        """How much is held of a message that is not whole yet."""
+        size = sum(len(chunk) for chunk in self.chunks)
+        return size + PREFIX_BYTES if self.missing else size

@@ -11,10 +11,19 @@ from trio_cogment.rpc.calls import CallOpener, MetadataLike, Method
 
 
 async def unary_call(
-    opener: CallOpener, method: Method, request: Message, *, metadata: MetadataLike, timeout: float | None
+    opener: CallOpener,
+    method: Method,
+    request: Message,
+    *,
+    metadata: MetadataLike,
+    timeout: float | None,
+    wait_for_ready: bool = False,
+    compression: str | None = None,
 ) -> Any:
     """See `CallOpener.unary`."""
-    async with opener.call(method, metadata=metadata, timeout=timeout) as call:
+    async with opener.call(
+        method, metadata=metadata, timeout=timeout, wait_for_ready=wait_for_ready, compression=compression
+    ) as call:
         try:
             await call.send(request)
             await call.done_sending()

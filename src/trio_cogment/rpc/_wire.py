@@ -15,14 +15,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trio_cogment._version import __version__
-from trio_cogment.errors import StatusCode
+from trio_cogment.errors import STATUS_DETAILS, StatusCode
+from trio_cogment.rpc._hpack import RawHeaders as RawHeaders
+from trio_cogment.rpc._hpack import unindexed
 from trio_cogment.rpc.metadata import Metadata
-
-RawHeaders = list[tuple[bytes, bytes]]
 
 CONTENT_TYPE = (b"content-type", b"application/grpc")
 USER_AGENT = (b"user-agent", f"trio-cogment/{__version__}".encode())
-RESPONSE_HEADERS: RawHeaders = [(b":status", b"200"), CONTENT_TYPE]
+#: What we can read, compressed as gRPC names it.
+ENCODINGS = (b"identity", b"deflate", b"gzip")
+ACCEPT_ENCODING = (b"grpc-accept-encoding", b",".join(ENCODINGS))
+RESPONSE_HEADERS: RawHeaders = [(b":status", b"200"), CONTENT_TYPE, ACCEPT_ENCODING]
 
 _NAME = re.compile(rb"[a-z0-9_.\-]+\Z")
 _VALUE = re.compile(rb"[\x20-\x7e]*\Z")
@@ -34,7 +37,6 @@ _MAX_TIMEOUT_VALUE = 99_999_999  # eight digits
 _RESERVED = frozenset(
     [b"te", b"content-type", b"content-length", b"user-agent", b"host", b"connection", b"transfer-encoding"]
 )
-STATUS_DETAILS = b"grpc-status-details-bin"
 
 #: RST_STREAM codes as a client sees them (gRPC over HTTP/2, "Errors").
 STATUS_OF_RESET: dict[int, tuple[StatusCode, str]] = {
@@ -65,15 +67,20 @@ STATUS_OF_HTTP: dict[bytes, StatusCode] = {
     b"504": StatusCode.UNAVAILABLE,
 }
 
+_STATUS_OF_TEXT = {b"%d" % code: code for code in StatusCode}
+
 
 class RefusedRequest(Exception):  # noqa: N818 - not an error of ours: the answer to a malformed request
     """A request that gets a status instead of a handler."""
 
-    def __init__(self, code: StatusCode, message: str, http_status: bytes = b"200") -> None:
+    def __init__(
+        self, code: StatusCode, message: str, http_status: bytes = b"200", headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.http_status = http_status
+        self.headers = headers  # what else the answer says
 
 
 class BadMetadataError(ValueError):
@@ -88,6 +95,7 @@ class RequestHead:
     timeout: float | None
     metadata: Metadata
     encoding: bytes
+    accept_encoding: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,9 @@ class Trailers:
 # --- requests ---
 
 
-def request_headers(path: str, *, scheme: str, authority: str, timeout: float | None, metadata: Metadata) -> RawHeaders:
+def request_headers(
+    path: str, *, scheme: str, authority: str, timeout: float | None, metadata: Metadata, encoding: str = ""
+) -> RawHeaders:
     """Return the headers of a request."""
     headers: RawHeaders = [
         (b":method", b"POST"),
@@ -112,9 +122,12 @@ def request_headers(path: str, *, scheme: str, authority: str, timeout: float | 
         (b"te", b"trailers"),
         CONTENT_TYPE,
         USER_AGENT,
+        ACCEPT_ENCODING,
     ]
+    if encoding:
+        headers.append((b"grpc-encoding", encoding.encode()))
     if timeout is not None:
-        headers.append((b"grpc-timeout", encode_timeout(timeout)))
+        headers.append(unindexed(b"grpc-timeout", encode_timeout(timeout)))
     if metadata:
         headers += encode_metadata(metadata)
     return headers
@@ -132,11 +145,11 @@ def parse_request(headers: RawHeaders, max_header_list_bytes: int) -> RequestHea
     for name, value in headers:
         size += len(name) + len(value) + 32
         if name[:1] != b":":
-            fields.append((bytes(name), bytes(value)))
+            fields.append((name, value))
         elif fields or name in pseudo:  # RFC 9113, 8.3: before all fields, and once
             raise RefusedRequest(StatusCode.INTERNAL, "malformed pseudo-header fields", b"400")
         else:
-            pseudo[bytes(name)] = bytes(value)
+            pseudo[name] = value
     if size > max_header_list_bytes:
         raise RefusedRequest(
             StatusCode.RESOURCE_EXHAUSTED, f"metadata is larger than {max_header_list_bytes} bytes", b"431"
@@ -148,8 +161,16 @@ def parse_request(headers: RawHeaders, max_header_list_bytes: int) -> RequestHea
         metadata = decode_metadata(fields)
     except BadMetadataError as error:
         raise RefusedRequest(StatusCode.INTERNAL, str(error)) from None
+    encoding = known.get(b"grpc-encoding", b"identity")
+    if encoding not in ENCODINGS:
+        message = f"message encoding {encoding.decode('latin-1')!r} is not supported"
+        raise RefusedRequest(StatusCode.UNIMPLEMENTED, message, headers=[ACCEPT_ENCODING])
     return RequestHead(
-        path, None if timeout is None else _decode_timeout(timeout), metadata, known.get(b"grpc-encoding", b"identity")
+        path,
+        None if timeout is None else _decode_timeout(timeout),
+        metadata,
+        encoding,
+        known.get(b"grpc-accept-encoding", b""),
     )
 
 
@@ -202,6 +223,11 @@ def encode_metadata(metadata: Iterable[tuple[str, str | bytes]]) -> RawHeaders:
     ]
 
 
+def metadata_bytes(metadata: Metadata) -> int:
+    """Return the size of metadata as HTTP/2 counts it (RFC 9113, 10.5.1)."""
+    return sum(len(name) + len(value) + 32 for name, value in encode_metadata(metadata))
+
+
 def decode_metadata(headers: RawHeaders, *, keep: bytes = b"") -> Metadata:
     """Return the custom metadata among header fields, in order.
 
@@ -222,7 +248,7 @@ def decode_metadata(headers: RawHeaders, *, keep: bytes = b"") -> Metadata:
         if not _VALUE.match(value):
             raise BadMetadataError(f"metadata {text!r}: expected printable ASCII")
         if name[-4:] == b"-bin":
-            pairs.extend((text, _decode_binary(text, part)) for part in bytes(value).split(b","))
+            pairs.extend((text, _decode_binary(text, part)) for part in value.split(b","))
         else:
             pairs.append((text, value.decode("ascii").strip(" ")))
     return Metadata.from_wire(pairs)
@@ -246,7 +272,8 @@ def trailer_headers(
     headers: RawHeaders = [(b":status", alone), CONTENT_TYPE] if alone else []
     headers.append((b"grpc-status", b"%d" % code))
     if message:
-        headers.append((b"grpc-message", urllib.parse.quote(message, safe=" !\"#$&'()*+,/:;<=>?@[\\]^`{|}").encode()))
+        quoted = urllib.parse.quote(message, safe=" !\"#$&'()*+,/:;<=>?@[\\]^`{|}")
+        headers.append(unindexed(b"grpc-message", quoted.encode()))
     if metadata:
         headers += encode_metadata(metadata)
     return headers
@@ -254,18 +281,21 @@ def trailer_headers(
 
 def parse_trailers(headers: RawHeaders) -> Trailers:
     """Return the status in a response's last header list; a missing or broken one is a status as well."""
-    fields = {bytes(name): bytes(value) for name, value in headers}
+    fields = dict(headers)
     raw = fields.get(b"grpc-status")
     if raw is None:
         return Trailers(*_status_without_grpc(fields), Metadata())
-    message = urllib.parse.unquote(fields.get(b"grpc-message", b"").decode("latin-1"), errors="replace")
+    message = fields.get(b"grpc-message", b"").decode("latin-1")
+    if "%" in message:
+        message = urllib.parse.unquote(message, errors="replace")
     try:
-        metadata = decode_metadata(headers, keep=STATUS_DETAILS)
+        metadata = decode_metadata(headers, keep=STATUS_DETAILS.encode())
     except BadMetadataError as error:
         return Trailers(StatusCode.INTERNAL, f"malformed response: {error}", Metadata())
-    if not raw.isdigit() or int(raw) > max(StatusCode):
+    code = _STATUS_OF_TEXT.get(raw)
+    if code is None:
         return Trailers(StatusCode.UNKNOWN, message or "the peer sent an unknown status", metadata)
-    return Trailers(StatusCode(int(raw)), message, metadata)
+    return Trailers(code, message, metadata)
 
 
 def _status_without_grpc(fields: dict[bytes, bytes]) -> tuple[StatusCode, str]:
@@ -277,9 +307,14 @@ def _status_without_grpc(fields: dict[bytes, bytes]) -> tuple[StatusCode, str]:
     return StatusCode.UNKNOWN, "the response ended without grpc-status"
 
 
+def is_informational(headers: RawHeaders) -> bool:
+    """Whether the real response is still to come (RFC 9110, 15.2)."""
+    return any(name == b":status" and value[:1] == b"1" for name, value in headers)
+
+
 def parse_response(headers: RawHeaders) -> Metadata | Trailers:
     """Check the headers that open a response; a `Trailers` result means that the call has failed already."""
-    fields = {bytes(name): bytes(value) for name, value in headers}
+    fields = dict(headers)
     http = fields.get(b":status", b"")
     if http != b"200":
         if b"grpc-status" in fields:

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import trio
 from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.rpc._compression import compress
+from trio_cogment.rpc._streams import BadMessageError, CompressedMessage
 from trio_cogment.rpc.calls import Call, Consumer, Method
 
 if TYPE_CHECKING:
@@ -35,11 +38,12 @@ class WireCall(Call):
     _stream: Stream
     _undecodable: StatusCode
     _hold: bool  # our side sends a single message: it leaves together with the end, in one piece
+    _compression = ""  # what our messages are compressed with
 
     def __init__(self, method: Method, receive_type: type[Message], send_type: type[Message]) -> None:
         self.method = method
         self.over = False
-        self._decode = receive_type.FromString
+        self._decode: Callable[[bytes], Any] = receive_type.FromString
         self._send_type = send_type
         self._inbox: deque[bytes] = deque()
         self._consumer: Consumer | None = None
@@ -49,6 +53,7 @@ class WireCall(Call):
         self._error: RpcError | None = None
         self._end_told = False
         self._sending_done = False
+        self._answering = False  # we have received since we sent last
         self._receiver: trio.lowlevel.Task | None = None
         self._senders: deque[trio.lowlevel.Task] = deque()
 
@@ -83,10 +88,11 @@ class WireCall(Call):
     def _take(self, payload: bytes) -> Any:
         try:
             message = self._decode(payload)
-        except DecodeError:
-            self.on_broken(self._undecodable, f"{self.method.path}: undecodable message")
+        except (DecodeError, BadMessageError) as bad:
+            error = self._unreadable(bad)
             self._connection.wake()
-            self._raise_error()
+            raise RpcError(error.code, error.message) from None
+        self._answering = True
         self._engine.consumed(self._stream, len(payload))
         if self._engine.out_size:
             self._connection.wake()
@@ -105,8 +111,8 @@ class WireCall(Call):
     def _deliver(self, consumer: Consumer, payload: bytes) -> None:
         try:
             message = self._decode(payload)
-        except DecodeError:
-            self.on_broken(self._undecodable, f"{self.method.path}: undecodable message")
+        except (DecodeError, BadMessageError) as bad:
+            self._unreadable(bad)
             return
         self._engine.consumed(self._stream, len(payload))
         try:
@@ -114,6 +120,16 @@ class WireCall(Call):
         except Exception:
             logger.exception("%s: the consumer of a call failed", self.method.path)
             self.on_broken(StatusCode.INTERNAL, "unexpected failure while consuming a message")
+
+    def _unreadable(self, bad: Exception) -> RpcError:
+        """End the call because of a message."""
+        error = RpcError(self._undecodable, f"{self.method.path}: undecodable message")
+        if isinstance(bad, BadMessageError):
+            error = RpcError(bad.code, f"{self.method.path}: {bad.message}")
+        self.on_broken(error.code, error.message)
+        if self._error is None:  # the peer has ended it already, and well
+            self._no_more_messages(error, drop=True)
+        return error
 
     def set_consumer(self, consumer: Consumer) -> None:
         if self._consumer is not None or self._receiver is not None:
@@ -178,7 +194,8 @@ class WireCall(Call):
             self._stream.watched = True
             self._senders.append(trio.lowlevel.current_task())
             await trio.lowlevel.wait_task_rescheduled(self._abort_sender)
-        self._check_open()
+        if self.over or self._sending_done:
+            self._check_open()
         self._put(payload)
 
     def send_nowait(self, message: Message) -> None:
@@ -196,14 +213,15 @@ class WireCall(Call):
             raise LocalProtocolError(
                 f"{self.method.path}: expected a {self._send_type.__name__}, got {type(message).__name__}"
             )
-        self._check_open()
+        if self.over or self._sending_done:
+            self._check_open()
         payload: bytes = message.SerializeToString()
         limit = self._connection.config.max_send_message_bytes
         if limit is not None and len(payload) > limit:
             raise RpcError(
                 StatusCode.RESOURCE_EXHAUSTED, f"message of {len(payload)} bytes is larger than {limit} allowed to send"
             )
-        return payload
+        return compress(self._compression, payload) if self._compression else payload
 
     def _check_open(self) -> None:
         if self.over:
@@ -213,8 +231,17 @@ class WireCall(Call):
             raise LocalProtocolError(f"{self.method.path}: this side has finished sending")
 
     def _put(self, payload: bytes) -> None:
-        self._engine.send_message(self._stream, payload)
-        if not self._hold:
+        if self._compression and type(payload) is CompressedMessage:
+            self._engine.send_compressed(self._stream, payload)
+        else:
+            self._engine.send_message(self._stream, payload)
+        if self._hold:
+            return
+        if self._answering and not self._inbox:
+            # Message by message: nothing will follow before the peer has this one.
+            self._answering = False
+            self._connection.flush_soon()
+        else:
             self._connection.wake()
 
     def on_room(self) -> None:

@@ -15,6 +15,7 @@ Rules that hold for every implementation:
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -143,6 +144,17 @@ class ServerCall(Call):
         """Choose what goes out with the status."""
 
     @abc.abstractmethod
+    def set_compression(self, compression: str) -> None:
+        """Compress responses from now on with "gzip" or "deflate", if the caller accepts that ("identity": do not).
+
+        Those that would not become smaller are sent as they are, and in process all are.
+
+        Raises:
+            ValueError: it is none of these.
+            LocalProtocolError: the headers have gone out with the first message.
+        """
+
+    @abc.abstractmethod
     async def send_initial_metadata(self) -> None:
         """Send the response headers now, before any message: the caller learns that the call was accepted."""
 
@@ -185,18 +197,40 @@ class CallOpener(abc.ABC):
     """Where calls are made: a channel to a socket, or the services of this process."""
 
     @abc.abstractmethod
-    def call(self, method: Method, *, metadata: MetadataLike = (), timeout: float | None = None) -> ClientCall:
+    def call(
+        self,
+        method: Method,
+        *,
+        metadata: MetadataLike = (),
+        timeout: float | None = None,
+        wait_for_ready: bool = False,
+        compression: str | None = None,
+    ) -> ClientCall:
         """Open a call of any cardinality; use it as `async with channel.call(...) as call`.
 
         Entering connects if need be and sends the headers. The deadline sent to the peer is the nearer of `timeout`
         (seconds) and the deadline of the surrounding cancel scopes.
 
+        With `wait_for_ready`, entering waits while the peer cannot be reached; in process it always can.
+
+        With `compression`, "gzip" or "deflate", requests are compressed, those at least that become smaller by it;
+        with "identity" they are not, whatever the channel's default. In process nothing ever is. Responses are
+        decompressed in any case.
+
         Raises:
-            RpcError: on entering, UNAVAILABLE if the peer cannot be reached.
+            ValueError: `timeout` is not a number, or `compression` none of these.
+            RpcError: on entering, UNAVAILABLE if the peer cannot be reached, DEADLINE_EXCEEDED if that took too long.
         """
 
     async def unary(
-        self, method: Method, request: Message, *, metadata: MetadataLike = (), timeout: float | None = None
+        self,
+        method: Method,
+        request: Message,
+        *,
+        metadata: MetadataLike = (),
+        timeout: float | None = None,
+        wait_for_ready: bool = False,
+        compression: str | None = None,
     ) -> Any:
         """Send one request and return the one response.
 
@@ -205,7 +239,22 @@ class CallOpener(abc.ABC):
         """
         from trio_cogment.rpc._unary import unary_call  # keeps the interface free of its helpers
 
-        return await unary_call(self, method, request, metadata=metadata, timeout=timeout)
+        return await unary_call(
+            self,
+            method,
+            request,
+            metadata=metadata,
+            timeout=timeout,
+            wait_for_ready=wait_for_ready,
+            compression=compression,
+        )
+
+
+def checked_timeout(timeout: float | None) -> float | None:
+    """Return a call's timeout; raise ValueError for one that no clock can compare with."""
+    if timeout is not None and math.isnan(timeout):
+        raise ValueError("timeout: expected a number of seconds, got NaN")
+    return timeout
 
 
 #: Every method of a served service comes down to this; `service.bind` makes it from friendlier shapes.

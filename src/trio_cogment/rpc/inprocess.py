@@ -15,15 +15,30 @@ import trio
 from google.protobuf.message import Message
 from purerpc import RPCSignature, Service
 
+from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.rpc import _wire
+from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._mailbox import Mailbox
 from trio_cogment.rpc._nursery import OwnNursery
 from trio_cogment.rpc._status import outcome_of
-from trio_cogment.rpc.calls import CallOpener, ClientCall, Consumer, Handler, MetadataLike, Method, ServerCall
+from trio_cogment.rpc.calls import (
+    CallOpener,
+    ClientCall,
+    Consumer,
+    Handler,
+    MetadataLike,
+    Method,
+    ServerCall,
+    checked_timeout,
+)
 from trio_cogment.rpc.metadata import Metadata
 
 #: Messages that wait in one direction of one call.
 MAILBOX_MESSAGES = 256
+#: As `RpcConfig.max_receive_message_bytes`: any message passes, as protobuf has none that is larger. Finding out how
+#: large one is costs as much as copying it, which is then saved.
+UNLIMITED_BYTES = 2**31 - 1
 
 _OVER = "the call is over"
 
@@ -31,8 +46,9 @@ _OVER = "the call is over"
 class _Exchange:
     """What the two ends of a call share."""
 
-    def __init__(self, method: Method, metadata: Metadata, deadline: float) -> None:
+    def __init__(self, method: Method, metadata: Metadata, deadline: float, config: RpcConfig) -> None:
         self.method = method
+        self.config = config
         self.metadata = metadata
         self.scope = trio.CancelScope(deadline=deadline)
         self.requests = Mailbox(MAILBOX_MESSAGES, self._consumer_broke)
@@ -40,6 +56,7 @@ class _Exchange:
         self.initial_metadata = Metadata()
         self.trailing_metadata = Metadata()
         self.headers_sent = trio.Event()
+        self.without_headers = False  # it was ended by the caller, or for it, before any came
 
     @property
     def over(self) -> bool:
@@ -49,17 +66,19 @@ class _Exchange:
         """Give the call its status; only the first counts."""
         if self.responses.ended:
             return
-        if error is not None and error.trailing_metadata:
-            self.trailing_metadata = Metadata([*self.trailing_metadata, *error.trailing_metadata])
-        elif error is not None and self.trailing_metadata:
-            error = RpcError(error.code, error.message, self.trailing_metadata)
+        if error is not None and (error.trailing_metadata or self.trailing_metadata):
+            trailing = Metadata.from_wire((*self.trailing_metadata, *error.trailing_metadata))  # checked already
+            self.trailing_metadata = trailing
+            error = RpcError(error.code, error.message, trailing)
         self.headers_sent.set()
         self.responses.finish(error)
         self.requests.abort(RpcError(StatusCode.CANCELLED, _OVER))
 
     def cancel(self, error: RpcError) -> None:
         """End the call from the client's side, whatever is still queued."""
-        self.headers_sent.set()
+        if not self.headers_sent.is_set():
+            self.without_headers = True
+            self.headers_sent.set()
         self.responses.abort(error)
         self.requests.abort(error)
         self.scope.cancel()
@@ -76,6 +95,7 @@ class _End:
     _incoming: Mailbox
     _outgoing: Mailbox
     _outgoing_type: type[Message]
+    _max_bytes: int
 
     async def receive(self) -> Any:
         return await self._incoming.get()
@@ -95,9 +115,22 @@ class _End:
         outgoing = self._outgoing
         if outgoing.ended:
             raise self._cannot_send()
+        if self._max_bytes < UNLIMITED_BYTES and message.ByteSize() > self._max_bytes:
+            self._refuse(message.ByteSize())
         copied = kind()
         copied.CopyFrom(message)
         outgoing.put_nowait(copied)
+
+    def _refuse(self, size: int) -> None:
+        """Treat a message as too large: our own limit is the sender's affair, the receiver's ends the call."""
+        config = self._exchange.config
+        limit = config.max_send_message_bytes
+        if limit is not None and size > limit:
+            text = f"message of {size} bytes is larger than {limit} allowed to send"
+            raise RpcError(StatusCode.RESOURCE_EXHAUSTED, text)
+        text = f"message of {size} bytes is larger than {config.max_receive_message_bytes}"
+        self._exchange.cancel(RpcError(StatusCode.RESOURCE_EXHAUSTED, text))
+        raise RpcError(StatusCode.RESOURCE_EXHAUSTED, text)
 
     def _cannot_send(self) -> Exception:
         return self._exchange.responses.end or RpcError(StatusCode.CANCELLED, _OVER)
@@ -125,6 +158,7 @@ class InProcessServerCall(_End, ServerCall):
         self._incoming = exchange.requests
         self._outgoing = exchange.responses
         self._outgoing_type = exchange.method.response_type
+        self._max_bytes = _max_bytes(exchange.config)
         self._headers_sent = False
 
     def send_nowait(self, message: Message) -> None:
@@ -144,6 +178,12 @@ class InProcessServerCall(_End, ServerCall):
         """See `ServerCall.set_trailing_metadata`."""
         self._exchange.trailing_metadata = Metadata(metadata)
 
+    def set_compression(self, compression: str) -> None:
+        """See `ServerCall.set_compression`."""
+        checked_encoding(compression)
+        if self._exchange.headers_sent.is_set():
+            raise LocalProtocolError(f"{self.method.path}: the response headers have been sent")
+
     async def send_initial_metadata(self) -> None:
         """See `ServerCall.send_initial_metadata`."""
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -157,21 +197,27 @@ class InProcessClientCall(_End, ClientCall):
         self._channel = channel
         self.method = method
         self._metadata = metadata
-        self._timeout = timeout
+        self._timeout = checked_timeout(timeout)
+        self._entered = False
         self._done_sending = False
         self._timer = trio.CancelScope()
 
     async def __aenter__(self) -> InProcessClientCall:
         """Start the handler's task; it runs from its next turn on."""
+        if self._entered:
+            raise RuntimeError("a call can be entered once")
+        self._entered = True
         await trio.lowlevel.checkpoint_if_cancelled()
         now = trio.current_time()
         deadline = math.inf if self._timeout is None else now + self._timeout
         handler = self._channel.find(self.method)
-        exchange = _Exchange(self.method, self._metadata, min(deadline, trio.current_effective_deadline()))
+        config = self._channel.config
+        exchange = _Exchange(self.method, self._metadata, min(deadline, trio.current_effective_deadline()), config)
         self._exchange = exchange
         self._incoming = exchange.responses
         self._outgoing = exchange.requests
         self._outgoing_type = self.method.request_type
+        self._max_bytes = _max_bytes(config)
         self._channel.start(handler, exchange)
         if deadline < math.inf:
             self._channel.watch_deadline(exchange, deadline, self._timer)
@@ -193,7 +239,8 @@ class InProcessClientCall(_End, ClientCall):
     @property
     def initial_metadata(self) -> Metadata | None:
         """See `ClientCall.initial_metadata`."""
-        return self._exchange.initial_metadata if self._exchange.headers_sent.is_set() else None
+        exchange = self._exchange
+        return exchange.initial_metadata if exchange.headers_sent.is_set() and not exchange.without_headers else None
 
     @property
     def trailing_metadata(self) -> Metadata | None:
@@ -204,7 +251,7 @@ class InProcessClientCall(_End, ClientCall):
         """See `ClientCall.wait_initial_metadata`."""
         await self._exchange.headers_sent.wait()
         error = self._exchange.responses.end
-        if error is not None:
+        if error is not None and self._exchange.without_headers:
             raise RpcError(error.code, error.message, error.trailing_metadata)
         return self._exchange.initial_metadata
 
@@ -224,9 +271,18 @@ class InProcessChannel(CallOpener):
 
     The handlers run in tasks of the channel. Leaving the block (or cancelling it) cancels them and waits for them; the
     calls they served end with UNAVAILABLE.
+
+    Args:
+        services: what can be called.
+        config: its limits on messages and metadata hold here too; there is nothing to be limited about connections.
+            With `max_receive_message_bytes` at `UNLIMITED_BYTES` the sizes of messages are not even looked at.
+
+    Attributes:
+        config: see above.
     """
 
-    def __init__(self, services: Iterable[Service] = ()) -> None:
+    def __init__(self, services: Iterable[Service] = (), *, config: RpcConfig | None = None) -> None:
+        self.config = config or RpcConfig()
         self._handlers: dict[str, tuple[Handler, RPCSignature]] = {}
         self._tasks = OwnNursery()
         self._nursery: trio.Nursery | None = None
@@ -254,8 +310,17 @@ class InProcessChannel(CallOpener):
         finally:
             self._nursery = None
 
-    def call(self, method: Method, *, metadata: MetadataLike = (), timeout: float | None = None) -> InProcessClientCall:
+    def call(
+        self,
+        method: Method,
+        *,
+        metadata: MetadataLike = (),
+        timeout: float | None = None,
+        wait_for_ready: bool = False,
+        compression: str | None = None,
+    ) -> InProcessClientCall:
         """See `CallOpener.call`."""
+        checked_encoding(compression)
         return InProcessClientCall(self, method, Metadata(metadata), timeout)
 
     def find(self, method: Method) -> Handler | None:
@@ -266,7 +331,10 @@ class InProcessChannel(CallOpener):
     def start(self, handler: Handler | None, exchange: _Exchange) -> None:
         """Run a call's handler in a task of the channel."""
         path = exchange.method.path
-        if handler is None:
+        limit = self.config.max_header_list_bytes
+        if exchange.metadata and _wire.metadata_bytes(exchange.metadata) > limit:
+            exchange.finish(RpcError(StatusCode.RESOURCE_EXHAUSTED, f"metadata is larger than {limit} bytes"))
+        elif handler is None:
             exchange.finish(RpcError(StatusCode.UNIMPLEMENTED, f"{path} is not served here"))
         elif self._nursery is None:
             exchange.finish(RpcError(StatusCode.UNAVAILABLE, f"{path}: the channel is closed"))
@@ -277,6 +345,12 @@ class InProcessChannel(CallOpener):
         """End a call at its deadline, whatever its handler does then; cancelling `scope` stops the watch."""
         if self._nursery is not None:
             self._nursery.start_soon(_end_at, exchange, deadline, scope, name=f"deadline of {exchange.method.path}")
+
+
+def _max_bytes(config: RpcConfig) -> int:
+    """Return what a message may have: one limit counts on its way out, one on its way in, and here both at once."""
+    least = config.max_send_message_bytes
+    return config.max_receive_message_bytes if least is None else min(least, config.max_receive_message_bytes)
 
 
 def _handler_of(method_fn: Any) -> Handler:

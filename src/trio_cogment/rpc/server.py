@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
-import socket
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import trio
 from purerpc import Service
 
 from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.rpc._connection import Connection, routes_of
 from trio_cogment.rpc._pipe import format_address, peer_name, pipe_over
+from trio_cogment.rpc._serving import ServerGroup
+from trio_cogment.rpc.health import HealthService
+from trio_cogment.rpc.listeners import socket_of
+from trio_cogment.rpc.tls import shake_hands
 
 logger = logging.getLogger(__name__)
 
-_BACKLOG = 1024
 _ACCEPT_PAUSE_SECONDS = 0.1
+_ACCEPT_LOG_SECONDS = 1.0
 #: `accept` fails with these when descriptors or memory run out; the connection stays in the kernel's queue.
 _ACCEPT_EXHAUSTED = frozenset([errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS])
 
@@ -36,6 +41,21 @@ class Serving:
 
     addresses: tuple[str, ...]
     ports: tuple[int, ...]
+    _group: ServerGroup = field(default_factory=ServerGroup, repr=False, compare=False)
+    _config: RpcConfig = field(default_factory=RpcConfig, repr=False, compare=False)
+
+    async def drain(self, grace_seconds: float | None = None) -> None:
+        """Stop in order; return when `serve` has ended.
+
+        Nothing more is accepted. Every client is told to open no more calls here (GOAWAY); calls that are on their way
+        are still served, later ones refused so that they can be repeated elsewhere. Calls that have not ended after
+        the grace are cancelled, and their callers told UNAVAILABLE. After `Cancelled` the drain goes on by itself.
+
+        Args:
+            grace_seconds: how long running calls may go on; `RpcConfig.drain_grace_seconds` when left out.
+        """
+        self._group.drain(self._config.drain_grace_seconds if grace_seconds is None else grace_seconds)
+        await self._group.done.wait()
 
     @property
     def port(self) -> int:
@@ -43,65 +63,23 @@ class Serving:
         return self.ports[0]
 
 
-async def open_listeners(host: str = "0.0.0.0", port: int = 0) -> list[trio.SocketListener]:
-    """Bind and listen on TCP.
-
-    Args:
-        host: a name or an address; every address it resolves to is bound, on the same port.
-        port: 0 lets the system choose.
-
-    Raises:
-        OSError: the port is taken, also by another server of this kind: SO_REUSEPORT is not set, on purpose.
-
-    After `Cancelled` nothing is left open.
-    """
-    found = await trio.socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG * (not host[:1].isdigit())
-    )
-    listeners: list[trio.SocketListener] = []
-    try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            chosen = (address[0], port, *address[2:])
-            listener = _bind(family, kind, protocol, chosen)
-            listeners.append(listener)
-            if not port:
-                port = listener.socket.getsockname()[1]
-    except OSError:
-        for listener in listeners:
-            listener.socket.close()
-        raise
-    return listeners
-
-
-def _bind(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> trio.SocketListener:
-    plain = socket.socket(family, kind, protocol)
-    try:
-        # A restart must not wait for TIME_WAIT; SO_REUSEADDR does not let two listeners share a port on Linux.
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            plain.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        plain.bind(address)
-        plain.listen(_BACKLOG)
-        return trio.SocketListener(trio.socket.from_stdlib_socket(plain))
-    except OSError as error:
-        plain.close()
-        where = format_address(family, address)
-        raise OSError(error.errno, f"cannot listen on {where}: {os.strerror(error.errno or 0)}") from error
-
-
 async def serve(
     services: Iterable[Service],
     listeners: Sequence[trio.abc.Listener[Any]],
     *,
     config: RpcConfig | None = None,
+    health: HealthService | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled.
+    """Serve until cancelled, or drained by `Serving.drain`.
 
     Args:
         services: as made by `trio_cogment.rpc.bind`.
-        listeners: for example from `open_listeners`; they belong to the server from now on.
+        listeners: from `open_listeners`, `open_unix_listener`, or any others, also mixed; they belong to the server
+            from now on.
         config: limits and windows.
+        health: is stopped when the server drains or ends. It is served only if it is among the services, for example
+            those of `trio_cogment.rpc.standard_services`.
         task_status: learns a `Serving` when connections are accepted.
 
     Raises:
@@ -110,18 +88,23 @@ async def serve(
     On cancellation every handler is cancelled, callers are told UNAVAILABLE as far as that is possible within
     `RpcConfig.farewell_timeout_seconds`, and all sockets are closed. A failing handler or connection harms no other.
     """
-    routes = routes_of(list(services))
     config = config or RpcConfig()
+    complaint = _Complaint()
+    group = ServerGroup(None if health is None else health.stop)
     try:
+        routes = routes_of(list(services))
         async with trio.open_nursery() as nursery:
             for listener in listeners:
-                nursery.start_soon(_accept, listener, routes, config)
-            task_status.started(_serving(listeners))
+                nursery.start_soon(_accept, listener, routes, config, complaint, group)
+            task_status.started(_serving(listeners, group, config))
     finally:
+        if health is not None:
+            health.stop()
         # Shielded, or the first one would end with Cancelled and leave the others open.
         with trio.CancelScope(shield=True, deadline=trio.current_time() + config.farewell_timeout_seconds):
             for listener in listeners:
                 await listener.aclose()
+        group.done.set()
 
 
 async def serve_stream(
@@ -132,41 +115,75 @@ async def serve_stream(
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve one connection over a stream that is there already, until either end closes it."""
-    await _run_connection(stream, routes_of(list(services)), config or RpcConfig(), task_status)
+    await _run_connection(stream, routes_of(list(services)), config or RpcConfig(), ServerGroup(), task_status)
 
 
-async def _accept(listener: trio.abc.Listener[Any], routes: dict[str, Any], config: RpcConfig) -> None:
+class _Complaint:
+    """Says that no connection can be accepted, for all listeners of a server together once a second at most."""
+
+    def __init__(self) -> None:
+        self._quiet_until = -math.inf
+
+    def log(self, error: OSError) -> None:
+        now = trio.current_time()
+        if now >= self._quiet_until:
+            self._quiet_until = now + _ACCEPT_LOG_SECONDS
+            logger.warning("cannot accept connections: %s", os.strerror(error.errno or 0))
+
+
+async def _accept(
+    listener: trio.abc.Listener[Any],
+    routes: dict[str, Any],
+    config: RpcConfig,
+    complaint: _Complaint,
+    group: ServerGroup,
+) -> None:
     async with trio.open_nursery() as nursery:
-        while True:
-            try:
-                stream = await listener.accept()
-            except OSError as error:
-                if error.errno not in _ACCEPT_EXHAUSTED:
-                    raise
-                logger.warning("cannot accept a connection: %s", os.strerror(error.errno or 0))
-                await trio.sleep(_ACCEPT_PAUSE_SECONDS)
-                continue
-            nursery.start_soon(_run_connection, stream, routes, config, name="connection")
+        with group.accepting():
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if error.errno not in _ACCEPT_EXHAUSTED:
+                        raise
+                    complaint.log(error)
+                    await trio.sleep(_ACCEPT_PAUSE_SECONDS)
+                    continue
+                nursery.start_soon(_run_connection, stream, routes, config, group, name="connection")
+        await listener.aclose()  # draining: who connects now is refused and goes elsewhere
 
 
 async def _run_connection(
     stream: trio.abc.Stream,
     routes: dict[str, Any],
     config: RpcConfig,
+    group: ServerGroup,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     peer = peer_name(stream)
+    try:
+        await shake_hands(stream, config.handshake_timeout_seconds)
+    except RemoteProtocolError as error:
+        logger.info("connection with %s: %s", peer, error)
+        await trio.aclose_forcefully(stream)
+        task_status.started()
+        return
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
     connection = Connection(pipe_over(stream), client_side=False, config=config, peer=peer, routes=routes)
-    await connection.run(task_status)
+    with group.connected(connection):
+        await connection.run(task_status)
 
 
-def _serving(listeners: Sequence[trio.abc.Listener[Any]]) -> Serving:
+def _serving(listeners: Sequence[trio.abc.Listener[Any]], group: ServerGroup, config: RpcConfig) -> Serving:
     addresses: list[str] = []
     ports: list[int] = []
     for listener in listeners:
-        if isinstance(listener, trio.SocketListener):
-            address = listener.socket.getsockname()
-            addresses.append(format_address(listener.socket.family, address))
+        listening = socket_of(listener)
+        if listening is not None:
+            address = listening.getsockname()
+            addresses.append(format_address(listening.family, address))
             if isinstance(address, tuple):
                 ports.append(address[1])
-    return Serving(tuple(addresses), tuple(ports))
+    return Serving(tuple(addresses), tuple(ports), group, config)

@@ -193,8 +193,22 @@ class _Bound(CallOpener):
         self._channel = channel
         self._chosen = chosen
 
-    def call(self, method: Method, *, metadata: MetadataLike = (), timeout: float | None = None) -> ClientCall:
-        return self._channel.call(method, metadata=[*Metadata(metadata), (CHOSEN, self._chosen)], timeout=timeout)
+    def call(
+        self,
+        method: Method,
+        *,
+        metadata: MetadataLike = (),
+        timeout: float | None = None,
+        wait_for_ready: bool = False,
+        compression: str | None = None,
+    ) -> ClientCall:
+        return self._channel.call(
+            method,
+            metadata=[*Metadata(metadata), (CHOSEN, self._chosen)],
+            timeout=timeout,
+            wait_for_ready=wait_for_ready,
+            compression=compression,
+        )
 
 
 def _only(call: ServerCall, name: str) -> str:

@@ -10,7 +10,9 @@ import trio
 from purerpc import Cardinality, RPCSignature, Service
 
 from trio_cogment.api.common_pb2 import Action, Observation
+from trio_cogment.config import RpcConfig
 from trio_cogment.errors import NotFoundError, RpcError, StatusCode
+from trio_cogment.rpc import detailed_error
 from trio_cogment.rpc.calls import Method, ServerCall
 
 _NAME = "trio_cogment.testing.Check"
@@ -30,6 +32,7 @@ FAIL = _method("Fail", Cardinality.UNARY_UNARY)
 WAIT = _method("Wait", Cardinality.STREAM_STREAM)
 PUSHED = _method("Pushed", Cardinality.STREAM_STREAM)
 MUTATE = _method("Mutate", Cardinality.STREAM_STREAM)
+SIZED = _method("Sized", Cardinality.UNARY_STREAM)
 FLOOD = _method("Flood", Cardinality.UNARY_STREAM)
 NOWHERE = _method("Nowhere", Cardinality.UNARY_UNARY)
 
@@ -59,6 +62,7 @@ class CheckService:
             (PUSHED, self.pushed),
             (MUTATE, self.mutate),
             (FLOOD, self.flood),
+            (SIZED, self.sized),
         ]
         for method, handler in handlers:
             signature = RPCSignature(method.cardinality, method.request_type, method.response_type)
@@ -70,6 +74,7 @@ class CheckService:
         request = await call.receive()
         assert await call.receive() is None
         self.deadline = call.deadline
+        call.set_compression("gzip")
         call.set_initial_metadata([(name, value) for name, value in call.metadata if name.startswith("x-")])
         call.set_trailing_metadata([("t-end", "done"), ("t-bin", b"\x00\xff")])
         await call.send(Observation(tick_id=request.tick_id, content=request.content))
@@ -95,13 +100,30 @@ class CheckService:
     async def fail(self, call: ServerCall) -> None:
         """Fail in the way the request names."""
         request = await call.receive()
-        call.set_trailing_metadata({"t-why": "asked"})
         kind = request.content.decode()
+        if kind == "bare":
+            raise RpcError(StatusCode.ABORTED)
+        call.set_trailing_metadata({"t-why": "asked"})
         if kind == "bug":
             raise ValueError(SECRET)
         if kind == "known":
             raise NotFoundError("no such thing: ä%\n")
+        if kind == "detailed":
+            raise detailed_error(StatusCode.FAILED_PRECONDITION, "with details", [Action(tick_id=7)])
+        if kind == "unsendable":
+            raise RpcError(StatusCode.ABORTED, "unsendable", [("t-extra", "1"), ("no name", "a\nb")])
+        call.set_initial_metadata({"i-first": "here"})
         raise RpcError(StatusCode.DATA_LOSS, "custom", [("t-extra", "1")])
+
+    async def sized(self, call: ServerCall) -> None:
+        """Answer with a message of the size asked for, and note whether that was the end."""
+        size = (await call.receive()).tick_id
+        try:
+            await call.send(Observation(content=bytes(size)))
+            if size > RpcConfig().max_receive_message_bytes:
+                await trio.sleep_forever()
+        finally:
+            self.cancelled.set()
 
     async def wait(self, call: ServerCall) -> None:
         """Never answer; note how it ends."""

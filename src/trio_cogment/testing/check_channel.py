@@ -15,13 +15,9 @@ import trio.testing
 from purerpc import Service
 
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.errors import (
-    UNEXPECTED_FAILURE,
-    LocalProtocolError,
-    RpcError,
-    StatusCode,
-)
+from trio_cogment.errors import UNEXPECTED_FAILURE, LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc.calls import CallOpener
+from trio_cogment.testing._check_limits import CASES as _MORE_CASES
 from trio_cogment.testing._check_service import COUNT as COUNT
 from trio_cogment.testing._check_service import ECHO as ECHO
 from trio_cogment.testing._check_service import ECHO_ONE as ECHO_ONE
@@ -365,6 +361,7 @@ CASES: tuple[Callable[[CallOpener, CheckService], Awaitable[None]], ...] = (
     mutation_is_private,
     large_message,
     receive_survives_cancel,
+    *_MORE_CASES,
 )
 
 

@@ -1,0 +1,137 @@
+"""What a connection does on its own account: it looks for life, gives up who shows none, and drains when told.
+
+One task per connection looks at it when something may be due. The connection notes the time of each `recv`; nothing
+here costs anything per message.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import trio
+
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc._sender import DRAIN_PING
+
+if TYPE_CHECKING:
+    from trio_cogment.rpc._connection import Connection
+
+_LIFE_PING = b"alive?\0\0"
+_LOOK_SECONDS = 10.0
+
+
+async def watch(connection: Connection) -> None:
+    """Look after a connection until cancelled."""
+    watcher = Watcher(connection, trio.current_time())
+    while True:
+        due = watcher.look(trio.current_time())
+        await trio.sleep_until(due)
+        # Had we been stopped (SIGSTOP, a debugger), what arrived meanwhile is read in this very step: let it.
+        await trio.lowlevel.checkpoint()
+
+
+class Watcher:
+    """Decides what is due, by time alone.
+
+    Servers PING a client that is silent. Towards servers one must be sparing: grpcio's count a PING that comes within
+    five minutes of the last one as a strike, and close the connection after some, unless they have sent data since; and
+    without calls they allow one in two hours. So a client PINGs only while calls run.
+    """
+
+    def __init__(self, connection: Connection, now: float) -> None:
+        self._connection = connection
+        self._engine = connection.engine
+        self._config = connection.config
+        self._opened = now
+        self._busy = now  # when calls were seen last
+        self._calls = 0
+        self._last_ping = now
+        self._data_mark = self._engine.data_mark()
+        self._pinged = False  # and not answered
+
+    def look(self, now: float) -> float:
+        """Do what is due; return when to look again."""
+        if not self._engine.opened:
+            due = self._opened + self._config.handshake_timeout_seconds
+            if now >= due:
+                self._give_up(f"no SETTINGS within {self._config.handshake_timeout_seconds:g} s")
+            return due if due > now else math.inf
+        due = min(self._look_for_life(now), self._look_for_calls(now))
+        return math.inf if self._connection.closed else due
+
+    def _give_up(self, text: str) -> None:
+        self._connection.close(RpcError(StatusCode.UNAVAILABLE, f"connection lost: {text}"))
+
+    # --- keepalive ---
+
+    def _look_for_life(self, now: float) -> float:
+        if self._pinged:
+            due = self._last_ping + self._config.keepalive_timeout_seconds
+            if self._connection.heard == -math.inf:
+                if now < due:
+                    return due
+                self._give_up("the peer does not answer")
+                return math.inf
+            self._pinged = False
+        due = self._next_ping(now)
+        if now < due:
+            # Nobody tells us that data has come (towards a server it makes the next PING due earlier): look.
+            return min(due, now + _LOOK_SECONDS) if self._engine.client_side else due
+        self._pinged = True
+        self._last_ping = now
+        self._data_mark = self._engine.data_mark()
+        self._connection.heard = -math.inf  # whatever comes next is an answer
+        self._engine.ping(_LIFE_PING)
+        self._connection.wake()
+        return now + self._config.keepalive_timeout_seconds
+
+    def _next_ping(self, now: float) -> float:
+        config = self._config
+        usual = self._connection.heard + config.keepalive_seconds if config.keepalive_seconds else math.inf
+        if not self._engine.client_side:
+            return usual
+        sparing = config.client_keepalive_seconds
+        if not sparing:
+            return math.inf
+        if not self._engine.streams:
+            return now + sparing
+        rare = max(self._last_ping, self._connection.heard) + sparing
+        return min(usual, rare) if self._engine.data_mark() != self._data_mark else rare
+
+    # --- idleness ---
+
+    def _look_for_calls(self, now: float) -> float:
+        patience = self._config.idle_timeout_seconds
+        if self._engine.client_side or not patience:
+            return math.inf
+        if self._engine.streams or self._engine.calls_begun != self._calls:
+            self._calls = self._engine.calls_begun
+            self._busy = now
+        if now >= self._busy + patience:
+            self._connection.drain(math.inf)  # for ever: a call may just be on its way
+            return math.inf
+        return self._busy + patience
+
+
+async def drain(connection: Connection) -> None:
+    """End a server's connection in order (RFC 9113, 6.8): warn, let what is on its way arrive, refuse, wait, close.
+
+    Calls that have not ended at the deadline of `Connection.drain_scope` are cancelled, and their callers told
+    UNAVAILABLE.
+    """
+    engine = connection.engine
+    with connection.drain_scope:
+        engine.announce_drain()
+        connection.wake()
+        with trio.move_on_after(connection.config.keepalive_timeout_seconds):
+            await connection.drain_seen.wait()
+        engine.refuse_new()
+        connection.wake()
+        await connection.emptied.wait()
+    connection.close(RpcError(StatusCode.UNAVAILABLE, "the server is stopping"))
+
+
+def is_drain_answer(payload: bytes) -> bool:
+    """Tell whether this is the answer to the PING of a drain."""
+    return payload == DRAIN_PING

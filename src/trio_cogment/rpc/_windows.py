@@ -1,0 +1,131 @@
+"""What the engine lets its peer send: windows, grants for large messages, and one connection's memory.
+
+A stream's window is credited on consumption, the connection's on receipt: a call that nobody reads stops itself and no
+other. Two things are bounded for all streams together, by `RpcConfig.connection_memory_bytes`:
+
+* grants: a message that does not fit into its stream's window is let through whole once it has begun, or it would wait
+  for a consumption that cannot happen. Grants are given in order of arrival while their sum stays within the budget;
+  one that is larger than the budget gets it alone.
+* what is held: beyond the budget the connection is not credited either, until something is taken. Where only pieces
+  of messages are held nobody could take anything, so there it is credited still, a little at a time.
+
+Nothing of this costs anything while messages are small and taken soon: sums are made when a credit is due.
+"""
+
+from __future__ import annotations
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.rpc._frames import HEADER, INITIAL_WINDOW, WINDOW_UPDATE
+from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
+
+#: The connection is credited in no smaller steps.
+_STEP = INITIAL_WINDOW >> 1
+
+
+class Windows:
+    """See the module. `Sender` adds what we send.
+
+    Attributes:
+        streams: those that are open, by number.
+        out_size: bytes of output not taken yet.
+    """
+
+    def __init__(self, config: RpcConfig) -> None:
+        self.config = config
+        self.streams: dict[int, Stream] = {}
+        self.out_size = 0
+        self._out: list[bytes | memoryview] = []
+        self._initial = config.stream_window_bytes
+        self._low = max(self._initial >> 1, 1)  # a stream's window below this is looked at
+        self._window_size = max(config.connection_window_bytes, INITIAL_WINDOW)
+        self._recv_window = self._window_size
+        self._budget = config.connection_memory_bytes
+        self._granted = 0
+        self._applicants: dict[Stream, None] = {}  # an ordered set: whose large message waits for a grant
+        self._withheld = False  # the connection wants credit and gets it when something is taken
+
+    def _emit(self, data: bytes) -> None:
+        self._out.append(data)
+        self.out_size += len(data)
+
+    def _frame(self, kind: int, flags: int, stream_id: int, payload: bytes = b"") -> None:
+        size = len(payload)
+        self._emit(HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream_id) + payload)
+
+    def consumed(self, stream: Stream, size: int) -> None:
+        """Say that the application has taken a message of `size` bytes (as it was on the wire)."""
+        stream.held -= size + PREFIX_BYTES
+        if stream.recv_window < self._low or self._withheld:
+            if not stream.remote_closed and not stream.closed:
+                self._top_up(stream)
+            elif stream.granted and stream.held <= self._initial:
+                self._release(stream)
+            if self._withheld:
+                self._credit_connection()
+
+    def _top_up(self, stream: Stream) -> None:
+        """Let the stream's window grow; small increments are saved up."""
+        window = stream.recv_window
+        missing = stream.missing
+        target = self._initial - stream.held
+        if missing > target:
+            if missing <= window:
+                return
+            if stream.granted or self._grant(stream):
+                target = missing
+        elif stream.granted:
+            self._release(stream)  # what was consumed meanwhile has made room enough
+        grow = target - window
+        if grow >= self._low or (grow > 0 and window < missing <= target):
+            stream.recv_window += grow
+            self._frame(WINDOW_UPDATE, 0, stream.id, grow.to_bytes(4, "big"))
+
+    # --- grants ---
+
+    def _grant(self, stream: Stream) -> bool:
+        """Reserve memory for the rest of a large message, or put the stream in the queue."""
+        need = stream.missing
+        applicants = self._applicants
+        if self._granted and (self._granted + need > self._budget or next(iter(applicants), stream) is not stream):
+            applicants[stream] = None
+            return False
+        applicants.pop(stream, None)
+        stream.granted = need
+        self._granted += need
+        return True
+
+    def _release(self, stream: Stream) -> None:
+        self._granted -= stream.granted
+        stream.granted = 0
+        self._applicants.pop(stream, None)
+        while self._applicants:
+            first = next(iter(self._applicants))
+            self._top_up(first)
+            if first in self._applicants:
+                if not first.granted and first.missing > first.recv_window:
+                    return  # it still waits, and so do those behind it
+                del self._applicants[first]  # what it consumed meanwhile has made room enough
+
+    def _reclaim(self, stream: Stream) -> None:
+        """A stream is over: its memory is free."""
+        if stream.granted or stream in self._applicants:
+            self._release(stream)
+        if self._withheld:
+            self._credit_connection()
+
+    # --- the connection ---
+
+    def _credit_connection(self) -> None:
+        held = sum(stream.held for stream in self.streams.values())
+        most = self._budget + (self._granted if self._granted > self._budget else 0)
+        grow = min(self._window_size, most - held) - self._recv_window
+        if grow < _STEP and self._recv_window < _STEP and self._only_pieces():
+            grow = _STEP
+        if grow >= _STEP:
+            self._recv_window += grow
+            self._frame(WINDOW_UPDATE, 0, 0, grow.to_bytes(4, "big"))
+        self._withheld = self._recv_window < self._window_size >> 1
+
+    def _only_pieces(self) -> bool:
+        """Whether nothing that is held can be taken."""
+        return all(stream.held <= stream.piece_size() for stream in self.streams.values())
