@@ -1,5 +1,7 @@
 """The project's tasks. `nox` runs the default ones; `nox -l` lists all."""
 
+from pathlib import Path
+
 import nox
 
 nox.options.sessions = ["tests", "lint", "types", "interop"]
@@ -19,6 +21,13 @@ PUBLISHED_SDK_NEEDS = [
     "PyYAML",
     "click",
     "setuptools<81",
+]
+
+# The programs in tests/fuzz, and the modules of which they have to reach nine tenths: engine and framing.
+FUZZED = ["engine_server", "engine_client", "framing", "headers", "endpoints"]
+FUZZED_MODULES = [
+    f"src/trio_cogment/rpc/_{name}.py"
+    for name in ("control", "engine", "floods", "frames", "hpack", "parser", "sender", "streams", "windows", "wire")
 ]
 
 
@@ -62,6 +71,19 @@ def soak(session: nox.Session) -> None:
     """The long proofs; minutes to hours."""
     install(session, "test")
     session.run("pytest", "-m", "soak", *session.posargs, env=_foreign_environment(session))
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """A million inputs for each parser, and how much of the engine they have reached; most of an hour."""
+    install(session, "fuzz")
+    corpus = Path(session.create_tmp()) / "corpus"
+    session.run("python", "-m", "tests.fuzz.corpus", str(corpus))
+    options = session.posargs or ["-atheris_runs=1000000"]
+    for program in FUZZED:
+        session.run("python", "-m", f"tests.fuzz.{program}", "-max_len=240", *options, str(corpus / program))
+    session.run("coverage", "run", "--branch", "-m", "tests.fuzz.replay", str(corpus))
+    session.run("coverage", "report", "--show-missing", "--fail-under=90", f"--include={','.join(FUZZED_MODULES)}")
 
 
 @nox.session

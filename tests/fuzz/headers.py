@@ -1,0 +1,68 @@
+"""Header blocks, requests, responses, trailers, metadata and timeouts: values, or the errors that each documents."""
+
+from __future__ import annotations
+
+from tests.fuzz import _run
+
+with _run.instrumented_imports():
+    import hpack
+
+    from trio_cogment.rpc import _wire
+    from trio_cogment.rpc._control import HARD_HEADER_LIST_BYTES, ControlPlane
+    from trio_cogment.rpc._frames import ConnectionFaultError
+    from trio_cogment.rpc._hpack import RawHeaders
+
+
+def check(data: bytes) -> None:
+    if data[:1] == b"b":
+        check_blocks(data[1:])
+    else:
+        check_list(listed(data))
+
+
+def listed(data: bytes) -> RawHeaders:
+    """Return the header list that lines of ``name=value`` make; NUL may stand in either."""
+    pairs = (line.partition(b"=") for line in data.split(b"\n"))
+    return [(name, value.replace(b"\\n", b"\n")) for name, _, value in pairs]
+
+
+def check_blocks(data: bytes) -> None:
+    """The decoder that remembers says the same as one that does not, each block twice."""
+    ours = ControlPlane(client_side=False)
+    plain = hpack.Decoder(max_header_list_size=HARD_HEADER_LIST_BYTES)
+    for block in (one for one in data.split(b"//") for _ in range(2)):
+        expected: object
+        try:
+            expected = [(bytes(name), bytes(value)) for name, value in plain.decode(block, raw=True)]
+        except (hpack.HPACKError, IndexError, TypeError, ValueError):
+            expected = None
+        try:
+            headers = ours.decode(block)
+        except ConnectionFaultError:
+            assert expected is None
+            return
+        assert headers == expected
+        check_list(headers)
+
+
+def check_list(headers: RawHeaders) -> None:
+    try:
+        head = _wire.parse_request(headers, 4000)
+    except _wire.RefusedRequest as refusal:
+        _wire.trailer_headers(refusal.code, refusal.message, (), alone=refusal.http_status)
+    else:
+        assert head.timeout is None or 0 <= head.timeout < 4e11
+        again = _wire.decode_metadata(_wire.encode_metadata(head.metadata))
+        assert again == head.metadata
+    _wire.parse_response(headers)
+    trailers = _wire.parse_trailers(headers)
+    back = _wire.parse_trailers(_wire.trailer_headers(trailers.code, trailers.message, ()))
+    assert back.code == trailers.code
+    try:
+        _wire.decode_metadata(headers)
+    except _wire.BadMetadataError:
+        pass
+
+
+if __name__ == "__main__":
+    _run.run(check)
