@@ -150,13 +150,14 @@ def test_a_call_in_full() -> None:
     pair.client.end(stream, [])
     pair.run()
     kinds = [kind for kind, _, _ in pair.events]
-    assert kinds == [Kind.REQUEST, Kind.MESSAGE, Kind.HALF_CLOSED]
-    server_stream = pair.events[0][1]
+    assert kinds == [Kind.SETTINGS, Kind.REQUEST, Kind.MESSAGE, Kind.HALF_CLOSED]
+    server_stream = pair.events[1][1]
     pair.server.send_headers(server_stream, _wire.RESPONSE_HEADERS)
     pair.server.send_message(server_stream, b"two")
     pair.server.end(server_stream, _wire.trailer_headers(StatusCode.OK, "", ()))
     pair.run()
-    assert [kind for kind, _, _ in pair.client_events] == [Kind.RESPONSE, Kind.MESSAGE, Kind.STATUS]
+    kinds = [kind for kind, _, _ in pair.client_events]
+    assert kinds == [Kind.SETTINGS, Kind.RESPONSE, Kind.MESSAGE, Kind.STATUS]
     assert not pair.client.streams
     assert not pair.server.streams
 
@@ -251,6 +252,7 @@ def test_goaway_fails_what_the_peer_never_saw() -> None:
     goaway = frame(7, 0, 0, first.id.to_bytes(4, "big") + bytes(4))
     events = engine.receive_data(settings() + goaway)
     assert [(kind, stream and stream.id) for kind, stream, _ in events] == [
+        (Kind.SETTINGS, None),
         (Kind.GOAWAY, None),
         (Kind.RESET, second.id),
     ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -11,7 +13,17 @@ import trio
 import trio.testing
 from purerpc import Service
 
-from trio_cogment.rpc import CallOpener, Channel, open_listeners, serve, serve_stream
+from tests.rpc.tls_files import make_party
+from trio_cogment.rpc import (
+    CallOpener,
+    Channel,
+    client_tls,
+    open_listeners,
+    open_unix_listener,
+    serve,
+    serve_stream,
+    server_tls,
+)
 from trio_cogment.rpc.inprocess import InProcessChannel
 from trio_cogment.testing.check_channel import CASES, CheckService, MakeChannel, check_case
 
@@ -23,6 +35,29 @@ async def over_tcp(services: list[Service]) -> AsyncIterator[CallOpener]:
         async with Channel("127.0.0.1", serving.port) as channel:
             yield channel
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def over_tls(services: list[Service]) -> AsyncIterator[CallOpener]:
+    with TemporaryDirectory() as folder:
+        party = make_party(Path(folder), "server", "127.0.0.1")
+        server, client = server_tls(party.chain, party.key), client_tls(party.roots)
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(serve, services, await open_listeners("127.0.0.1", tls=server))
+        async with Channel("127.0.0.1", serving.port, tls=client) as channel:
+            yield channel
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def over_unix(services: list[Service]) -> AsyncIterator[CallOpener]:
+    with TemporaryDirectory() as folder:
+        path = f"{folder}/socket"
+        async with trio.open_nursery() as nursery:
+            await nursery.start(serve, services, [await open_unix_listener(path)])
+            async with Channel.unix(path) as channel:
+                yield channel
+            nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -60,7 +95,9 @@ async def in_process(services: list[Service]) -> AsyncIterator[CallOpener]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-@pytest.mark.parametrize("make", [over_tcp, over_memory, over_lockstep, in_process], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [over_tcp, over_tls, over_unix, over_memory, over_lockstep, in_process], ids=lambda make: make.__name__
+)
 async def test_conformance(
     make: MakeChannel, case: Callable[[CallOpener, CheckService], Awaitable[None]], caplog: Any
 ) -> None:

@@ -78,7 +78,7 @@ BAD_HEADERS: list[tuple[str, dict[str, Any], int, bytes]] = [
 BAD_BODIES: list[tuple[str, dict[str, bytes], list[tuple[int, bytes]], int]] = [
     ("compressed without encoding", {}, [(0, message(GOOD, 1))], INTERNAL),
     ("compressed with unknown encoding", {"grpc_encoding": b"snappy"}, [(0, message(GOOD, 1))], UNIMPLEMENTED),
-    ("compressed with gzip", {"grpc_encoding": b"gzip"}, [(0, message(GOOD, 1))], UNIMPLEMENTED),
+    ("not gzip", {"grpc_encoding": b"gzip"}, [(0, message(GOOD, 1))], INTERNAL),
     ("flag 2", {}, [(0, message(GOOD, 2))], INTERNAL),
     ("too long by its prefix", {}, [(0, b"\0\x7f\xff\xff\xff")], RESOURCE_EXHAUSTED),
     ("undecodable", {}, [(0, message(b"\xff\xff\xff"))], INVALID_ARGUMENT),

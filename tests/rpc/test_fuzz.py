@@ -1,0 +1,41 @@
+"""The fuzzing programs' checks on their corpus and on mutations of it; `nox -s fuzz` goes further."""
+
+from __future__ import annotations
+
+import importlib
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from tests.fuzz import corpus
+
+SEEDS = corpus.seeds()
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_the_corpus_passes(name: str) -> None:
+    check = importlib.import_module(f"tests.fuzz.{name}").check
+    for seed in [b"", *SEEDS[name]]:
+        check(seed)
+
+
+def mutate(seed: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
+    """Replace some bytes at some places by others."""
+    for place, size, new in changes:
+        at = place % (len(seed) + 1)
+        seed = seed[:at] + new + seed[at + size :]
+    return seed
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_mutations_of_the_corpus_pass(name: str) -> None:
+    check = importlib.import_module(f"tests.fuzz.{name}").check
+    change = st.tuples(st.integers(0, 4000), st.integers(0, 8), st.binary(max_size=8))
+
+    @hypothesis.given(st.sampled_from(SEEDS[name]), st.lists(change, min_size=1, max_size=6))
+    @hypothesis.settings(deadline=None, max_examples=150)
+    def passes(seed: bytes, changes: list[tuple[int, int, bytes]]) -> None:
+        check(mutate(seed, changes))
+
+    passes()

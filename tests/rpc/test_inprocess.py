@@ -1,0 +1,60 @@
+"""What only the in-process channel has: its limits by configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from trio_cogment.api.common_pb2 import Action, Observation
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc import InProcessChannel
+from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
+from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, CheckService
+
+
+async def test_the_limit_is_the_configuration_s_to_the_byte() -> None:
+    config = RpcConfig(max_receive_message_bytes=100)
+    async with InProcessChannel([CheckService().service()], config=config) as channel:
+        fits, too_large = (Action(content=bytes(size)) for size in (98, 99))
+        assert fits.ByteSize() == 100
+        assert await channel.unary(ECHO_ONE, fits) == Observation(content=bytes(98))
+        with pytest.raises(RpcError, match="message of 101 bytes is larger than 100") as caught:
+            await channel.unary(ECHO_ONE, too_large)
+        assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_a_limit_on_sending_leaves_the_call_alone() -> None:
+    config = RpcConfig(max_send_message_bytes=100)
+    too_large = Action(content=bytes(200))
+    async with InProcessChannel([CheckService().service()], config=config) as channel, channel.call(ECHO) as call:
+        with pytest.raises(RpcError, match="allowed to send") as caught:
+            await call.send(too_large)
+        assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+        with pytest.raises(RpcError, match="allowed to send"):
+            call.send_nowait(too_large)
+        await call.send(Action(tick_id=1))
+        assert (await call.receive()).tick_id == 1
+
+
+async def test_without_a_limit_any_message_passes() -> None:
+    config = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
+    async with InProcessChannel([CheckService().service()], config=config) as channel:
+        content = bytes(32 * 1024 * 1024)
+        assert (await channel.unary(ECHO_ONE, Action(content=content))).content == content
+
+
+async def test_metadata_is_limited() -> None:
+    config = RpcConfig(max_header_list_bytes=256)
+    async with InProcessChannel([CheckService().service()], config=config) as channel:
+        await channel.unary(ECHO_ONE, Action(), metadata={"x": "y" * (256 - 33)})
+        with pytest.raises(RpcError, match="metadata is larger than 256 bytes"):
+            await channel.unary(ECHO_ONE, Action(), metadata={"x": "y" * (256 - 32)})
+
+
+async def test_a_call_can_be_entered_once() -> None:
+    async with InProcessChannel([CheckService().service()]) as channel:
+        call = channel.call(ECHO)
+        async with call:
+            pass
+        with pytest.raises(RuntimeError, match="once"):
+            await call.__aenter__()

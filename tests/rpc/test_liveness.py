@@ -1,0 +1,397 @@
+"""Handshake, idleness, keepalive and drain: on a virtual clock, over memory streams."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.rpc.raw_peer import (
+    DATA,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PING,
+    PREFACE,
+    RawPeer,
+    encode,
+    frame,
+    message,
+    request_headers,
+    settings,
+)
+from trio_cogment.api.common_pb2 import Action, Observation
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc import Channel, Serving, open_listeners, serve
+from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, WAIT, CheckService
+
+PATH = b"/trio_cogment.testing.Check/"
+GOOD = Action(tick_id=3, content=b"good").SerializeToString()
+ANSWER = Observation(tick_id=3, content=b"good").SerializeToString()
+OK_HEADERS = encode([(b":status", b"200"), (b"content-type", b"application/grpc")])
+Clock = trio.testing.MockClock
+
+
+class MemoryListener(trio.abc.Listener[Any]):
+    """Memory streams in place of sockets."""
+
+    def __init__(self) -> None:
+        self._send, self._receive = trio.open_memory_channel[Any](math.inf)
+        self.closed = False
+
+    async def accept(self) -> Any:
+        try:
+            return await self._receive.receive()
+        except trio.EndOfChannel:
+            await trio.sleep_forever()
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await trio.lowlevel.checkpoint()
+
+    async def connect(self) -> trio.abc.Stream:
+        if self.closed:
+            raise OSError("refused")
+        ours, theirs = trio.testing.memory_stream_pair()
+        await self._send.send(theirs)
+        return ours
+
+
+class Served:
+    """A server in memory, and raw peers of it."""
+
+    def __init__(self, nursery: trio.Nursery, config: RpcConfig | None = None) -> None:
+        self.nursery = nursery
+        self.config = config
+        self.service = CheckService()
+        self.listener = MemoryListener()
+        self.ended: float | None = None
+
+    async def start(self) -> Serving:
+        serving: Serving = await self.nursery.start(self._run)
+        self.serving = serving
+        return serving
+
+    async def _run(self, task_status: Any) -> None:
+        await serve([self.service.service()], [self.listener], config=self.config, task_status=task_status)
+        self.ended = trio.current_time()
+
+    async def peer(self, *, greet: bool = True) -> RawPeer:
+        peer = RawPeer(await self.listener.connect())
+        if greet:
+            await peer.send(PREFACE, settings())
+        return peer
+
+
+def pings(peer: RawPeer) -> list[bytes]:
+    return [payload for kind, flags, _, payload in peer.frames if kind == PING and not flags]
+
+
+def goaways(peer: RawPeer) -> list[tuple[int, int]]:
+    return [
+        (int.from_bytes(payload[:4], "big"), int.from_bytes(payload[4:8], "big"))
+        for kind, _, _, payload in peer.frames
+        if kind == GOAWAY
+    ]
+
+
+# --- handshake and idleness ---
+
+
+@pytest.mark.parametrize("sent", [b"", PREFACE[:10], PREFACE, PREFACE + settings({4: 1})[:-1]], ids=len)
+async def test_a_peer_that_does_not_open_is_given_up(sent: bytes, autojump_clock: Clock) -> None:
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery)
+        await served.start()
+        peer = await served.peer(greet=False)
+        await peer.send(sent)
+        await peer.until(lambda: False)
+        assert trio.current_time() == pytest.approx(20)
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_idle_connection_is_drained(autojump_clock: Clock) -> None:
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery, RpcConfig(idle_timeout_seconds=100))
+        await served.start()
+        async with Channel.over(served.listener.connect) as channel:
+            assert (await channel.unary(ECHO_ONE, Action(tick_id=1))).tick_id == 1
+            await trio.sleep(90)
+            assert len(served.serving._group._connections) == 1
+            async with channel.call(ECHO) as call:
+                await call.send(Action(tick_id=2))
+                assert (await call.receive()).tick_id == 2
+                await trio.sleep(300)  # a running call is not idle
+                await call.send(Action(tick_id=3))
+                assert (await call.receive()).tick_id == 3
+            await trio.sleep(90)
+            assert len(served.serving._group._connections) == 1
+            await trio.sleep(50)
+            assert len(served.serving._group._connections) == 0
+            assert (await channel.unary(ECHO_ONE, Action(tick_id=4))).tick_id == 4  # on a new one
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_call_on_its_way_to_an_idle_connection_is_served(autojump_clock: Clock) -> None:
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery, RpcConfig(idle_timeout_seconds=10, keepalive_seconds=0))
+        await served.start()
+        peer = await served.peer()
+        await peer.until(lambda: bool(goaways(peer)))
+        assert goaways(peer) == [(2**31 - 1, 0)]
+        await peer.send(peer.headers(1, request_headers()))
+        assert await peer.echo(1, GOOD) == ANSWER
+        await peer.send(frame(PING, 1, 0, pings(peer)[0]))
+        await peer.until(lambda: len(goaways(peer)) == 2)
+        assert goaways(peer)[1] == (1, 0)
+        await trio.sleep(100)
+        assert await peer.echo(1, GOOD) == ANSWER
+        await peer.send(frame(DATA, END_STREAM, 1))
+        assert (await peer.until_over(1)).status == 0
+        await peer.until(lambda: False)
+        nursery.cancel_scope.cancel()
+
+
+# --- keepalive ---
+
+
+async def test_a_silent_client_is_given_up_within_thirty_seconds(autojump_clock: Clock) -> None:
+    """Half-open TCP: no end, no answer."""
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery)
+        await served.start()
+        peer = await served.peer()
+        await trio.sleep(7)
+        await peer.send(peer.headers(1, request_headers(path=PATH + b"Wait")))
+        await served.service.entered.wait()
+        heard = trio.current_time()
+        await served.service.cancelled.wait()
+        assert trio.current_time() - heard == pytest.approx(30)
+        await peer.until(lambda: False)
+        assert len(pings(peer)) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_silent_client_that_answers_is_kept(autojump_clock: Clock) -> None:
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery)
+        await served.start()
+        peer = await served.peer()
+        await peer.send(peer.headers(1, request_headers()))
+        for number in range(1, 50):
+            await peer.until(lambda number=number: len(pings(peer)) == number)
+            assert trio.current_time() == pytest.approx(number * 20 + (number - 1) * 9)
+            await trio.sleep(9)
+            await peer.send(frame(PING, 1, 0, pings(peer)[-1]))
+        assert await peer.echo(1, GOOD) == ANSWER
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_talking_client_is_not_pinged(autojump_clock: Clock) -> None:
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery)
+        await served.start()
+        peer = await served.peer()
+        await peer.send(peer.headers(1, request_headers()))
+        for _ in range(20):
+            await trio.sleep(19)
+            assert await peer.echo(1, GOOD) == ANSWER
+        assert pings(peer) == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_two_of_ours_keep_each_other_for_a_day(autojump_clock: Clock) -> None:
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery)
+        await served.start()
+        async with Channel.over(served.listener.connect) as channel, channel.call(ECHO) as call:
+            await call.send(Action(tick_id=1))
+            assert (await call.receive()).tick_id == 1
+            await trio.sleep(24 * 3600)
+            await call.send(Action(tick_id=2))
+            assert (await call.receive()).tick_id == 2
+        nursery.cancel_scope.cancel()
+
+
+class SilentServer:
+    """Takes one connection and notes when PINGs come."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.answering = True
+
+    async def connect(self) -> trio.abc.Stream:
+        ours, theirs = trio.testing.memory_stream_pair()
+        self.peer = RawPeer(theirs)
+        await self.peer.send(settings())
+        return ours
+
+    async def run(self) -> None:
+        peer = self.peer
+        while not peer.eof:
+            before = len(pings(peer))
+            await peer.pump()
+            for payload in pings(peer)[before:]:
+                self.times.append(trio.current_time())
+                if self.answering:
+                    await peer.send(frame(PING, 1, 0, payload))
+
+
+async def test_a_client_pings_a_silent_server_sparingly(autojump_clock: Clock) -> None:
+    """As grpcio's servers allow: every 300 s, and once after data."""
+    server = SilentServer()
+    async with trio.open_nursery() as nursery, Channel.over(server.connect) as channel:
+        async with channel.call(ECHO) as call:
+            nursery.start_soon(server.run)
+            await trio.sleep(1000)
+            assert len(server.times) == 3
+            assert all(later - earlier >= 300 for earlier, later in zip(server.times, server.times[1:], strict=False))
+            now = trio.current_time()
+            await server.peer.send(frame(HEADERS, 4, 1, OK_HEADERS), frame(DATA, 0, 1, message(ANSWER)))
+            assert (await call.receive()).tick_id == 3
+            await trio.sleep(250)
+            after_data = [time - now for time in server.times if time > now]
+            assert len(after_data) == 1
+            assert 20 <= after_data[0] <= 31
+        count = len(server.times)
+        await trio.sleep(10_000)  # no calls: no PINGs at all
+        assert len(server.times) == count
+
+
+async def test_a_client_gives_a_dead_server_up(autojump_clock: Clock) -> None:
+    server = SilentServer()
+    server.answering = False
+    async with trio.open_nursery() as nursery, Channel.over(server.connect) as channel, channel.call(ECHO) as call:
+        nursery.start_soon(server.run)
+        await server.peer.send(frame(HEADERS, 4, 1, OK_HEADERS), frame(DATA, 0, 1, message(ANSWER)))
+        assert (await call.receive()).tick_id == 3
+        began = trio.current_time()
+        with pytest.raises(RpcError) as caught:
+            await call.receive()
+        assert caught.value.code is StatusCode.UNAVAILABLE
+        assert trio.current_time() - began <= 31
+    assert server.peer.eof
+
+
+# --- drain ---
+
+
+async def test_drain_in_order(autojump_clock: Clock) -> None:
+    """B13: GOAWAY, PING, GOAWAY(last), grace, cancel, close; what is on its way is served, what comes later refused."""
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery)
+        serving = await served.start()
+        peer = await served.peer()
+        await peer.send(peer.headers(1, request_headers()))
+        assert await peer.echo(1, GOOD) == ANSWER
+        nursery.start_soon(serving.drain, 60.0)
+        await peer.until(lambda: bool(pings(peer)))
+        assert goaways(peer) == [(2**31 - 1, 0)]
+        assert served.listener.closed
+        await peer.send(peer.headers(3, request_headers()))  # it had not seen the GOAWAY
+        assert await peer.echo(3, GOOD) == ANSWER
+        await peer.send(frame(PING, 1, 0, b"another1"))
+        await peer.send(frame(PING, 1, 0, pings(peer)[0]))
+        await peer.until(lambda: len(goaways(peer)) == 2)
+        assert goaways(peer)[1] == (3, 0)
+        await peer.send(peer.headers(5, request_headers()))  # a client that does not listen
+        assert (await peer.until_over(5)).reset == 7
+        for stream in (1, 3):
+            assert await peer.echo(stream, GOOD) == ANSWER
+            assert served.ended is None
+            await peer.send(frame(DATA, END_STREAM, stream))
+            assert (await peer.until_over(stream)).status == 0
+        await peer.until(lambda: False)
+        assert {code for _, code in goaways(peer)} == {0}
+        await serving._group.done.wait()
+        assert trio.current_time() < 1
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_drain_cancels_after_the_grace(answers: bool, autojump_clock: Clock) -> None:
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery)
+        serving = await served.start()
+        peer = await served.peer()
+        await peer.send(peer.headers(1, request_headers(path=PATH + b"Wait")))
+        await served.service.entered.wait()
+        began = trio.current_time()
+        nursery.start_soon(serving.drain, 5.0)
+        await peer.until(lambda: bool(pings(peer)))
+        if answers:
+            await peer.send(frame(PING, 1, 0, pings(peer)[0]))
+        assert (await peer.until_over(1)).status == StatusCode.UNAVAILABLE
+        await served.service.cancelled.wait()
+        await peer.until(lambda: False)
+        await serving._group.done.wait()
+        assert 5 <= trio.current_time() - began <= 6
+
+
+async def test_drain_without_connections_ends_at_once(autojump_clock: Clock) -> None:
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery)
+        serving = await served.start()
+        await serving.drain()
+        assert served.ended == trio.current_time()
+
+
+async def test_a_shorter_grace_counts_and_cancelling_the_wait_stops_nothing(autojump_clock: Clock) -> None:
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery)
+        serving = await served.start()
+        async with Channel.over(served.listener.connect) as channel, channel.call(WAIT) as call:
+            await served.service.entered.wait()
+            with trio.move_on_after(1) as scope:
+                await serving.drain(1000)
+            assert scope.cancelled_caught
+            assert served.ended is None
+            await serving.drain(10)
+            assert trio.current_time() == pytest.approx(11, abs=1.1)
+            with pytest.raises(RpcError) as caught:
+                await call.receive()
+            assert caught.value.code is StatusCode.UNAVAILABLE
+
+
+async def test_drain_over_sockets_loses_no_call() -> None:
+    """Calls are made all the time; when one server drains, the next takes over, and no call fails."""
+    done = 0
+    async with trio.open_nursery() as nursery:
+        services = [CheckService().service(), CheckService().service()]
+        listeners = [await open_listeners("127.0.0.1") for _ in range(2)]
+        servings: list[Serving] = [
+            await nursery.start(serve, [service], listener)
+            for service, listener in zip(services, listeners, strict=True)
+        ]
+
+        async def connect() -> trio.abc.Stream:
+            for serving in servings:
+                try:
+                    return await trio.open_tcp_stream("127.0.0.1", serving.port)
+                except OSError:
+                    continue
+            raise OSError("nobody listens")
+
+        async with Channel.over(connect) as channel:
+            over = trio.Event()
+
+            async def call() -> None:
+                nonlocal done
+                while not over.is_set():
+                    assert (await channel.unary(ECHO_ONE, Action(tick_id=5))).tick_id == 5
+                    done += 1
+
+            async with trio.open_nursery() as callers:
+                for _ in range(8):
+                    callers.start_soon(call)
+                while done < 50:
+                    await trio.lowlevel.checkpoint()
+                await servings[0].drain(10)
+                before = done
+                while done < before + 50:
+                    await trio.lowlevel.checkpoint()
+                over.set()
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,355 @@
+"""TLS: who is let in, who is refused, and that one client's failure is nobody else's."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.rpc.raw_peer import HEADERS, RawPeer, settings
+from tests.rpc.tls_files import Party, make_party
+from trio_cogment.api.common_pb2 import Action
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc import (
+    CallOpener,
+    Channel,
+    client_tls,
+    open_listeners,
+    open_unix_listener,
+    serve,
+    serve_stream,
+    server_tls,
+)
+from trio_cogment.testing.check_channel import ECHO_ONE, WAIT, CheckService
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Party:
+    return make_party(tmp_path_factory.mktemp("server"), "server", "127.0.0.1", "server.test", "localhost")
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Party:
+    return make_party(tmp_path_factory.mktemp("client"), "client", "client.test")
+
+
+@asynccontextmanager
+async def tls_server(context: ssl.SSLContext, config: RpcConfig | None = None) -> AsyncIterator[int]:
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            listeners = await open_listeners("127.0.0.1", tls=context)
+            services = [CheckService().service()]
+
+            async def run(task_status: Any) -> None:
+                await serve(services, listeners, config=config, task_status=task_status)
+
+            serving = await nursery.start(run)
+            assert serving.addresses == (f"ipv4:127.0.0.1:{serving.port}",)
+            yield serving.port
+            nursery.cancel_scope.cancel()
+
+
+async def check(channel: CallOpener) -> None:
+    assert (await channel.unary(ECHO_ONE, Action(tick_id=5, content=bytes(200_000)))).tick_id == 5
+
+
+async def refused(channel: Channel, match: str = "cannot connect to") -> None:
+    with pytest.raises(RpcError, match=match) as caught:
+        await channel.unary(ECHO_ONE, Action())
+    assert caught.value.code is StatusCode.UNAVAILABLE
+
+
+@asynccontextmanager
+async def innocent_stream(port: int, context: ssl.SSLContext) -> AsyncIterator[None]:
+    """A call that runs meanwhile and must be there afterwards."""
+    async with Channel("127.0.0.1", port, tls=context) as channel, channel.call(WAIT) as call:
+        await call.wait_initial_metadata()
+        yield
+        await check(channel)
+
+
+async def test_b15_tls(server: Party) -> None:
+    context = client_tls(server.roots)
+    async with tls_server(_tls(server)) as port, Channel("127.0.0.1", port, tls=context) as channel:
+        assert channel.scheme == "https"
+        await check(channel)
+
+
+async def test_b15_mutual_tls(server: Party, client: Party) -> None:
+    context = server_tls(server.chain, server.key, client_roots=client.roots)
+    async with tls_server(context) as port:
+        known = client_tls(server.roots, certificate=client.chain, key=client.key)
+        async with innocent_stream(port, known):
+            for stranger in (
+                client_tls(server.roots),
+                client_tls(server.roots, certificate=server.chain, key=server.key),
+            ):
+                async with Channel("127.0.0.1", port, tls=stranger) as channel:
+                    await refused(channel)
+
+
+async def test_b15_a_server_of_another_authority_is_refused(server: Party, client: Party) -> None:
+    async with tls_server(_tls(server)) as port, innocent_stream(port, client_tls(server.roots)):
+        async with Channel("127.0.0.1", port, tls=client_tls(client.roots)) as channel:
+            await refused(channel, "TLS handshake failed: unable to get local issuer certificate")
+        async with Channel("127.0.0.1", port, tls=client_tls()) as channel:
+            await refused(channel, "TLS handshake failed")
+
+
+async def test_b15_server_name(server: Party) -> None:
+    context = client_tls(server.roots)
+    async with tls_server(server_tls(server.chain, server.key)) as port:
+        async with Channel("127.0.0.1", port, tls=context, server_name="server.test") as channel:
+            assert channel.authority == "server.test"
+            await check(channel)
+        async with Channel("127.0.0.1", port, tls=context, server_name="other.test") as channel:
+            await refused(channel, "not valid for 'other.test'")
+
+
+@pytest.mark.parametrize("offer", [[], ["http/1.1"]])
+async def test_b15_a_client_without_alpn_h2_is_refused(server: Party, offer: list[str]) -> None:
+    context = ssl.create_default_context(cafile=server.roots)
+    if offer:
+        context.set_alpn_protocols(offer)
+    async with tls_server(_tls(server)) as port, innocent_stream(port, client_tls(server.roots)):
+        tcp = await trio.open_tcp_stream("127.0.0.1", port)
+        stream = trio.SSLStream(tcp, context, server_hostname="127.0.0.1", https_compatible=True)
+        await stream.do_handshake()
+        assert await stream.receive_some() == b""
+        await trio.aclose_forcefully(stream)
+
+
+@pytest.mark.parametrize("offer", [[], ["http/1.1"]])
+async def test_b15_a_server_without_alpn_h2_is_refused(server: Party, offer: list[str]) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(server.chain, server.key)
+    if offer:
+        context.set_alpn_protocols(offer)
+    (plain,) = await open_listeners("127.0.0.1")
+    port = plain.socket.getsockname()[1]
+
+    async def answer(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        async with stream:
+            await stream.do_handshake()
+            assert await stream.receive_some() == b""
+
+    async with trio.open_nursery() as nursery:
+        listener = trio.SSLListener(plain, context, https_compatible=True)
+        nursery.start_soon(trio.serve_listeners, answer, [listener])
+        async with Channel("127.0.0.1", port, tls=client_tls(server.roots)) as channel:
+            await refused(channel, "ALPN")
+        nursery.cancel_scope.cancel()
+
+
+async def test_b15_alpn_is_set_on_anybodys_context(server: Party) -> None:
+    theirs = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    theirs.load_cert_chain(server.chain, server.key)
+    ours = ssl.create_default_context(cafile=server.roots)
+    async with tls_server(theirs) as port, Channel("127.0.0.1", port, tls=ours) as channel:
+        await check(channel)
+
+
+async def test_b15_the_scheme_is_https(server: Party) -> None:
+    peers: list[RawPeer] = []
+    came = trio.Event()
+
+    async def answer(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        peer = RawPeer(stream)
+        peers.append(peer)
+        await peer.send(settings())
+        await peer.until(lambda: 1 in peer.answers)
+        came.set()
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(
+            trio.serve_listeners, answer, listeners := await open_listeners("127.0.0.1", tls=_tls(server))
+        )
+        port = listeners[0].transport_listener.socket.getsockname()[1]  # type: ignore[attr-defined]
+        async with Channel("127.0.0.1", port, tls=client_tls(server.roots)) as channel, channel.call(WAIT):
+            await came.wait()
+        nursery.cancel_scope.cancel()
+    assert peers[0].answer(1).field(b":scheme") == b"https"
+    assert any(kind == HEADERS for kind, *_ in peers[0].frames)
+
+
+def _tls(party: Party) -> ssl.SSLContext:
+    return server_tls(party.chain, party.key)
+
+
+@pytest.mark.parametrize("alpn", [["h2"], []])
+async def test_b15_streams_encrypted_elsewhere_are_checked_too(server: Party, alpn: list[str]) -> None:
+    async with tls_server(_tls(server)) as port:
+        context = ssl.create_default_context(cafile=server.roots)
+        if alpn:
+            context.set_alpn_protocols(alpn)
+
+        async def connect() -> trio.abc.Stream:
+            tcp = await trio.open_tcp_stream("127.0.0.1", port)
+            return trio.SSLStream(tcp, context, server_hostname="127.0.0.1", https_compatible=True)
+
+        async with Channel.over(connect) as channel:
+            if alpn:
+                await check(channel)
+                assert channel.scheme == "https"
+            else:
+                await refused(channel, "ALPN")
+
+
+async def test_old_tls_is_refused(server: Party) -> None:
+    for context in (_tls(server), client_tls(server.roots)):
+        assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    only_1_2 = client_tls(server.roots)
+    only_1_2.maximum_version = ssl.TLSVersion.TLSv1_2
+    async with tls_server(_tls(server)) as port:
+        async with Channel("127.0.0.1", port, tls=only_1_2) as channel:
+            await check(channel)
+        old = ssl.create_default_context(cafile=server.roots)
+        old.set_ciphers("ALL:@SECLEVEL=0")
+        old.set_alpn_protocols(["h2"])
+        with pytest.warns(DeprecationWarning, match="TLSv1_1 is deprecated"):
+            old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+        tcp = await trio.open_tcp_stream("127.0.0.1", port)
+        stream = trio.SSLStream(tcp, old, server_hostname="127.0.0.1")
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.do_handshake()
+        await trio.aclose_forcefully(stream)
+
+
+@pytest.mark.parametrize(
+    "opening", [b"GET / HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\xff", b""]
+)
+async def test_a_failed_handshake_harms_nobody_else(
+    server: Party, opening: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with tls_server(_tls(server)) as port, innocent_stream(port, client_tls(server.roots)):
+        with caplog.at_level(logging.INFO):
+            for _ in range(20):
+                stream = await trio.open_tcp_stream("127.0.0.1", port)
+                await stream.send_all(opening)
+                await stream.send_eof()
+                try:
+                    while await stream.receive_some():
+                        pass
+                except trio.BrokenResourceError:
+                    pass  # reset, for what it sent was not read
+                await stream.aclose()
+    assert all(record.levelno == logging.INFO for record in caplog.records)
+
+
+async def test_a_handshake_has_a_timeout(server: Party, autojump_clock: trio.testing.MockClock) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    context = _tls(server)
+    stream = trio.SSLStream(theirs, context, server_side=True)
+    config = RpcConfig(handshake_timeout_seconds=7)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(lambda task_status: serve_stream([], stream, config=config, task_status=task_status))
+        assert trio.current_time() == pytest.approx(7)
+        assert await ours.receive_some() == b""
+
+    async def connect() -> trio.abc.Stream:
+        return trio.testing.memory_stream_pair()[0]
+
+    async with Channel.over(connect, tls=client_tls(server.roots), config=config) as channel:
+        await refused(channel, "no TLS handshake within 7 s")
+        assert trio.current_time() == pytest.approx(14)
+
+
+async def test_cancelled_in_the_handshake_nothing_is_left(server: Party) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    stream = trio.SSLStream(theirs, _tls(server), server_side=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_stream, [], stream)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert await ours.receive_some() == b""
+
+
+async def test_cancelled_at_any_step_a_channel_leaves_nothing(server: Party) -> None:
+    """Connecting, shaking hands, waiting for SETTINGS, calling: no descriptor and no task stays, on either side."""
+    context = client_tls(server.roots)
+
+    def held() -> tuple[int, int]:
+        return len(os.listdir("/dev/fd")), trio.lowlevel.current_statistics().tasks_living
+
+    async def use(port: int) -> None:
+        async with Channel("127.0.0.1", port, tls=context) as channel:
+            await check(channel)
+
+    async with tls_server(_tls(server)) as port:
+        await use(port)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        before = held()
+        for step in range(60):
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(use, port)
+                    for _ in range(step):
+                        await trio.lowlevel.checkpoint()
+                    scope.cancel()
+        while held() != before:  # the server learns of the last ones a little later
+            await trio.lowlevel.checkpoint()
+
+
+async def test_tls_over_unix_sockets_memory_and_anybodys_listener(server: Party, tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    context = client_tls(server.roots)
+    async with trio.open_nursery() as nursery:
+        service = CheckService().service()
+        (plain,) = await open_listeners("127.0.0.1")
+        theirs = trio.SSLListener(plain, _tls(server))  # theirs: close_notify is expected
+        sockets = [theirs, await open_unix_listener(path, tls=_tls(server))]
+        serving = await nursery.start(serve, [service], sockets)
+        assert serving.addresses == (f"ipv4:127.0.0.1:{serving.port}", f"unix:{path}")
+        async with Channel("127.0.0.1", serving.port, tls=context) as channel:
+            await check(channel)
+        async with Channel.unix(path, tls=context) as channel:
+            await check(channel)
+
+        async def connect() -> trio.abc.Stream:
+            near, far = trio.testing.memory_stream_pair()
+            nursery.start_soon(serve_stream, [service], trio.SSLStream(far, _tls(server), server_side=True))
+            return near
+
+        async with Channel.over(connect, authority="server.test", tls=context) as channel:
+            await check(channel)
+        nursery.cancel_scope.cancel()
+    assert not path.exists()
+
+
+async def test_files_that_are_not_what_they_should_be(server: Party, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        server_tls(tmp_path / "nowhere.pem")
+    with pytest.raises(ssl.SSLError):
+        server_tls(server.chain, server.roots)
+    (tmp_path / "junk.pem").write_text("junk")
+    with pytest.raises(ssl.SSLError):
+        client_tls(tmp_path / "junk.pem")
+
+
+async def test_an_encrypted_key_without_password_does_not_ask_the_terminal(server: Party, tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization
+
+    key = serialization.load_pem_private_key(server.key.read_bytes(), None)
+    locked = tmp_path / "locked.key"
+    locked.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.BestAvailableEncryption(b"sesame"),
+        )
+    )
+    with pytest.raises(OSError, match="no password was given"):
+        server_tls(server.chain, locked)
+    context = server_tls(server.chain, locked, password="sesame")
+    async with tls_server(context) as port, Channel("127.0.0.1", port, tls=client_tls(server.roots)) as channel:
+        await check(channel)
