@@ -285,17 +285,23 @@ class Connection:
         else:
             self.wake()
 
-    async def yield_sometimes(self) -> None:
-        """A checkpoint for operations that need not wait: always for cancellation, now and then for fairness.
+    def turn_is_over(self) -> bool:
+        """Whether an operation that need not wait owes the others a full checkpoint.
 
-        A full checkpoint costs as much as handling a message; one in sixteen keeps a busy loop from starving others.
+        That costs as much as handling a message; one in sixteen keeps a busy loop from starving others.
         """
         self._free -= 1
         if self._free:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        else:
-            self._free = _FREE_OPERATIONS
+            return False
+        self._free = _FREE_OPERATIONS
+        return True
+
+    async def yield_sometimes(self) -> None:
+        """A checkpoint for operations that need not wait: always for cancellation, now and then for fairness."""
+        if self.turn_is_over():
             await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
 
     # --- calls ---
 

@@ -189,7 +189,11 @@ class WireCall(Call):
 
     async def send(self, message: Message) -> None:
         payload = self._encode(message)
-        await self._connection.yield_sometimes()
+        # As `yield_sometimes`, without its coroutine: this is once per message.
+        if self._connection.turn_is_over():
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
         while not self._engine.has_room(self._stream, len(payload)) and not self.over:
             self._stream.watched = True
             self._senders.append(trio.lowlevel.current_task())
