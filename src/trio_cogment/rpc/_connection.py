@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 #: Operations that did not have to wait are let through without a scheduling point this many times in a row.
 _FREE_OPERATIONS = 16
 _MESSAGE = Kind.MESSAGE
+#: Handlers that may still be cleaning up after their streams have gone, beside as many as there may be streams.
+_LEAVING_HANDLERS = 100
 
 
 class Connection:
@@ -316,6 +318,12 @@ class Connection:
             self.engine.finish_now(stream, trailers)
             return
         assert self._nursery is not None
+        if len(self._nursery.child_tasks) >= 2 * self.config.max_concurrent_streams + _LEAVING_HANDLERS:
+            # A stream that was reset is gone at once, its handler only when it has cleaned up: both are bounded. An
+            # honest client that opens the next call at once must not feel it, hence so many more than streams.
+            stream.refused = True
+            self.engine.reset(stream, ErrorCode.REFUSED_STREAM)
+            return
         method, function = route
         call = WireServerCall(self, stream, method, function, head)
         stream.call = call

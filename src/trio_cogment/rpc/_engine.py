@@ -212,7 +212,8 @@ class Engine(Parser):
         if ended:
             stream.remote_closed = True
             trailers = _wire.parse_trailers(headers)
-            if stream.inside_message:
+            if stream.inside_message and trailers.code is StatusCode.OK:
+                # A failure says more than the message it has cut off.
                 trailers = _wire.Trailers(StatusCode.INTERNAL, "the response ended inside a message", trailers.metadata)
             events.append((Kind.STATUS, stream, trailers))
             self._close_after_end(stream)

@@ -21,6 +21,7 @@ from trio_cogment.rpc._hpack import unindexed
 from trio_cogment.rpc.metadata import Metadata
 
 CONTENT_TYPE = (b"content-type", b"application/grpc")
+_GRPC_SUBTYPES = (b"application/grpc+", b"application/grpc;")
 USER_AGENT = (b"user-agent", f"trio-cogment/{__version__}".encode())
 #: What we can read, compressed as gRPC names it.
 ENCODINGS = (b"identity", b"deflate", b"gzip")
@@ -133,6 +134,11 @@ def request_headers(
     return headers
 
 
+def is_grpc(content_type: bytes) -> bool:
+    """Whether this is gRPC's content type, with whatever subtype; gRPC-Web and its like are not (gRPC over HTTP/2)."""
+    return content_type == CONTENT_TYPE[1] or content_type.startswith(_GRPC_SUBTYPES)
+
+
 def parse_request(headers: RawHeaders, max_header_list_bytes: int) -> RequestHead:
     """Check a request's headers.
 
@@ -182,7 +188,7 @@ def _checked_request_line(pseudo: dict[bytes, bytes], fields: dict[bytes, bytes]
     method = pseudo.get(b":method")
     if method != b"POST":
         raise RefusedRequest(StatusCode.INTERNAL, "expected the method POST", b"405" if method else b"400")
-    if not fields.get(b"content-type", b"").startswith(b"application/grpc"):
+    if not is_grpc(fields.get(b"content-type", b"")):
         raise RefusedRequest(StatusCode.INTERNAL, "expected the content-type application/grpc", b"415")
     if pseudo.get(b":scheme") not in (b"http", b"https"):
         raise RefusedRequest(StatusCode.INTERNAL, "expected the scheme http or https", b"400")
@@ -322,7 +328,7 @@ def parse_response(headers: RawHeaders) -> Metadata | Trailers:
         return Trailers(
             STATUS_OF_HTTP.get(http, StatusCode.UNKNOWN), f"HTTP status {http.decode('latin-1')}", Metadata()
         )
-    if not fields.get(b"content-type", b"").startswith(b"application/grpc"):
+    if not is_grpc(fields.get(b"content-type", b"")):
         return Trailers(StatusCode.UNKNOWN, "the response is not application/grpc", Metadata())
     try:
         return decode_metadata(headers)
