@@ -41,14 +41,14 @@ Packet: Any = message_factory.GetMessageClass(BENCH.methods[0].input_type)
 class OurServicer:
     """The ordinary way: a handler that pulls."""
 
-    async def Echo(self, call: Any) -> None:  # noqa: N802
+    async def Echo(self, call: Any) -> None:
         async for request in call:
             await call.send(Packet(number=request.number, content=request.content))
 
-    async def Unary(self, request: Any, call: Any) -> Any:  # noqa: N802
+    async def Unary(self, request: Any, call: Any) -> Any:
         return Packet(number=request.number, content=request.content)
 
-    async def Down(self, request: Any, call: Any) -> None:  # noqa: N802
+    async def Down(self, request: Any, call: Any) -> None:
         answer = Packet(content=KIBIBYTE)
         for _ in range(request.number):
             await call.send(answer)
@@ -57,7 +57,7 @@ class OurServicer:
 class OurPushServicer(OurServicer):
     """Echo by a consumer: no task switch per message. Its buffer is the call's outbox, sized for this benchmark."""
 
-    async def Echo(self, call: Any) -> None:  # noqa: N802
+    async def Echo(self, call: Any) -> None:
         import trio
 
         done = trio.Event()

@@ -52,10 +52,10 @@ class About:
         """Return the standard statuses of this service, each with what computes it."""
         return {"overall_load": lambda: str(overall_load())}
 
-    async def Version(self, _request: VersionRequest, _call: object) -> VersionInfo:  # noqa: N802  the API's name
+    async def Version(self, _request: VersionRequest, _call: object) -> VersionInfo:
         """Answer `Version`."""
         return version_info()
 
-    async def Status(self, request: StatusRequest, _call: object) -> StatusReply:  # noqa: N802  the API's name
+    async def Status(self, request: StatusRequest, _call: object) -> StatusReply:
         """Answer `Status`."""
         return status_reply(request.names, self.statuses())

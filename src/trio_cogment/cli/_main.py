@@ -54,7 +54,7 @@ def version() -> None:
 
 
 @cli.command()
-@click.option("--host", default="0.0.0.0", show_default=True, help="Address or name to listen on.")  # noqa: S104 RUF100
+@click.option("--host", default="0.0.0.0", show_default=True, help="Address or name to listen on.")
 @click.option(
     "--port",
     callback=as_port,
@@ -112,7 +112,7 @@ def services(ctx: click.Context, /, **_options: Any) -> None:
 def orchestrator(ctx: click.Context, /, lifecycle_port: int, actor_port: int, **_options: Any) -> None:
     """Run an orchestrator."""
     # All addresses, as the reference does.
-    settings = server_settings(ctx, host="0.0.0.0", lifecycle_port=lifecycle_port, actor_port=actor_port)  # noqa: S104 RUF100
+    settings = server_settings(ctx, host="0.0.0.0", lifecycle_port=lifecycle_port, actor_port=actor_port)
     from trio_cogment.cli._serve import run_orchestrator
 
     run_orchestrator(settings)

@@ -101,7 +101,7 @@ async def run_demo(
     After `Cancelled` nothing is left running.
     """
     # Everybody draws from a source of their own: what one does cannot change another's luck.
-    environment = Environment(random.Random(f"{seed} environment"), ticks=ticks, on_tick=on_tick)  # noqa: S311 RUF100
+    environment = Environment(random.Random(f"{seed} environment"), ticks=ticks, on_tick=on_tick)
     speaker, listener = learners(seed, ticks=ticks, learning=learning)
     participants = Participants(SPEC)
     participants.register_environment(environment, "signalling game")
@@ -138,7 +138,7 @@ async def run_demo(
 
 def learners(seed: int, *, ticks: int, learning: bool) -> tuple[Learner, Learner]:
     """Return the speaker's and the listener's."""
-    speaking, listening = (random.Random(f"{seed} {name}") for name in (SPEAKER, LISTENER))  # noqa: S311 RUF100
+    speaking, listening = (random.Random(f"{seed} {name}") for name in (SPEAKER, LISTENER))
     return (
         Learner(len(COLOURS), len(SYMBOLS), speaking, ticks=ticks, learning=learning),
         Learner(len(SYMBOLS), len(COLOURS), listening, ticks=ticks, learning=learning),

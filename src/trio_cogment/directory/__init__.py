@@ -1,5 +1,7 @@
 """Finding services: the endpoint grammar, and (later) the directory itself and its client."""
 
+from trio_cogment.directory.endpoints import ACTOR_CLASS as ACTOR_CLASS
+from trio_cogment.directory.endpoints import IMPLEMENTATION as IMPLEMENTATION
 from trio_cogment.directory.endpoints import ClientEndpoint as ClientEndpoint
 from trio_cogment.directory.endpoints import DiscoverEndpoint as DiscoverEndpoint
 from trio_cogment.directory.endpoints import Endpoint as Endpoint

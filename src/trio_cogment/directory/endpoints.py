@@ -17,8 +17,12 @@ from typing import TypeAlias
 
 from trio_cogment.errors import EndpointError
 
+#: Properties that a context adds to a discovery, and that registrations of actors and environments have.
+ACTOR_CLASS = "__actor_class"
+IMPLEMENTATION = "__implementation"
+
 _ID = "__id"
-_TOKEN = "__authentication-token"  # noqa: S105 RUF100  a property's name, not a secret
+_TOKEN = "__authentication-token"
 
 
 class ServiceKind(enum.Enum):

@@ -24,9 +24,6 @@ from trio_cogment.rpc import CallOpener, Channel
 #: A channel nobody uses is kept this long: the next trial usually goes to the same place.
 IDLE_CHANNEL_SECONDS = 30.0
 
-ACTOR_CLASS = "__actor_class"
-IMPLEMENTATION = "__implementation"
-
 Target: TypeAlias = GrpcEndpoint | CallOpener
 
 

@@ -22,7 +22,7 @@ class ClientActorService(About):
     def __init__(self, orchestrator: Orchestrator) -> None:
         self._orchestrator = orchestrator
 
-    async def RunTrial(self, call: ServerCall) -> None:  # noqa: N802  the API's name
+    async def RunTrial(self, call: ServerCall) -> None:
         """Let a client actor take part in a trial; the call lasts as long as it does."""
         trial_ids = call.metadata.texts(TRIAL_ID)
         if not trial_ids:

@@ -36,7 +36,7 @@ class LifecycleService(About):
         """See `About.statuses`."""
         return super().statuses() | {"nb_trials": lambda: str(self._orchestrator.running_trials)}
 
-    async def StartTrial(self, request: TrialStartRequest, _call: ServerCall) -> TrialStartReply:  # noqa: N802
+    async def StartTrial(self, request: TrialStartRequest, _call: ServerCall) -> TrialStartReply:
         """Start a trial; the reply comes when it is PENDING."""
         given = request.WhichOneof("start_data")
         trial_id = await self._orchestrator.start_trial(
@@ -47,7 +47,7 @@ class LifecycleService(About):
         )
         return TrialStartReply(trial_id=trial_id)
 
-    async def TerminateTrial(self, request: TerminateTrialRequest, call: ServerCall) -> TerminateTrialReply:  # noqa: N802
+    async def TerminateTrial(self, request: TerminateTrialRequest, call: ServerCall) -> TerminateTrialReply:
         """End trials, softly or hard; unknown and ended ones are passed over."""
         trial_ids = call.metadata.texts(TRIAL_ID)
         if not trial_ids:
@@ -59,7 +59,7 @@ class LifecycleService(About):
                 trial.soft_end()
         return TerminateTrialReply()
 
-    async def GetTrialInfo(self, request: TrialInfoRequest, call: ServerCall) -> TrialInfoReply:  # noqa: N802
+    async def GetTrialInfo(self, request: TrialInfoRequest, call: ServerCall) -> TrialInfoReply:
         """Describe the trials asked for, or all."""
         trial_ids = call.metadata.texts(TRIAL_ID)
         trials = self._orchestrator.known(trial_ids) if trial_ids else list(self._orchestrator.trials)
@@ -70,7 +70,7 @@ class LifecycleService(About):
             ]
         )
 
-    async def WatchTrials(self, request: TrialListRequest, call: ServerCall) -> None:  # noqa: N802
+    async def WatchTrials(self, request: TrialListRequest, call: ServerCall) -> None:
         """Send what there is, then every change, until the watcher leaves or we stop."""
         unknown = [state for state in request.filter if state not in _STATES]
         if unknown:

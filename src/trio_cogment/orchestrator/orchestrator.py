@@ -13,9 +13,9 @@ from trio_util import AsyncValue
 from trio_cogment.api import orchestrator_pb2
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig, RpcConfig
-from trio_cogment.directory import ServiceKind, parse_endpoint
+from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, ServiceKind, parse_endpoint
 from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
-from trio_cogment.orchestrator._connections import ACTOR_CLASS, IMPLEMENTATION, Connections, LocalServices, Target
+from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._registry import Registry
 from trio_cogment.orchestrator._trial import STOPPING, Trial

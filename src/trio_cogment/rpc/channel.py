@@ -142,7 +142,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
 
         self.authority = authority
         self.scheme = "http" if tls is None else "https"
-        self._pool = Pool(connect_securely, target, config, rng or random.Random())  # noqa: S311 RUF100  no secret
+        self._pool = Pool(connect_securely, target, config, rng or random.Random())
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
 

@@ -92,15 +92,15 @@ class _Methods:
     def __init__(self, health: HealthService) -> None:
         self._health = health
 
-    async def Check(self, request: HealthCheckRequest, call: ServerCall) -> HealthCheckResponse:  # noqa: N802
+    async def Check(self, request: HealthCheckRequest, call: ServerCall) -> HealthCheckResponse:
         status = self._health.status(request.service)
         if status is ServingStatus.SERVICE_UNKNOWN:
             raise NotFoundError("unknown service")
         return _response(status)
 
-    async def Watch(self, request: HealthCheckRequest, call: ServerCall) -> None:  # noqa: N802
+    async def Watch(self, request: HealthCheckRequest, call: ServerCall) -> None:
         await self._health.watch(request.service, call)
 
-    async def List(self, request: HealthListRequest, call: ServerCall) -> HealthListResponse:  # noqa: N802
+    async def List(self, request: HealthListRequest, call: ServerCall) -> HealthListResponse:
         statuses = self._health.statuses
         return HealthListResponse(statuses={name: _response(status) for name, status in statuses.items()})

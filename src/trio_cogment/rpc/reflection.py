@@ -65,7 +65,7 @@ class _Reflection:
             "list_services": self._list_services,
         }
 
-    async def ServerReflectionInfo(self, call: ServerCall) -> None:  # noqa: N802  the protocol's name
+    async def ServerReflectionInfo(self, call: ServerCall) -> None:
         async for request in call:
             await call.send(self._answer(request))
 

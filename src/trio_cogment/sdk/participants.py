@@ -13,7 +13,7 @@ from trio_cogment.about import About
 from trio_cogment.api import agent_pb2, datalog_pb2, environment_pb2, hooks_pb2
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
-from trio_cogment.directory import ServiceKind
+from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
 from trio_cogment.rpc import (
     CallOpener,
@@ -33,8 +33,6 @@ from trio_cogment.sdk.environment import EnvironmentImplementation
 from trio_cogment.sdk.hook import PreTrialHook, PreTrialSession
 from trio_cogment.spec import Spec
 
-ACTOR_CLASS = "__actor_class"
-IMPLEMENTATION = "__implementation"
 #: Metadata within this process: which registration a discovery chose.
 CHOSEN = "trio-cogment-implementation"
 
@@ -222,7 +220,7 @@ class _EnvironmentService(About):
     def __init__(self, participants: Participants) -> None:
         self._participants = participants
 
-    async def RunTrial(self, call: ServerCall) -> None:  # noqa: N802  the API's name
+    async def RunTrial(self, call: ServerCall) -> None:
         participants = self._participants
         trial_id = _only(call, "trial-id")
         init = await environment.receive_init(call)
@@ -237,7 +235,7 @@ class _ServiceActorService(About):
     def __init__(self, participants: Participants) -> None:
         self._participants = participants
 
-    async def RunTrial(self, call: ServerCall) -> None:  # noqa: N802  the API's name
+    async def RunTrial(self, call: ServerCall) -> None:
         participants = self._participants
         trial_id = _only(call, "trial-id")
         init = await actor.receive_init(call)
@@ -252,7 +250,7 @@ class _TrialHooksService(About):
     def __init__(self, participants: Participants) -> None:
         self._participants = participants
 
-    async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:  # noqa: N802
+    async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:
         session = PreTrialSession(_only(call, "trial-id"), _only(call, "user-id"), request.params)
         for hook in self._participants.hooks(call):
             await hook(session)
@@ -263,7 +261,7 @@ class _DatalogService(About):
     def __init__(self, participants: Participants) -> None:
         self._participants = participants
 
-    async def RunTrialDatalog(self, call: ServerCall) -> None:  # noqa: N802  the API's name
+    async def RunTrialDatalog(self, call: ServerCall) -> None:
         trial_id, user_id = _only(call, "trial-id"), _only(call, "user-id")
         found = self._participants.find(ServiceKind.DATALOG, call)
         first = await call.receive()

@@ -13,7 +13,7 @@ async def serve_participants(
     participants: Participants,
     *,
     port: int = 0,
-    host: str = "0.0.0.0",  # noqa: S104 RUF100  participants are there to be reached
+    host: str = "0.0.0.0",
     rpc_config: RpcConfig | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:

@@ -29,7 +29,7 @@ def load_params(path: str | Path) -> TrialParams:
             the file and the key.
     """
     try:
-        document = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Texts)  # noqa: S506 RUF100  a safe loader
+        document = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Texts)
     except OSError as error:
         raise InvalidArgumentError(f"{path}: {error.strerror or error}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
