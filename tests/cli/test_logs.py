@@ -64,7 +64,7 @@ def test_text_names_the_trial_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("level", "count"), [("trace", 11), ("debug", 9), ("info", 8), ("warning", 6), ("error", 4)])
 def test_levels(tmp_path: Path, level: str, count: int) -> None:
-    assert len([line for line in logged(tmp_path / "log", "json", level)]) == count
+    assert len(logged(tmp_path / "log", "json", level)) == count
 
 
 def test_off_means_nothing_at_all(tmp_path: Path) -> None:
