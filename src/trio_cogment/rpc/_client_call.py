@@ -129,6 +129,9 @@ class WireClientCall(WireCall, ClientCall):
     def cancel(self) -> None:
         if not self.over:
             self._give_up(RpcError(StatusCode.CANCELLED, "cancelled by the caller"))
+        elif self._inbox:  # it had ended, but not for who has not read it all
+            self._no_more_messages(RpcError(StatusCode.CANCELLED, "cancelled by the caller"), drop=True)
+            self._connection.wake()
 
     def _give_up(self, error: RpcError) -> None:
         self._engine.reset(self._stream, ErrorCode.CANCEL)
@@ -141,6 +144,8 @@ class WireClientCall(WireCall, ClientCall):
         if self._trailing is None:
             self._trailing = Metadata()
         self._finish(error, drop=drop)
+        if self._inbox:
+            self._engine.keep(self._stream, [len(payload) for payload in self._inbox])
         self._waiters.unpark_all()
         self._connection.retire_if_idle()
 

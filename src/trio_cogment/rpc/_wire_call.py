@@ -164,6 +164,7 @@ class WireCall(Call):
             self._error = error
         if drop:
             self._inbox.clear()
+            self._engine.forget(self._stream)
         self._no_more = True
         self._wake_receiver()
         self._tell_end()

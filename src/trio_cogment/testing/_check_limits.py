@@ -13,6 +13,7 @@ from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import detailed_error, find_detail
 from trio_cogment.rpc.calls import CallOpener
 from trio_cogment.testing._check_service import (
+    COUNT,
     ECHO,
     ECHO_ONE,
     FAIL,
@@ -136,6 +137,17 @@ async def more_calls_than_a_connection_takes(channel: CallOpener, service: Check
             nursery.start_soon(one)
 
 
+async def unread_messages_end_with_the_block(channel: CallOpener, service: CheckService) -> None:
+    """What has not been read when the block is left is gone, also when the call had ended well."""
+    async with channel.call(COUNT) as call:
+        await call.send(Action(tick_id=3))
+        await call.done_sending()
+        assert (await call.receive()).tick_id == 0
+        while call.trailing_metadata is None:
+            await trio.testing.wait_all_tasks_blocked(0.001)
+    await expect(StatusCode.CANCELLED, call.receive())
+
+
 async def nearest_deadline(channel: CallOpener, service: CheckService) -> None:
     """The handler is told the nearer of the call's timeout and the caller's own scope."""
     for timeout, outer in ((3.0, 5.0), (5.0, 3.0)):
@@ -245,6 +257,7 @@ CASES: tuple[Callable[[CallOpener, CheckService], Awaitable[None]], ...] = (
     unread_bytes_are_bounded,
     senders_of_one_call_get_their_turns,
     more_calls_than_a_connection_takes,
+    unread_messages_end_with_the_block,
     nearest_deadline,
     after_the_deadline,
     passed_deadline,
