@@ -77,7 +77,7 @@ class RpcConfig:
         client_keepalive_seconds: a channel with running calls PINGs a silent server so often (but once after
             `keepalive_seconds` when data has come since, which every server allows); 0 never.
         keepalive_timeout_seconds: how long a PINGed peer may stay silent before it is given up.
-        drain_grace_seconds: how long running calls may go on when a server drains.
+        drain_grace_seconds: how long running calls may go on when a server drains, and their clients take to read.
         connect_timeout_seconds: how long a channel tries to connect, until the server's SETTINGS have come.
         connect_backoff_initial_seconds: the pause after a first failure to connect (give or take a fifth); each further
             one is 1.6 times as long.
@@ -85,7 +85,7 @@ class RpcConfig:
         max_channel_connections: connections of one channel; there is more than one when the server limits the calls on
             each.
         surplus_idle_seconds: how long all but the first of these stay when they have no calls.
-        farewell_timeout_seconds: how long a closing end tries to tell its peer why.
+        farewell_timeout_seconds: how long a closing end tries to tell its peer why, and waits for it to close too.
     """
 
     max_receive_message_bytes: int = 4 * 1024 * 1024
