@@ -65,7 +65,8 @@ class RpcConfig:
         call_outbox_messages: messages that may wait in one call until the peer takes them.
         call_outbox_bytes: their total size; one message of any size is always taken.
         write_high_water_bytes: unsent bytes of a connection above which its calls queue on their own.
-        max_control_output_bytes: answers to control frames that may wait for a peer that does not read them.
+        max_control_output_bytes: answers to frames of a peer (PING, SETTINGS, resets, refusals) that may wait for it to
+            read.
         flood_interval_seconds: the time over which the next four count.
         max_resets: calls that a client resets, or that its faults reset, before the first byte of a response.
         max_pings: PINGs without data between them.

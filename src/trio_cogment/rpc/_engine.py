@@ -51,7 +51,7 @@ class Engine(Parser):
     def _control_frame(self, frame: bytes, kind: int, flags: int, stream_id: int, events: list[Event]) -> None:
         if self._header_block and (kind != CONTINUATION or stream_id != self._header_block):
             raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "a header block is not finished")
-        if self.out_size > self._max_out:
+        if self._answer_bytes > self._max_answer_bytes:
             # What it makes us answer piles up; only control frames can do that (CVE-2019-9512 and its kin).
             raise ConnectionFaultError(ErrorCode.ENHANCE_YOUR_CALM, "answers to control frames are not read")
         if kind == WINDOW_UPDATE:  # the most frequent: C cores send two for a message
@@ -72,7 +72,7 @@ class Engine(Parser):
                 events.append((Kind.PONG, None, frame[9:]))
             else:
                 self._floods.count_ping(self.data_mark())
-                self._frame(PING, ACK, 0, frame[9:])
+                self._answer(PING, ACK, 0, frame[9:])
         elif kind == GOAWAY:
             self._goaway(frame, stream_id, events)
         elif kind == RST_STREAM:
@@ -145,7 +145,7 @@ class Engine(Parser):
             elif any(stream_id in passed for passed in self._passed_over):
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, f"HEADERS on stream {stream_id}")
             else:  # it is over, which the peer need not know yet
-                self._frame(RST_STREAM, 0, stream_id, int(ErrorCode.STREAM_CLOSED).to_bytes(4, "big"))
+                self._answer(RST_STREAM, 0, stream_id, int(ErrorCode.STREAM_CLOSED).to_bytes(4, "big"))
         elif stream.remote_closed:
             self._stream_fault(stream, ErrorCode.STREAM_CLOSED, "HEADERS after END_STREAM", events)
         elif stream.headers_seen and not ended:
@@ -160,6 +160,7 @@ class Engine(Parser):
         data = self._control.data_to_send()
         if data:
             self._emit(data)
+            self._answer_bytes += len(data)
         if changed:
             self._settings_changed(events)
 

@@ -47,7 +47,7 @@ class Parser(Sender, abc.ABC):
     def __init__(self, *, client_side: bool, config: RpcConfig, clock: Callable[[], float] = float) -> None:
         super().__init__(client_side=client_side, config=config)
         self._floods = Floods(config, clock)
-        self._max_out = config.write_high_water_bytes + config.max_frame_bytes + config.max_control_output_bytes
+        self._max_answer_bytes = config.max_control_output_bytes
         self._max_control_frame = min(MAX_CONTROL_FRAME, config.max_frame_bytes)
         # The parser: bytes of an unfinished frame, or a DATA frame that is being delivered in pieces.
         self._tail = bytearray()
