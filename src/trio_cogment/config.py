@@ -68,10 +68,12 @@ class RpcConfig:
         max_control_output_bytes: answers to frames of a peer (PING, SETTINGS, resets, refusals) that may wait for it to
             read.
         flood_interval_seconds: the time over which the next four count.
-        max_resets: calls that a client resets, or that its faults reset, before the first byte of a response.
+        max_resets: calls that a client resets, or that its faults end, before the first byte of a response, and calls
+            beyond `max_concurrent_streams`.
         max_pings: PINGs without data between them.
         max_settings: SETTINGS frames.
-        max_empty_frames: frames that carry nothing: DATA and CONTINUATION without payload, PRIORITY, unknown types.
+        max_empty_frames: frames that carry nothing: DATA and CONTINUATION without payload, PRIORITY, unknown types,
+            WINDOW_UPDATEs of next to nothing beyond those that what we send may bring about.
         handshake_timeout_seconds: how long a peer may take for its first SETTINGS.
         idle_timeout_seconds: how long a server keeps a connection without calls; 0 for ever.
         keepalive_seconds: a server PINGs a client from which it has heard nothing for so long; 0 never.

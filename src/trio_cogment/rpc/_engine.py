@@ -39,6 +39,11 @@ from trio_cogment.rpc._frames import (
 from trio_cogment.rpc._parser import Parser
 from trio_cogment.rpc._streams import BadMessageError, Stream
 
+#: A WINDOW_UPDATE below this grants little.
+_SMALL_INCREMENT = 1024
+#: How many of those a piece of output may bring about: for the stream and for the connection, and the same again.
+_UPDATES_PER_PIECE = 4
+
 
 def _entries(frame: bytes) -> bytes:
     """Return the whole entries of a SETTINGS frame; a broken length is found by h2."""
@@ -146,6 +151,7 @@ class Engine(Parser):
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, f"HEADERS on stream {stream_id}")
             else:  # it is over, which the peer need not know yet
                 self._answer(RST_STREAM, 0, stream_id, int(ErrorCode.STREAM_CLOSED).to_bytes(4, "big"))
+                self._floods.resets.count()
         elif stream.remote_closed:
             self._stream_fault(stream, ErrorCode.STREAM_CLOSED, "HEADERS after END_STREAM", events)
         elif stream.headers_seen and not ended:
@@ -187,6 +193,8 @@ class Engine(Parser):
         if busy:
             stream.refused = True
             self.reset(stream, ErrorCode.REFUSED_STREAM)
+            if not self.draining:  # else it may not have heard of that yet
+                self._floods.resets.count()
             return
         try:
             head = _wire.parse_request(headers, self.config.max_header_list_bytes)
@@ -194,6 +202,8 @@ class Engine(Parser):
             stream.refused = True
             status = _wire.trailer_headers(refusal.code, refusal.message, (), alone=refusal.http_status)
             self.finish_now(stream, [*status, *refusal.headers])
+            if refusal.code is StatusCode.INTERNAL:  # malformed; others an honest caller may meet again and again
+                self._floods.resets.count()
             return
         stream.encoding = head.encoding
         events.append((Kind.REQUEST, stream, head))
@@ -250,6 +260,8 @@ class Engine(Parser):
         if len(frame) != 13:
             raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "malformed WINDOW_UPDATE")
         increment = int.from_bytes(frame[9:], "big") & MAX_WINDOW
+        if 0 < increment < _SMALL_INCREMENT:
+            self._count_update()
         if not stream_id:
             self._send_window += increment
             if not increment or self._send_window > MAX_WINDOW:
@@ -259,8 +271,10 @@ class Engine(Parser):
             if self._is_idle(stream_id):
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE on an idle stream")
             stream = self.streams.get(stream_id)
-            if stream is None:
-                return  # an ordinary race (RFC 9113, 5.1)
+            if stream is None:  # an ordinary race (RFC 9113, 5.1)
+                if increment >= _SMALL_INCREMENT:
+                    self._count_update()
+                return
             stream.send_window += increment
             if not increment or stream.send_window > MAX_WINDOW:
                 code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
@@ -269,6 +283,16 @@ class Engine(Parser):
             self._pump()
         if self._starved:
             self._wake_starved()
+
+    def _count_update(self) -> None:
+        """Count a WINDOW_UPDATE that grants little, or on a stream that is over.
+
+        A peer that reads small messages sends many, but in proportion to what it has got.
+        """
+        self._updates += 1
+        if self._updates > _UPDATES_PER_PIECE * self._written:
+            self._updates -= 1
+            self._floods.empty.count()
 
     def _goaway(self, frame: bytes, stream_id: int, events: list[Event]) -> None:
         if stream_id:
@@ -298,9 +322,8 @@ class Engine(Parser):
         elif stream.local_closed:
             self._close(stream)
         elif stream.inside_message and not stream.refused:
-            stream.refused = True
             error = BadMessageError(StatusCode.INTERNAL, "the stream ended inside a message")
-            events.append((Kind.BROKEN, stream, error))
+            self._broken(stream, error, events)
         elif not stream.refused:
             events.append((Kind.HALF_CLOSED, stream, None))
 

@@ -69,7 +69,7 @@ class Sender(Windows):
         self._answer_bytes = 0  # in the output, that the peer has made us add
         self._blocks = 0  # header blocks in the output
         self._free_blocks = math.inf if client_side else 2 * config.max_concurrent_streams
-        self._written = 0  # pieces of output taken so far, which is not less than the DATA frames among them
+        self._written = 0  # pieces of output so far, at least one for each message and for every 256 bytes
         self._queued = 0  # bytes in all outboxes
         self._starved: dict[Stream, None] = {}  # an ordered set: refused because of that
         self._last_peer_stream = 0
@@ -98,7 +98,7 @@ class Sender(Windows):
     def take_output(self) -> bytes:
         """Return everything there is to send, and let waiting streams produce more."""
         data = b"".join(self._out)
-        self._written += len(self._out)
+        self._written += len(self._out) + (len(data) >> 8)
         self._out.clear()
         self.out_size = self._answer_bytes = self._blocks = 0
         if self._blocked:
