@@ -604,6 +604,8 @@ def test_names_and_values_of_metadata_are_checked_both_ways() -> None:
         ("", "x"),
         (":path", "x"),
         ("é", ""),
+        ("Connection", "close"),
+        ("te", "gzip"),
     ]:
         with pytest.raises(InvalidArgumentError):
             Metadata([(name, value)])

@@ -158,6 +158,8 @@ class Engine(Parser):
             self._stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "trailers without END_STREAM", events)
         elif self.client_side:
             self._response_headers(stream, headers, ended, events)
+        elif _wire.is_malformed(headers):
+            self._stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed trailers", events)
         else:
             self._remote_end(stream, events)  # a request's trailers mean nothing in gRPC
 
@@ -196,6 +198,10 @@ class Engine(Parser):
             if not self.draining:  # else it may not have heard of that yet
                 self._floods.resets.count()
             return
+        if _wire.is_malformed(headers):
+            stream.refused = True
+            self._stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed request", events)
+            return
         try:
             head = _wire.parse_request(headers, self.config.max_header_list_bytes)
         except _wire.RefusedRequest as refusal:
@@ -211,6 +217,9 @@ class Engine(Parser):
             events.append((Kind.HALF_CLOSED, stream, None))
 
     def _response_headers(self, stream: Stream, headers: _wire.RawHeaders, ended: bool, events: list[Event]) -> None:
+        if _wire.is_malformed(headers):
+            self._stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed response", events)
+            return
         if not ended and _wire.is_informational(headers):
             self._floods.empty.count()
             return
