@@ -65,19 +65,22 @@ class RpcConfig:
         call_outbox_messages: messages that may wait in one call until the peer takes them.
         call_outbox_bytes: their total size; one message of any size is always taken.
         write_high_water_bytes: unsent bytes of a connection above which its calls queue on their own.
-        max_control_output_bytes: answers to control frames that may wait for a peer that does not read them.
+        max_control_output_bytes: answers to frames of a peer (PING, SETTINGS, resets, refusals) that may wait for it to
+            read.
         flood_interval_seconds: the time over which the next four count.
-        max_resets: calls that a client resets, or that its faults reset, before the first byte of a response.
+        max_resets: calls that a client resets, or that its faults end, before the first byte of a response, and calls
+            beyond `max_concurrent_streams`.
         max_pings: PINGs without data between them.
         max_settings: SETTINGS frames.
-        max_empty_frames: frames that carry nothing: DATA and CONTINUATION without payload, PRIORITY, unknown types.
+        max_empty_frames: frames that carry nothing: DATA and CONTINUATION without payload, PRIORITY, unknown types,
+            WINDOW_UPDATEs of next to nothing beyond those that what we send may bring about.
         handshake_timeout_seconds: how long a peer may take for its first SETTINGS.
         idle_timeout_seconds: how long a server keeps a connection without calls; 0 for ever.
         keepalive_seconds: a server PINGs a client from which it has heard nothing for so long; 0 never.
         client_keepalive_seconds: a channel with running calls PINGs a silent server so often (but once after
             `keepalive_seconds` when data has come since, which every server allows); 0 never.
         keepalive_timeout_seconds: how long a PINGed peer may stay silent before it is given up.
-        drain_grace_seconds: how long running calls may go on when a server drains.
+        drain_grace_seconds: how long running calls may go on when a server drains, and their clients take to read.
         connect_timeout_seconds: how long a channel tries to connect, until the server's SETTINGS have come.
         connect_backoff_initial_seconds: the pause after a first failure to connect (give or take a fifth); each further
             one is 1.6 times as long.
@@ -85,7 +88,7 @@ class RpcConfig:
         max_channel_connections: connections of one channel; there is more than one when the server limits the calls on
             each.
         surplus_idle_seconds: how long all but the first of these stay when they have no calls.
-        farewell_timeout_seconds: how long a closing end tries to tell its peer why.
+        farewell_timeout_seconds: how long a closing end tries to tell its peer why, and waits for it to close too.
     """
 
     max_receive_message_bytes: int = 4 * 1024 * 1024
