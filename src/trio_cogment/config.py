@@ -18,8 +18,14 @@ class OrchestratorConfig:
         farewell_seconds: how long END messages may take to leave once a trial has ended or is being cancelled.
         hook_timeout_seconds: how long one pre-trial hook may take.
         datalog_connect_timeout_seconds: how long the data log may take to accept a trial's stream.
-        datalog_flush_seconds: how long the samples of an ended trial may take to reach the data log.
-        max_queued_samples: samples waiting for the data log before the environment is made to wait.
+        datalog_flush_seconds: how long the data log of an ended trial may go without taking any of what is left.
+        datalog_grace_seconds: how long a trial whose queue is full waits for a data log that is away; after that it
+            goes on, and the oldest samples are dropped. 0: it does not wait.
+        datalog_reconnect_initial_seconds: the pause before a lost data log is tried again (give or take a fifth); each
+            further one is 1.6 times as long.
+        datalog_reconnect_max_seconds: the longest of these pauses.
+        max_queued_samples: samples waiting for the data log before the trial is made to wait; and as many that a data
+            log which confirms has not confirmed are kept beside them.
         max_outbox_messages: messages waiting for one participant beyond what its call holds, before it is given up (a
             large trial is allowed more: see `OUTBOX_MESSAGES_PER_PARTICIPANT`).
         max_outbox_bytes: their total size; one message of any size is always allowed.
@@ -37,6 +43,9 @@ class OrchestratorConfig:
     hook_timeout_seconds: float = 60.0
     datalog_connect_timeout_seconds: float = 10.0
     datalog_flush_seconds: float = 10.0
+    datalog_grace_seconds: float = 10.0
+    datalog_reconnect_initial_seconds: float = 0.5
+    datalog_reconnect_max_seconds: float = 10.0
     max_queued_samples: int = 1024
     max_outbox_messages: int = 4096
     max_outbox_bytes: int = 16 * 1024 * 1024

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -18,6 +19,7 @@ from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, Una
 from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._registry import Registry
+from trio_cogment.orchestrator._remote_sink import sink_of
 from trio_cogment.orchestrator._trial import STOPPING, Trial
 from trio_cogment.orchestrator._watch import Watchers
 from trio_cogment.orchestrator.client_actor import ClientActorService
@@ -42,6 +44,10 @@ class Orchestrator:
         default_params: what a trial gets whose starter gave no parameters.
         pre_trial_hooks: endpoints, in the order of their calls.
         local: what is served in this process.
+        rng: makes the pauses between reconnections differ.
+
+    Attributes:
+        lost_samples: how many samples did not reach their data logs, of all trials so far.
 
     Raises:
         EndpointError: a hook's endpoint does not follow the grammar.
@@ -57,6 +63,7 @@ class Orchestrator:
         default_params: TrialParams | None = None,
         pre_trial_hooks: Sequence[str] = (),
         local: LocalServices | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         for number, endpoint in enumerate(pre_trial_hooks):
             parse_endpoint(endpoint, field_name=f"pre_trial_hooks[{number}]")
@@ -69,6 +76,8 @@ class Orchestrator:
             self._default_params.CopyFrom(default_params)
         self._hooks = tuple(pre_trial_hooks)
         self._local = local
+        self._rng = rng or random.Random()
+        self.lost_samples = 0
         self.trials = Registry(self.config)
         self.watchers = Watchers(self.config.watch_queue_entries)
         self._tasks = OwnNursery()
@@ -154,7 +163,15 @@ class Orchestrator:
                 return ""
         else:
             trial_id = self._unused_trial_id()
-        trial = Trial(trial_id, user_id, config=self.config, wall_clock=self._wall_clock, on_state=self._on_state)
+        trial = Trial(
+            trial_id,
+            user_id,
+            config=self.config,
+            wall_clock=self._wall_clock,
+            on_state=self._on_state,
+            on_samples_lost=self._on_samples_lost,
+            rng=self._rng,
+        )
         self.trials.add(trial)
         started = False
         try:
@@ -194,15 +211,13 @@ class Orchestrator:
             )
         params = validate_params(params)
         actors, environment, datalog = self._resolve(params)
-        trial.prepare(params, actors, environment, datalog)
-        await self._nursery.start(self._run_trial, trial, params, datalog, name=f"trial {trial.trial_id}")
+        trial.prepare(params, actors, environment, sink_of(datalog, self._connections))
+        await self._nursery.start(self._run_trial, trial, params, name=f"trial {trial.trial_id}")
 
-    async def _run_trial(
-        self, trial: Trial, params: TrialParams, datalog: Target | None, *, task_status: trio.TaskStatus[None]
-    ) -> None:
+    async def _run_trial(self, trial: Trial, params: TrialParams, *, task_status: trio.TaskStatus[None]) -> None:
         self._running.value += 1
         try:
-            await trial.run(self._connections, params, datalog, task_status=task_status)
+            await trial.run(self._connections, params, task_status=task_status)
         finally:
             self._running.value -= 1
 
@@ -233,6 +248,9 @@ class Orchestrator:
         if state == TrialState.ENDED:
             self.trials.ended(trial)
         self.watchers.publish(trial.trial_id, state, trial.info)
+
+    def _on_samples_lost(self, count: int) -> None:
+        self.lost_samples += count
 
     def known(self, trial_ids: Iterable[str]) -> list[Trial]:
         """Return the trials with these ids, in this order; unknown ids are passed over."""
