@@ -55,6 +55,8 @@ def welcome(trial: Core, actor: Actor, _payload: None) -> None:
 def get_ready(trial: Core, participant: Participant) -> None:
     """A participant is there: it takes part from now on."""
     participant.present = True
+    participant.heard_at = trial.now
+    trial.arm(Timer(TimerKind.HEARTBEAT, participant.index), trial.rules.heartbeat_seconds)
     trial.disarm(Timer(TimerKind.INIT, participant.index))
     send_held(trial, participant)
     if isinstance(participant, Actor):
