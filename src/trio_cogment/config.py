@@ -34,6 +34,7 @@ class OrchestratorConfig:
         watch_queue_entries: entries waiting for a watcher before it is given up.
         max_ended_trials: ended trials that can still be asked about.
         ended_trial_age_seconds: how long they can be asked about.
+        gc_frequency: forget all of them on every so-manieth start, besides (0 or 1: on every one); None: on none.
     """
 
     soft_end_patience_seconds: float = 120.0
@@ -55,6 +56,7 @@ class OrchestratorConfig:
     watch_queue_entries: int = 4096
     max_ended_trials: int = 1000
     ended_trial_age_seconds: float = 3600.0
+    gc_frequency: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,6 +97,7 @@ class Orchestrator:
         """Open the nursery of the trials."""
         self._nursery = await self._tasks.__aenter__()
         self._connections = Connections(self._nursery, self._local, self._rpc_config)
+        self._nursery.start_soon(self.trials.collect_by_age, name="collection of ended trials")
         return self
 
     async def __aexit__(
@@ -163,6 +164,7 @@ class Orchestrator:
                 return ""
         else:
             trial_id = self._unused_trial_id()
+        self.trials.starting()
         trial = Trial(
             trial_id,
             user_id,
