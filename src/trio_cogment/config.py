@@ -16,11 +16,18 @@ class OrchestratorConfig:
         environment_init_timeout_seconds: how long an environment may take to answer its initial message; 0: for ever.
         environment_ack_timeout_seconds: how long an environment may take for its LAST_ACK.
         actor_ack_timeout_seconds: the same for an actor.
+        heartbeat_seconds: a participant silent for so long is sent a HEARTBEAT, and again as often; 0: none.
         farewell_seconds: how long END messages may take to leave once a trial has ended or is being cancelled.
         hook_timeout_seconds: how long one pre-trial hook may take.
         datalog_connect_timeout_seconds: how long the data log may take to accept a trial's stream.
-        datalog_flush_seconds: how long the samples of an ended trial may take to reach the data log.
-        max_queued_samples: samples waiting for the data log before the environment is made to wait.
+        datalog_flush_seconds: how long the data log of an ended trial may go without taking any of what is left.
+        datalog_grace_seconds: how long a trial whose queue is full waits for a data log that is away; after that it
+            goes on, and the oldest samples are dropped. 0: it does not wait.
+        datalog_reconnect_initial_seconds: the pause before a lost data log is tried again (give or take a fifth); each
+            further one is 1.6 times as long.
+        datalog_reconnect_max_seconds: the longest of these pauses.
+        max_queued_samples: samples waiting for the data log before the trial is made to wait; and as many that a data
+            log which confirms has not confirmed are kept beside them.
         max_outbox_messages: messages waiting for one participant beyond what its call holds, before it is given up (a
             large trial is allowed more: see `OUTBOX_MESSAGES_PER_PARTICIPANT`).
         max_outbox_bytes: their total size; one message of any size is always allowed.
@@ -28,17 +35,21 @@ class OrchestratorConfig:
         watch_queue_entries: entries waiting for a watcher before it is given up.
         max_ended_trials: ended trials that can still be asked about.
         ended_trial_age_seconds: how long they can be asked about.
-        collect_every_starts: forget all ended trials at every so many starts of a trial, too; 0 never does.
+        gc_frequency: forget all of them on every so-manieth start, besides (0 or 1: on every one); None: on none.
     """
 
     soft_end_patience_seconds: float = 120.0
     environment_init_timeout_seconds: float = 60.0
     environment_ack_timeout_seconds: float = 60.0
     actor_ack_timeout_seconds: float = 30.0
+    heartbeat_seconds: float = 20.0
     farewell_seconds: float = 2.0
     hook_timeout_seconds: float = 60.0
     datalog_connect_timeout_seconds: float = 10.0
     datalog_flush_seconds: float = 10.0
+    datalog_grace_seconds: float = 10.0
+    datalog_reconnect_initial_seconds: float = 0.5
+    datalog_reconnect_max_seconds: float = 10.0
     max_queued_samples: int = 1024
     max_outbox_messages: int = 4096
     max_outbox_bytes: int = 16 * 1024 * 1024
@@ -46,7 +57,7 @@ class OrchestratorConfig:
     watch_queue_entries: int = 4096
     max_ended_trials: int = 1000
     ended_trial_age_seconds: float = 3600.0
-    collect_every_starts: int = 0
+    gc_frequency: int | None = None
 
     def __post_init__(self) -> None:
         _check_not_negative(self)
@@ -160,7 +171,7 @@ class MetricsConfig:
 def _check_not_negative(config: OrchestratorConfig | MetricsConfig) -> None:
     for field in fields(config):
         value = getattr(config, field.name)
-        if not 0 <= value < math.inf:  # also refuses NaN
+        if value is not None and not 0 <= value < math.inf:  # also refuses NaN
             raise ValueError(f"{field.name}: expected a number that is not negative, got {value}")
 
 

@@ -303,7 +303,7 @@ def server_settings(ctx: click.Context, *, lifecycle_port: int, actor_port: int)
     """
     configuration = configuration_of(ctx)
     if ctx.params["gc_frequency"] is not None:
-        orchestrator = replace(configuration.orchestrator, collect_every_starts=ctx.params["gc_frequency"])
+        orchestrator = replace(configuration.orchestrator, gc_frequency=ctx.params["gc_frequency"])
         configuration = replace(configuration, orchestrator=orchestrator)
     if not ctx.params["hosts"]:
         raise Failure("--host: expected an address or a name at least")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from trio_cogment.orchestrator._connections import Connections, LocalServices, T
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._metering import gauges, machine_for
 from trio_cogment.orchestrator._registry import Registry
+from trio_cogment.orchestrator._remote_sink import sink_of
 from trio_cogment.orchestrator._trial import STOPPING, Trial
 from trio_cogment.orchestrator._watch import Watchers
 from trio_cogment.orchestrator.client_actor import ClientActorService
@@ -47,6 +49,7 @@ class Orchestrator:
         local: what is served in this process.
         client_tls: encrypts every connection to participants, and shows them our certificate if it has one.
         metrics: what measurements are handed to; without it nothing is measured.
+        rng: makes the pauses between reconnections differ.
 
     Attributes:
         lost_samples: how many samples did not reach their data logs, of all trials so far.
@@ -67,6 +70,7 @@ class Orchestrator:
         local: LocalServices | None = None,
         client_tls: ssl.SSLContext | None = None,
         metrics: OrchestratorMetrics | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         for number, endpoint in enumerate(pre_trial_hooks):
             parse_endpoint(endpoint, field_name=f"pre_trial_hooks[{number}]")
@@ -82,9 +86,11 @@ class Orchestrator:
         self._client_tls = client_tls
         self._metrics = metrics
         self._make_machine = machine_for(metrics)
-        self._starts = 0
+        self._rng = rng or random.Random()
         self.lost_samples = 0
-        self.trials = Registry(self.config, on_collected=None if metrics is None else metrics.collected)
+        self.trials = Registry(self.config)
+        if metrics is not None:
+            self.trials.on_collected = metrics.collected
         self.watchers = Watchers(self.config.watch_queue_entries)
         self._tasks = OwnNursery()
         self._stopping = False
@@ -105,6 +111,7 @@ class Orchestrator:
         """Open the nursery of the trials."""
         self._nursery = await self._tasks.__aenter__()
         self._connections = Connections(self._nursery, self._local, self._rpc_config, self._client_tls)
+        self._nursery.start_soon(self.trials.collect_by_age, name="collection of ended trials")
         return self
 
     async def __aexit__(
@@ -171,7 +178,7 @@ class Orchestrator:
                 return ""
         else:
             trial_id = self._unused_trial_id()
-        self._count_start()
+        self.trials.starting()
         trial = Trial(
             trial_id,
             user_id,
@@ -179,6 +186,8 @@ class Orchestrator:
             wall_clock=self._wall_clock,
             on_state=self._on_state,
             make_machine=self._make_machine,
+            on_samples_lost=self._on_samples_lost,
+            rng=self._rng,
         )
         self.trials.add(trial)
         started = False
@@ -194,12 +203,6 @@ class Orchestrator:
                 trial.hard_end("the trial could not start")
                 self.trials.remove(trial)
         return trial_id
-
-    def _count_start(self) -> None:
-        every = self.config.collect_every_starts
-        self._starts += 1
-        if every and self._starts % every == 0:
-            self.trials.collect_ended()
 
     def _unused_trial_id(self) -> str:
         for _ in range(_ID_DRAWS):
@@ -225,18 +228,15 @@ class Orchestrator:
             )
         params = validate_params(params)
         actors, environment, datalog = self._resolve(params)
-        trial.prepare(params, actors, environment, datalog)
-        await self._nursery.start(self._run_trial, trial, params, datalog, name=f"trial {trial.trial_id}")
+        trial.prepare(params, actors, environment, sink_of(datalog, self._connections))
+        await self._nursery.start(self._run_trial, trial, params, name=f"trial {trial.trial_id}")
 
-    async def _run_trial(
-        self, trial: Trial, params: TrialParams, datalog: Target | None, *, task_status: trio.TaskStatus[None]
-    ) -> None:
+    async def _run_trial(self, trial: Trial, params: TrialParams, *, task_status: trio.TaskStatus[None]) -> None:
         self._running.value += 1
         try:
-            await trial.run(self._connections, params, datalog, task_status=task_status)
+            await trial.run(self._connections, params, task_status=task_status)
         finally:
             self._running.value -= 1
-            self.lost_samples += trial.lost_samples
 
     def _resolve(self, params: TrialParams) -> tuple[list[Target | None], Target, Target | None]:
         resolve = self._connections.resolve
@@ -267,6 +267,9 @@ class Orchestrator:
             if self._metrics is not None:
                 self._metrics.trial_ended(trial.seconds)
         self.watchers.publish(trial.trial_id, state, trial.info)
+
+    def _on_samples_lost(self, count: int) -> None:
+        self.lost_samples += count
 
     def known(self, trial_ids: Iterable[str]) -> list[Trial]:
         """Return the trials with these ids, in this order; unknown ids are passed over."""
