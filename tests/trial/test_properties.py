@@ -237,6 +237,5 @@ class TestTrials(Trials.TestCase):  # type: ignore[valid-type,misc]
     settings = settings(
         max_examples=60,
         stateful_step_count=60,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
