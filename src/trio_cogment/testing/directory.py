@@ -81,6 +81,7 @@ class FakeDirectory(About):
         self.replies: list[FullServiceData] | None = None
         self.check_services = check_services
         self._ids = itertools.count(1)
+        self._secrets = itertools.count(1)
         self._changed = trio.lowlevel.ParkingLot()
 
     def service(self) -> Service:
@@ -90,8 +91,9 @@ class FakeDirectory(About):
     # What a test may do
 
     def forget(self) -> None:
-        """Lose every registration, as a directory does that restarts without a file."""
+        """Lose every registration, as a directory does that restarts without a file; ids are given anew."""
         self.entries.clear()
+        self._ids = itertools.count(1)
         self._changed.unpark_all()
 
     def add(
@@ -195,7 +197,7 @@ class FakeDirectory(About):
         data = FullServiceData(
             endpoint=request.endpoint, service_id=number, details=request.details, permanent=request.permanent
         )
-        entry = self.entries[number] = Entry(data, token, f"s{number:04}")
+        entry = self.entries[number] = Entry(data, token, f"s{next(self._secrets):04}")
         self._changed.unpark_all()
         return entry
 
