@@ -346,9 +346,65 @@ async def test_errors_while_leaving_are_only_logged(autojump_clock: Clock, caplo
 async def test_only_what_was_registered_is_taken_back(autojump_clock: Clock) -> None:
     fake = FakeDirectory()
     fake.hanging.add("Register")
-    async with keeping(fake):
+    async with keeping(fake) as bench:
         await fake.wait_until(lambda: len(fake.requests) == 1)
+        started = trio.current_time()
+        bench.leave()
     assert fake.methods() == ["Register"]
+    assert trio.current_time() - started == pytest.approx(1)
+
+
+@pytest.mark.parametrize("reply_after_seconds", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("made_before", [0, 1])
+async def test_a_registration_that_is_being_made_is_taken_back_too(
+    reply_after_seconds: float, made_before: int, autojump_clock: Clock
+) -> None:
+    class Slow(FakeDirectory):
+        async def Register(self, call: Any) -> None:
+            delayed: Any = _Delayed(call, reply_after_seconds if len(self.entries) == made_before else 0)
+            await super().Register(delayed)
+
+    fake = Slow()
+    async with keeping(fake) as bench:
+        await fake.wait_until(lambda: len(fake.entries) > made_before)
+        started = trio.current_time()
+        bench.leave()
+    assert fake.methods() == ["Register"] * (made_before + 1) + ["Deregister"] * (made_before + 1)
+    assert not fake.entries
+    assert trio.current_time() - started == pytest.approx(reply_after_seconds)
+
+
+async def test_leaving_has_one_limit_for_all_it_does(autojump_clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    class Sticky(FakeDirectory):
+        async def _begin(self, method: str, call: Any, request: Any) -> str:
+            if self.entries:
+                self.hanging = {"Register", "Deregister"}
+            return await super()._begin(method, call, request)
+
+    fake = Sticky()
+    async with keeping(fake) as bench:
+        await fake.wait_until(lambda: len(fake.requests) == 2)
+        started = trio.current_time()
+        bench.leave()
+    assert fake.methods() == ["Register", "Register", "Deregister"]
+    assert trio.current_time() - started == pytest.approx(2)
+    assert "did not let us deregister within 2 s" in caplog.text
+
+
+class _Delayed:
+    """A call whose handler is slow to answer."""
+
+    def __init__(self, call: Any, seconds: float) -> None:
+        self._call = call
+        self._seconds = seconds
+        self.metadata = call.metadata
+
+    def __aiter__(self) -> Any:
+        return self._call.__aiter__()
+
+    async def send(self, message: object) -> None:
+        await trio.sleep(self._seconds)
+        await self._call.send(message)
 
 
 async def test_registrations_are_taken_back_with_their_secrets(autojump_clock: Clock) -> None:

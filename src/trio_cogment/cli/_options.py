@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from trio_cogment.cli._directory_options import DirectorySettings, directory_settings
+
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 HELP_LIKE = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -44,6 +46,7 @@ class ServerSettings:
     params: Path | None = None
     pre_trial_hooks: Sequence[str] = ()
     status_file: Path | None = None
+    directory: DirectorySettings | None = None
     log: LogSettings = field(default_factory=LogSettings)
 
 
@@ -137,11 +140,6 @@ def log_options(command: _Decorated) -> _Decorated:
 _NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("--actor_web_port", ("COGMENT_WEB_PROXY_PORT",), "0"),
     ("--actor_http_port", (), "0"),
-    ("--directory_endpoint", ("COGMENT_DIRECTORY_ENDPOINT",), ""),
-    ("--directory_authentication_token", ("COGMENT_DIRECTORY_AUTHENTICATION_TOKEN",), ""),
-    ("--directory_auto_register", ("COGMENT_ORCHESTRATOR_DIRECTORY_AUTO_REGISTER",), "true"),
-    ("--directory_registration_host", ("COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_HOST",), ""),
-    ("--directory_registration_properties", ("COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_PROPERTIES",), ""),
     ("--prometheus_port", ("COGMENT_ORCHESTRATOR_PROMETHEUS_PORT", "PROMETHEUS_PORT"), "0"),
     ("--private_key", ("COGMENT_PRIVATE_KEY_FILE",), ""),
     ("--root_cert", ("COGMENT_ROOT_CERT_FILE",), ""),
@@ -167,11 +165,7 @@ def _refuse(default: str) -> Callable[[click.Context, click.Parameter, str | Non
 def not_built_options(command: _Decorated) -> _Decorated:
     """Add the flags of the reference that are refused: ignoring one would be worse."""
     for flag, variables, default in _NOT_BUILT:
-        # `--directory_auto_register` stands alone too, in the reference.
-        bare: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if default == "true" else {}
-        option = click.option(
-            flag, envvar=list(variables), hidden=True, expose_value=False, callback=_refuse(default), **bare
-        )
+        option = click.option(flag, envvar=list(variables), hidden=True, expose_value=False, callback=_refuse(default))
         command = option(command)
     return command
 
@@ -185,6 +179,7 @@ def server_settings(ctx: click.Context, *, host: str, lifecycle_port: int, actor
         params=ctx.params["params"],
         pre_trial_hooks=ctx.params["pre_trial_hooks"],
         status_file=ctx.params["status_file"],
+        directory=directory_settings(ctx),
         log=_log_settings(ctx),
     )
 

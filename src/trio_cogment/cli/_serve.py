@@ -13,10 +13,11 @@ import trio
 from purerpc import Service
 
 from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.cli._directory import opened_directory, stay_registered
 from trio_cogment.cli._logs import set_up_logging
 from trio_cogment.cli._options import Failure, ServerSettings
 from trio_cogment.cli._status_file import INITIALIZING, READY, StatusFile
-from trio_cogment.directory import GrpcEndpoint, parse_endpoint
+from trio_cogment.directory import ClientEndpoint, DiscoverEndpoint, parse_endpoint
 from trio_cogment.errors import CogmentError
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import HealthService, Serving, open_listeners, serve, standard_services
@@ -113,13 +114,16 @@ async def _serve(settings: ServerSettings, status: _Status, stop: _Stop) -> None
             await status.open(settings.status_file)
         status.write(INITIALIZING)
         params = _load_params(settings.params)
-        _check_hooks(settings.pre_trial_hooks)
+        _check_hooks(settings.pre_trial_hooks, discovery=settings.directory is not None)
         listeners = await _listen(settings)
     if stop.starting.cancelled_caught:
         return
     try:
         async with (
-            open_platform(default_params=params, pre_trial_hooks=settings.pre_trial_hooks) as platform,
+            opened_directory(settings.directory) as directory,
+            open_platform(
+                default_params=params, pre_trial_hooks=settings.pre_trial_hooks, directory=directory
+            ) as platform,
             trio.open_nursery() as nursery,
         ):
             health = HealthService(service.name for service in platform.services)
@@ -130,7 +134,11 @@ async def _serve(settings: ServerSettings, status: _Status, stop: _Stop) -> None
             status.write(READY)
             for services, serving in servings:
                 _announce(services, serving)
+            # The directory calls our services back when they are registered: now they answer.
+            registered = trio.CancelScope()
+            nursery.start_soon(stay_registered, directory, settings.directory, servings, registered)
             await stop.asked.wait()
+            registered.cancel()
             health.stop()
             await platform.orchestrator.stop()
             nursery.cancel_scope.cancel()
@@ -155,7 +163,7 @@ def _load_params(path: Path | None) -> TrialParams | None:
         raise Failure(f"--params: {error}") from error
 
 
-def _check_hooks(endpoints: Iterable[str]) -> None:
+def _check_hooks(endpoints: Iterable[str], *, discovery: bool) -> None:
     """Refuse now what could only fail at every start of a trial: nothing is registered in this process.
 
     Raises:
@@ -167,8 +175,10 @@ def _check_hooks(endpoints: Iterable[str]) -> None:
             endpoint = parse_endpoint(text, field_name=name)
         except CogmentError as error:
             raise Failure(str(error)) from error
-        if not isinstance(endpoint, GrpcEndpoint):
-            raise Failure(f"{name}: {text!r}: expected grpc://host:port; discovery needs a directory (not built yet)")
+        if isinstance(endpoint, ClientEndpoint):
+            raise Failure(f"{name}: {text!r}: expected grpc://host:port or cogment://discover")
+        if isinstance(endpoint, DiscoverEndpoint) and not discovery:
+            raise Failure(f"{name}: {endpoint}: discovery needs a directory (--directory_endpoint)")
 
 
 async def _listen(settings: ServerSettings) -> list[_Sockets]:

@@ -14,7 +14,9 @@ from trio_cogment.directory.endpoints import ServiceKind as ServiceKind
 from trio_cogment.directory.endpoints import parse_endpoint as parse_endpoint
 from trio_cogment.directory.opening import directory_endpoint as directory_endpoint
 from trio_cogment.directory.opening import open_directory as open_directory
+from trio_cogment.directory.registration import SDK as SDK
 from trio_cogment.directory.registration import Offer as Offer
 from trio_cogment.directory.registration import Registrations as Registrations
+from trio_cogment.directory.registration import host_finder as host_finder
 from trio_cogment.directory.registration import keep_registered as keep_registered
 from trio_cogment.directory.registration import own_address as own_address

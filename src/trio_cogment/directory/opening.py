@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from trio_cogment.config import DirectoryConfig, RpcConfig
+from trio_cogment.directory._lingering import lingering
 from trio_cogment.directory.client import DirectoryClient
 from trio_cogment.directory.endpoints import GrpcEndpoint, parse_endpoint
 from trio_cogment.errors import EndpointError
@@ -71,21 +72,10 @@ def directory_endpoint(text: str, *, field_name: str = "directory_endpoint") -> 
 
 
 async def _hold(channel: Channel, closing: trio.Event, linger: float, *, task_status: trio.TaskStatus[None]) -> None:
-    """Keep a channel open until it is not needed any more, or for some time after having been cancelled."""
-    async with trio.open_nursery() as nursery:
-        with trio.CancelScope(shield=True) as shield:
-            nursery.start_soon(_guard, shield, linger)
-            async with channel:
-                task_status.started()
-                await closing.wait()
-        nursery.cancel_scope.cancel()
-
-
-async def _guard(shield: trio.CancelScope, linger: float) -> None:
-    try:
-        await trio.sleep_forever()
-    finally:
-        shield.deadline = trio.current_time() + linger
+    """Keep a channel open until it is not needed any more."""
+    async with lingering(linger), channel:
+        task_status.started()
+        await closing.wait()
 
 
 def _hasty(rpc_config: RpcConfig, config: DirectoryConfig) -> RpcConfig:

@@ -11,9 +11,10 @@ back before a new one is made, so that there are never two.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -21,6 +22,7 @@ import trio
 from trio_util import AsyncBool
 
 from trio_cogment._version import __version__
+from trio_cogment.directory._lingering import lingering
 from trio_cogment.directory._messages import SERVICE_TYPES, wire_endpoint
 from trio_cogment.directory.client import DirectoryClient, Registration
 from trio_cogment.directory.endpoints import GrpcEndpoint, ServiceKind
@@ -32,9 +34,14 @@ SOURCE = "__registration_source"
 #: Values of `SOURCE`: the host was found out, or given.
 IMPLICIT = "Self-Implicit"
 COMMAND_LINE = "Self-Command_Line"
+#: What participants written with an SDK say, ours like the published one.
+SDK = "PythonSDK-Implicit"
 
 #: How much pauses differ, so that servers which lost a directory at one moment do not come back at one moment.
 _JITTER = 0.2
+
+#: To listen on these is to listen everywhere.
+_ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +92,20 @@ async def own_address() -> str:
     return next((address for address in addresses if not address.startswith("127.")), addresses[0])
 
 
+def host_finder(addresses: Iterable[str]) -> FindHost:
+    """Return what finds the host to register for servers that listen on these (as in `Serving.addresses`).
+
+    Who listens on a single address is found there and nowhere else; others at their own address.
+    """
+    # `ipv4:127.0.0.1:9000`, `ipv6:[::1]:9000`
+    hosts = {address.partition(":")[2].rpartition(":")[0].strip("[]") for address in addresses}
+
+    async def find_host() -> str:
+        return next(iter(hosts)) if len(hosts) == 1 and not hosts & _ANY_ADDRESS else await own_address()
+
+    return find_host
+
+
 async def keep_registered(
     directory: DirectoryClient,
     offers: Sequence[Offer],
@@ -103,8 +124,8 @@ async def keep_registered(
     cancelled. A directory that cannot be reached or refuses is logged, not raised, and tried again.
 
     After `Cancelled` every registration has been taken back, if the directory allowed it within
-    `DirectoryConfig.deregistration_timeout_seconds`; one that was just being made may remain until the directory
-    notices that nobody answers.
+    `DirectoryConfig.deregistration_timeout_seconds`. Half of that is granted to one that is just being made: what the
+    directory never answered for cannot be taken back.
 
     Args:
         directory: where; made by `open_directory`, it can still be used when everything is being cancelled.
@@ -128,7 +149,7 @@ async def keep_registered(
         await keeper.run()
     finally:
         limit = directory.config.deregistration_timeout_seconds
-        with trio.move_on_after(limit, shield=True) as farewell:
+        with trio.move_on_at(keeper.asked_to_leave() + limit, shield=True) as farewell:
             await keeper.leave()
         if farewell.cancelled_caught:
             _log.warning("%s did not let us deregister within %g s", directory.name, limit)
@@ -164,6 +185,7 @@ class _Keeper:
         self._rng = rng
         self._failures = 0
         self._complaint = ""
+        self._cancelled_at = math.inf
 
     async def run(self) -> None:
         config = self._directory.config
@@ -182,6 +204,10 @@ class _Keeper:
                 pause = config.check_interval_seconds
             await trio.sleep(pause * self._rng.uniform(1 - _JITTER, 1 + _JITTER))
 
+    def asked_to_leave(self) -> float:
+        """Return when we were cancelled, if that is so."""
+        return min(trio.current_time(), self._cancelled_at)
+
     async def leave(self) -> None:
         """Take every registration back; what goes wrong is logged."""
         for entry in self._entries:
@@ -195,6 +221,7 @@ class _Keeper:
         """Register what is not registered, or not any more."""
         refusal: CogmentError | None = None
         for entry in self._entries:
+            await trio.lowlevel.checkpoint()  # what is cancelled registers nothing more
             try:
                 if not await self._holds(entry):
                     await self._register(entry)
@@ -234,18 +261,21 @@ class _Keeper:
         offer = entry.offer
         # Found out anew each time: an address may change, and then the directory loses us.
         entry.endpoint = GrpcEndpoint(self._host or await self._find_host(), offer.port)
-        entry.registration = await self._directory.register(
-            offer.kind,
-            entry.endpoint,
-            entry.properties,
-            ssl=self._ssl,
-            # The first failure is told at once; after that the channel knows best when the directory is back.
-            wait_for_ready=self._failures > 0,
-        )
-        number = entry.registration.service_id
-        _log.info(
-            "registered %s %s with %s: service %d", offer.kind.value, entry.endpoint, self._directory.name, number
-        )
+        # A registration whose reply we do not wait for would stay when we are gone.
+        async with lingering(self._directory.config.deregistration_timeout_seconds / 2) as state:
+            try:
+                entry.registration = await self._directory.register(
+                    offer.kind,
+                    entry.endpoint,
+                    entry.properties,
+                    ssl=self._ssl,
+                    # The first failure is told at once; after that the channel knows best when the directory is back.
+                    wait_for_ready=self._failures > 0,
+                )
+            finally:
+                self._cancelled_at = state.cancelled_at
+            number, name = entry.registration.service_id, self._directory.name
+            _log.info("registered %s %s with %s: service %d", offer.kind.value, entry.endpoint, name, number)
 
     def _complain(self, text: str) -> None:
         """Log what is wrong, once for as long as it stays so."""
