@@ -166,8 +166,8 @@ class DirectoryConfig:
     """How a directory is asked, and how registrations are kept in it.
 
     Attributes:
-        inquiry_timeout_seconds: how long one inquiry may take, connecting and waiting for its first reply included. In
-            14 s a connection that died without a word is noticed and replaced, so that it costs no inquiry.
+        inquiry_timeout_seconds: how long one inquiry may take, connecting and waiting for its first reply included.
+            15 s suffice for noticing that a connection (older than 20 s) has died without a word, and for another one.
         registration_timeout_seconds: the same for a registration, and for a look whether it is still there. A directory
             that calls a service back before it answers may take more than 20 s to find that it cannot.
         deregistration_timeout_seconds: how long leaving may take, all registrations together.
