@@ -10,7 +10,7 @@ import trio
 from purerpc import Service
 
 from trio_cogment.cli._directory_options import DirectorySettings
-from trio_cogment.config import DirectoryConfig, RpcConfig
+from trio_cogment.cli._options import Configuration
 from trio_cogment.directory import DirectoryClient, Offer, ServiceKind, host_finder, keep_registered, open_directory
 from trio_cogment.rpc import Serving
 
@@ -25,16 +25,19 @@ _REGISTERED = {
 async def opened_directory(
     settings: DirectorySettings | None,
     *,
-    client_tls: ssl.SSLContext | None = None,
-    config: DirectoryConfig | None = None,
-    rpc_config: RpcConfig | None = None,
+    client_tls: ssl.SSLContext | None,
+    configuration: Configuration,
 ) -> AsyncIterator[DirectoryClient | None]:
     """Connect to the directory, if there is one; whether it can be reached is not looked at yet."""
     if settings is None:
         yield None
         return
     async with open_directory(
-        settings.endpoint, token=settings.token, tls=client_tls, config=config, rpc_config=rpc_config
+        settings.endpoint,
+        token=settings.token,
+        tls=client_tls,
+        config=configuration.directory,
+        rpc_config=configuration.rpc,
     ) as directory:
         yield directory
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,9 +24,12 @@ from trio_cogment.directory import (
     parse_endpoint,
 )
 from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
+from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
 from trio_cogment.orchestrator._hooks import run_hooks
+from trio_cogment.orchestrator._metering import gauges, machine_for
 from trio_cogment.orchestrator._registry import Registry
+from trio_cogment.orchestrator._remote_sink import sink_of
 from trio_cogment.orchestrator._trial import STOPPING, Trial
 from trio_cogment.orchestrator._watch import Watchers
 from trio_cogment.orchestrator.client_actor import ClientActorService
@@ -51,7 +55,13 @@ class Orchestrator:
         pre_trial_hooks: endpoints, in the order of their calls.
         local: what is served in this process.
         directory: who is asked for what is not; it stays the caller's.
-        client_tls: encrypts the channels to participants, hooks and data logs; all of them or none.
+        client_tls: encrypts every connection to participants, hooks and data logs, and shows them our certificate if it
+            has one.
+        metrics: what measurements are handed to; without it nothing is measured.
+        rng: makes the pauses between reconnections differ.
+
+    Attributes:
+        lost_samples: how many samples did not reach their data logs, of all trials so far.
 
     Raises:
         EndpointError: a hook's endpoint does not follow the grammar.
@@ -69,6 +79,8 @@ class Orchestrator:
         local: LocalServices | None = None,
         directory: DirectoryClient | None = None,
         client_tls: ssl.SSLContext | None = None,
+        metrics: OrchestratorMetrics | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         for number, endpoint in enumerate(pre_trial_hooks):
             parse_endpoint(endpoint, field_name=f"pre_trial_hooks[{number}]")
@@ -83,12 +95,20 @@ class Orchestrator:
         self._local = local
         self._directory = directory
         self._client_tls = client_tls
+        self._metrics = metrics
+        self._make_machine = machine_for(metrics)
+        self._rng = rng or random.Random()
+        self.lost_samples = 0
         self.trials = Registry(self.config)
+        if metrics is not None:
+            self.trials.on_collected = metrics.collected
         self.watchers = Watchers(self.config.watch_queue_entries)
         self._tasks = OwnNursery()
         self._stopping = False
         self._open_calls = AsyncValue(0)
         self._running = AsyncValue(0)
+        if metrics is not None:
+            metrics.attach(lambda: gauges(self.trials, self.lost_samples))
 
     def lifecycle_service(self) -> Service:
         """Return `TrialLifecycleSP`, to be served."""
@@ -104,6 +124,7 @@ class Orchestrator:
         self._connections = Connections(
             self._nursery, self._local, self._rpc_config, directory=self._directory, client_tls=self._client_tls
         )
+        self._nursery.start_soon(self.trials.collect_by_age, name="collection of ended trials")
         return self
 
     async def __aexit__(
@@ -171,7 +192,17 @@ class Orchestrator:
                 return ""
         else:
             trial_id = self._unused_trial_id()
-        trial = Trial(trial_id, user_id, config=self.config, wall_clock=self._wall_clock, on_state=self._on_state)
+        self.trials.starting()
+        trial = Trial(
+            trial_id,
+            user_id,
+            config=self.config,
+            wall_clock=self._wall_clock,
+            on_state=self._on_state,
+            make_machine=self._make_machine,
+            on_samples_lost=self._on_samples_lost,
+            rng=self._rng,
+        )
         self.trials.add(trial)
         started = False
         try:
@@ -211,15 +242,13 @@ class Orchestrator:
             )
         params = validate_params(params)
         actors, environment, datalog = await self._resolve(params)
-        trial.prepare(params, actors, environment, datalog)
-        await self._nursery.start(self._run_trial, trial, params, datalog, name=f"trial {trial.trial_id}")
+        trial.prepare(params, actors, environment, sink_of(datalog, self._connections))
+        await self._nursery.start(self._run_trial, trial, params, name=f"trial {trial.trial_id}")
 
-    async def _run_trial(
-        self, trial: Trial, params: TrialParams, datalog: Target | None, *, task_status: trio.TaskStatus[None]
-    ) -> None:
+    async def _run_trial(self, trial: Trial, params: TrialParams, *, task_status: trio.TaskStatus[None]) -> None:
         self._running.value += 1
         try:
-            await trial.run(self._connections, params, datalog, task_status=task_status)
+            await trial.run(self._connections, params, task_status=task_status)
         finally:
             self._running.value -= 1
 
@@ -255,7 +284,12 @@ class Orchestrator:
     def _on_state(self, trial: Trial, state: int) -> None:
         if state == TrialState.ENDED:
             self.trials.ended(trial)
+            if self._metrics is not None:
+                self._metrics.trial_ended(trial.seconds)
         self.watchers.publish(trial.trial_id, state, trial.info)
+
+    def _on_samples_lost(self, count: int) -> None:
+        self.lost_samples += count
 
     def known(self, trial_ids: Iterable[str]) -> list[Trial]:
         """Return the trials with these ids, in this order; unknown ids are passed over."""
