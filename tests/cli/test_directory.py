@@ -16,11 +16,12 @@ import trio
 from click.testing import CliRunner
 
 from tests.cli.process import PATIENCE_SECONDS, STOP_SECONDS, Endless, free_port, run, server
+from tests.rpc.tls_files import make_party
 from trio_cogment._version import __version__
 from trio_cogment.api.directory_pb2 import DeregisterRequest, RegisterRequest, ServiceEndpoint, ServiceType
 from trio_cogment.cli._directory_options import DirectorySettings, directory_options, directory_settings
 from trio_cogment.directory import GrpcEndpoint, ServiceKind, open_directory, own_address
-from trio_cogment.rpc import Channel, open_listeners, serve
+from trio_cogment.rpc import Channel, open_listeners, serve, server_tls
 from trio_cogment.sdk import Controller, Participants, actor_params, serve_participants, trial_params
 from trio_cogment.testing.directory import FakeDirectory
 
@@ -255,6 +256,35 @@ async def test_a_directory_that_hangs_does_not_hold_up_a_stop(hanging: set[str])
     assert endless.details[trial] == dict.fromkeys(["env", "a"], "the orchestrator is stopping")
     assert ("did not let us deregister" in running.err) == ("Deregister" in hanging)
     assert "Traceback" not in running.err
+
+
+async def test_with_tls_everything_has_it_and_files_may_say_it_all(tmp_path: Path) -> None:
+    fake, party = FakeDirectory(), make_party(tmp_path, "us", "localhost", "127.0.0.1")
+    config = tmp_path / "config.yaml"
+    tls = server_tls(party.chain, party.key, client_roots=party.roots)
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with trio.open_nursery() as nursery:
+            listeners = await open_listeners("127.0.0.1", tls=tls)
+            serving = await nursery.start(serve, [fake.service()], listeners)
+            config.write_text(
+                f"directory_endpoint: grpc://localhost:{serving.port}\n"
+                "directory_registration_host: us.example\n"
+                "directory_registration_properties: [a=1, b]\n"
+                f"private_key: {party.key}\nroot_cert: {party.roots}\ntrust_chain: {party.chain}\n"
+                "directory: {check_interval_seconds: 0.05}\n"
+            )
+            async with server("serve", "--port=0", f"--config={config}") as running:
+                await fake.wait_until(lambda: fake.methods().count("Inquire") > 4)
+                assert len(fake.entries) == 2
+                for entry in fake.entries.values():
+                    endpoint = ServiceEndpoint(protocol=ServiceEndpoint.GRPC_SSL, host="us.example", port=running.port)
+                    assert entry.data.endpoint == endpoint
+                    properties = dict(entry.data.details.properties)
+                    assert (properties["a"], properties["b"]) == ("1", "")
+                await running.stop()
+            nursery.cancel_scope.cancel()
+    assert running.process.returncode == 0, running.err
+    assert not fake.entries
 
 
 async def test_a_trial_over_sockets_that_everybody_finds_through_the_directory() -> None:
