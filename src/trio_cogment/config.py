@@ -209,3 +209,36 @@ _RPC_RANGES: dict[str, tuple[float, float]] = {
     "surplus_idle_seconds": _SECONDS,
     "farewell_timeout_seconds": _SECONDS,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryConfig:
+    """How a directory is asked, and how registrations are kept in it.
+
+    Attributes:
+        inquiry_timeout_seconds: how long one inquiry may take, connecting and waiting for its first reply included.
+            15 s suffice for noticing that a connection (older than 20 s) has died without a word, and for another one.
+        registration_timeout_seconds: the same for a registration, and for a look whether it is still there. A directory
+            that calls a service back before it answers may take more than 20 s to find that it cannot.
+        deregistration_timeout_seconds: how long leaving may take, all registrations together.
+        check_interval_seconds: how often the directory is asked whether it still knows us (give or take a fifth).
+        retry_initial_seconds: the pause after a first failure to register (give or take a fifth); each further one is
+            twice as long.
+        retry_max_seconds: the longest of these pauses.
+        reconnect_max_seconds: the longest pause between attempts to connect to the directory.
+    """
+
+    inquiry_timeout_seconds: float = 15.0
+    registration_timeout_seconds: float = 30.0
+    deregistration_timeout_seconds: float = 2.0
+    check_interval_seconds: float = 10.0
+    retry_initial_seconds: float = 1.0
+    retry_max_seconds: float = 10.0
+    reconnect_max_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        least, most = _SECONDS
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if not least <= value <= most:  # also refuses NaN
+                raise ValueError(f"{name}: expected {least} to {most}, got {value}")

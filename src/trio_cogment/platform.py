@@ -16,7 +16,7 @@ from purerpc import Service
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import OrchestratorConfig, RpcConfig
-from trio_cogment.directory import ServiceKind
+from trio_cogment.directory import DirectoryClient, ServiceKind
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink
 from trio_cogment.rpc import CallOpener, InProcessChannel
@@ -91,6 +91,7 @@ async def open_platform(
     rpc_config: RpcConfig | None = None,
     default_params: TrialParams | None = None,
     pre_trial_hooks: Sequence[str] = (),
+    directory: DirectoryClient | None = None,
     client_tls: ssl.SSLContext | None = None,
     metrics: OrchestratorMetrics | None = None,
     wall_clock: Callable[[], int] = wall_clock_ns,
@@ -110,6 +111,7 @@ async def open_platform(
         rpc_config: for the channels to participants elsewhere.
         default_params: what a trial gets whose starter gave no parameters.
         pre_trial_hooks: endpoints; `cogment://discover` means the hooks registered here.
+        directory: who is asked for what is not registered here; see `trio_cogment.directory.open_directory`.
         client_tls: encrypts every connection to participants elsewhere; see `rpc.client_tls`.
         metrics: what measurements are handed to, for example a `metrics.prometheus.PrometheusMetrics`.
         wall_clock: nanoseconds since the epoch.
@@ -129,6 +131,7 @@ async def open_platform(
             rpc_config=rpc_config,
             default_params=default_params,
             pre_trial_hooks=pre_trial_hooks,
+            directory=directory,
             client_tls=client_tls,
             metrics=metrics,
             local=_Local(LocalParticipants(participants, participants_channel), sample_sink),

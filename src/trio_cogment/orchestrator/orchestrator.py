@@ -15,7 +15,14 @@ from trio_util import AsyncValue
 from trio_cogment.api import orchestrator_pb2
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig, RpcConfig
-from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, ServiceKind, parse_endpoint
+from trio_cogment.directory import (
+    ACTOR_CLASS,
+    IMPLEMENTATION,
+    ClientEndpoint,
+    DirectoryClient,
+    ServiceKind,
+    parse_endpoint,
+)
 from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
@@ -47,7 +54,9 @@ class Orchestrator:
         default_params: what a trial gets whose starter gave no parameters.
         pre_trial_hooks: endpoints, in the order of their calls.
         local: what is served in this process.
-        client_tls: encrypts every connection to participants, and shows them our certificate if it has one.
+        directory: who is asked for what is not; it stays the caller's.
+        client_tls: encrypts every connection to participants, hooks and data logs, and shows them our certificate if it
+            has one.
         metrics: what measurements are handed to; without it nothing is measured.
         rng: makes the pauses between reconnections differ.
 
@@ -68,6 +77,7 @@ class Orchestrator:
         default_params: TrialParams | None = None,
         pre_trial_hooks: Sequence[str] = (),
         local: LocalServices | None = None,
+        directory: DirectoryClient | None = None,
         client_tls: ssl.SSLContext | None = None,
         metrics: OrchestratorMetrics | None = None,
         rng: random.Random | None = None,
@@ -83,6 +93,7 @@ class Orchestrator:
             self._default_params.CopyFrom(default_params)
         self._hooks = tuple(pre_trial_hooks)
         self._local = local
+        self._directory = directory
         self._client_tls = client_tls
         self._metrics = metrics
         self._make_machine = machine_for(metrics)
@@ -110,7 +121,9 @@ class Orchestrator:
     async def __aenter__(self) -> Orchestrator:
         """Open the nursery of the trials."""
         self._nursery = await self._tasks.__aenter__()
-        self._connections = Connections(self._nursery, self._local, self._rpc_config, self._client_tls)
+        self._connections = Connections(
+            self._nursery, self._local, self._rpc_config, directory=self._directory, client_tls=self._client_tls
+        )
         self._nursery.start_soon(self.trials.collect_by_age, name="collection of ended trials")
         return self
 
@@ -166,8 +179,9 @@ class Orchestrator:
 
         Raises:
             InvalidArgumentError: bad parameters; the text names the field.
-            UnavailableError: a hook or the data log failed, or the orchestrator is stopping.
-            FailedPreconditionError: the trial was terminated while it was starting.
+            UnavailableError: a hook, the directory or the data log failed, or the orchestrator is stopping.
+            FailedPreconditionError: nobody serves what an endpoint describes, or the trial was terminated while it was
+                starting.
         """
         if self._stopping:
             raise UnavailableError(STOPPING)
@@ -227,7 +241,7 @@ class Orchestrator:
                 timeout_seconds=self.config.hook_timeout_seconds,
             )
         params = validate_params(params)
-        actors, environment, datalog = self._resolve(params)
+        actors, environment, datalog = await self._resolve(params)
         trial.prepare(params, actors, environment, sink_of(datalog, self._connections))
         await self._nursery.start(self._run_trial, trial, params, name=f"trial {trial.trial_id}")
 
@@ -238,27 +252,33 @@ class Orchestrator:
         finally:
             self._running.value -= 1
 
-    def _resolve(self, params: TrialParams) -> tuple[list[Target | None], Target, Target | None]:
+    async def _resolve(self, params: TrialParams) -> tuple[list[Target | None], Target, Target | None]:
+        """Return where everybody is, asked for in this order: data log, environment, actors.
+
+        An actor whom the directory describes as one that comes to us is such a one in `params` from then on.
+        """
         resolve = self._connections.resolve
         datalog = None
-        if params.datalog.endpoint:
-            datalog = resolve(params.datalog.endpoint, ServiceKind.DATALOG, "datalog.endpoint")
-        environment = resolve(
+        if params.datalog.endpoint.strip():  # unlike the others, an empty one means none
+            datalog = await resolve(params.datalog.endpoint, ServiceKind.DATALOG, "datalog.endpoint")
+        environment = await resolve(
             params.environment.endpoint,
             ServiceKind.ENVIRONMENT,
             "environment.endpoint",
             _properties(**{IMPLEMENTATION: params.environment.implementation}),
         )
         assert environment is not None
-        actors = [
-            resolve(
+        actors = []
+        for number, actor in enumerate(params.actors):
+            target = await resolve(
                 actor.endpoint,
                 ServiceKind.ACTOR,
                 f"actors[{number}].endpoint",
                 _properties(**{ACTOR_CLASS: actor.actor_class, IMPLEMENTATION: actor.implementation}),
             )
-            for number, actor in enumerate(params.actors)
-        ]
+            if target is None:
+                actor.endpoint = str(ClientEndpoint())
+            actors.append(target)
         return actors, environment, datalog
 
     def _on_state(self, trial: Trial, state: int) -> None:
