@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -260,6 +261,40 @@ async def test_a_client_pings_a_silent_server_sparingly(autojump_clock: Clock) -
         count = len(server.times)
         await trio.sleep(10_000)  # no calls: no PINGs at all
         assert len(server.times) == count
+
+
+@pytest.mark.parametrize(("seconds", "number"), [(60.0, 16), (250.0, 3), (0.0, 0)])
+async def test_client_keepalive_seconds_are_the_configurations(
+    seconds: float, number: int, autojump_clock: Clock
+) -> None:
+    """A silent server is PINGed so often while calls run, and never with 0."""
+    server = SilentServer()
+    config = RpcConfig(client_keepalive_seconds=seconds)
+    async with trio.open_nursery() as nursery:
+        async with Channel.over(server.connect, config=config) as channel, channel.call(ECHO):
+            nursery.start_soon(server.run)
+            await trio.sleep(1000)
+            assert len(server.times) == number
+            for earlier, later in itertools.pairwise([0.0, *server.times]):
+                assert seconds <= later - earlier <= seconds + 11
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("seconds", [60.0, 300.0])
+async def test_after_client_keepalive_seconds_a_dead_server_is_given_up(seconds: float, autojump_clock: Clock) -> None:
+    server = SilentServer()
+    server.answering = False
+    config = RpcConfig(client_keepalive_seconds=seconds, keepalive_timeout_seconds=5)
+    async with (
+        trio.open_nursery() as nursery,
+        Channel.over(server.connect, config=config) as channel,
+        channel.call(ECHO) as call,
+    ):
+        nursery.start_soon(server.run)
+        with pytest.raises(RpcError) as caught:
+            await call.receive()
+        assert caught.value.code is StatusCode.UNAVAILABLE
+        assert seconds + 5 <= trio.current_time() <= seconds + 16
 
 
 async def test_a_client_gives_a_dead_server_up(autojump_clock: Clock) -> None:

@@ -17,10 +17,9 @@ from purerpc import RPCSignature, Service
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
-from trio_cogment.rpc import _wire
 from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._exchange import UNLIMITED_BYTES as UNLIMITED_BYTES
-from trio_cogment.rpc._exchange import End, Exchange
+from trio_cogment.rpc._exchange import End, Exchange, fits
 from trio_cogment.rpc._nursery import OwnNursery
 from trio_cogment.rpc._status import outcome_of
 from trio_cogment.rpc.calls import (
@@ -231,7 +230,7 @@ class InProcessChannel(CallOpener):
         """Run a call's handler in a task of the channel. The call counts until that has ended."""
         path = exchange.method.path
         limit = self.config.max_header_list_bytes
-        if exchange.metadata and _wire.metadata_bytes(exchange.metadata) > limit:
+        if not fits(exchange.metadata, limit):
             error = RpcError(StatusCode.RESOURCE_EXHAUSTED, f"metadata is larger than {limit} bytes")
         elif handler is None:
             error = RpcError(StatusCode.UNIMPLEMENTED, f"{path} is not served here")
