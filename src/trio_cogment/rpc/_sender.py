@@ -13,7 +13,7 @@ from collections.abc import Callable
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.rpc import _wire
-from trio_cogment.rpc._control import ControlPlane
+from trio_cogment.rpc._control import ControlPlane, max_block_bytes
 from trio_cogment.rpc._frames import (
     DATA,
     END_STREAM,
@@ -59,7 +59,8 @@ class Sender(Windows):
         self.draining = False
         self.on_drained: Callable[[], None] = _nothing
         self.fault: RemoteProtocolError | None = None
-        self._control = ControlPlane(client_side=client_side)
+        self._max_block_bytes = max_block_bytes(config.max_header_list_bytes)
+        self._control = ControlPlane(client_side=client_side, max_block_bytes=self._max_block_bytes)
         self._high_water = config.write_high_water_bytes
         self._send_window = INITIAL_WINDOW
         self._peer_initial_window = INITIAL_WINDOW
