@@ -31,15 +31,11 @@ from trio_cogment.rpc._frames import (
     ErrorCode,
 )
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
-from trio_cogment.rpc._windows import Windows
+from trio_cogment.rpc._windows import Windows, nothing
 
 _DEFAULT_MAX_FRAME = 16384
 #: Tells the PING that goes with a drain from those that look for life.
 DRAIN_PING = b"draining"
-
-
-def _nothing() -> None:
-    pass
 
 
 class Sender(Windows):
@@ -57,7 +53,7 @@ class Sender(Windows):
         self.client_side = client_side
         self.goaway_received = False
         self.draining = False
-        self.on_drained: Callable[[], None] = _nothing
+        self.on_drained: Callable[[], None] = nothing
         self.fault: RemoteProtocolError | None = None
         self._max_block_bytes = max_block_bytes(config.max_header_list_bytes)
         self._control = ControlPlane(client_side=client_side, max_block_bytes=self._max_block_bytes)
