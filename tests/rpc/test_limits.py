@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from purerpc import Cardinality, RPCSignature, Service
 
 from tests.rpc.raw_peer import (
     CONTINUATION,
@@ -32,7 +33,7 @@ from tests.rpc.raw_peer import (
 )
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc import _wire, serve_stream
+from trio_cogment.rpc import ServerCall, _wire, serve_stream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
 from trio_cogment.rpc._streams import Stream
@@ -567,9 +568,16 @@ def test_what_a_peer_does_not_take_is_bounded_for_the_connection() -> None:
     assert engine._queued == 0
 
 
-async def test_an_unknown_method_uses_up_nothing() -> None:
-    """B6: 30 MiB to an unknown method, and to a handler that has ended; then a normal call."""
-    async with raw_client([CheckService().service()]) as peer:
+async def ends_at_once(call: ServerCall) -> None:
+    pass
+
+
+@pytest.mark.parametrize("path", [b"/no/Thing", b"/t.T/EndsAtOnce"])
+async def test_data_for_nobody_uses_up_nothing(path: bytes) -> None:
+    """B6: 30 MiB to an unknown method, or to a handler that has ended; then a normal call."""
+    brief = Service("t.T")
+    brief.add_method("EndsAtOnce", ends_at_once, RPCSignature(Cardinality.STREAM_STREAM, Action, Observation))
+    async with raw_client([CheckService().service(), brief]) as peer:
         await peer.send(peer.headers(1, request_headers()))
         window = 65_535
         sent = stream = 0
@@ -578,7 +586,8 @@ async def test_an_unknown_method_uses_up_nothing() -> None:
         while sent < 30 * MIB:
             if not stream:
                 stream, number = number, number + 2
-                await peer.send(peer.headers(stream, request_headers(path=b"/no/Thing")))
+                await peer.send(peer.headers(stream, request_headers(path=path)))
+                assert (await peer.until_over(stream)).status == (12 if path == b"/no/Thing" else 0)
             if window >= 16_384:
                 await peer.send(frame(DATA, 0, stream, bytes(16_384)))
                 sent += 16_384
