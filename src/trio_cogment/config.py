@@ -97,6 +97,8 @@ class RpcConfig:
         client_keepalive_seconds: a channel with running calls PINGs a silent server so often (but once after
             `keepalive_seconds` when data has come since, which every server allows); 0 never.
         keepalive_timeout_seconds: how long a PINGed peer may stay silent before it is given up.
+        message_stall_timeout_seconds: how long a large message may come no further while others wait for its share of
+            `connection_memory_bytes`.
         drain_grace_seconds: how long running calls may go on when a server drains, and their clients take to read.
         connect_timeout_seconds: how long a channel tries to connect, until the server's SETTINGS have come.
         connect_backoff_initial_seconds: the pause after a first failure to connect (give or take a fifth); each further
@@ -130,6 +132,7 @@ class RpcConfig:
     keepalive_seconds: float = 20.0
     client_keepalive_seconds: float = 300.0
     keepalive_timeout_seconds: float = 10.0
+    message_stall_timeout_seconds: float = 20.0
     drain_grace_seconds: float = 10.0
     connect_timeout_seconds: float = 20.0
     connect_backoff_initial_seconds: float = 1.0
@@ -201,6 +204,7 @@ _RPC_RANGES: dict[str, tuple[float, float]] = {
     "keepalive_seconds": _SECONDS_OR_NEVER,
     "client_keepalive_seconds": _SECONDS_OR_NEVER,
     "keepalive_timeout_seconds": _SECONDS,
+    "message_stall_timeout_seconds": _SECONDS,
     "drain_grace_seconds": _SECONDS_OR_NEVER,
     "connect_timeout_seconds": _SECONDS,
     "connect_backoff_initial_seconds": _SECONDS,

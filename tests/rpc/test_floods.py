@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from tests.rpc.raw_peer import (
     END_HEADERS,
     END_STREAM,
     GOAWAY,
+    PING,
     PREFACE,
     RST,
     WINDOW_UPDATE,
@@ -28,8 +32,8 @@ from tests.rpc.test_limits import ANSWER, GOOD
 from tests.rpc.test_limits import FLOODS as FRAMES
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc import Channel, Serving, open_listeners, serve
-from trio_cogment.testing.check_channel import COUNT, ECHO, CheckService
+from trio_cogment.rpc import Channel, ServerCall, Serving, open_listeners, serve
+from trio_cogment.testing.check_channel import COUNT, ECHO, WAIT, CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
 CANCEL = b"\0\0\0\x08"
@@ -162,6 +166,114 @@ async def test_a_flood_is_its_own_connections_end(flood: Flood, text: bytes) -> 
         assert text in why
         assert trio.current_time() - began < 10
         await check()
+
+
+def resident() -> int:
+    """Return the process's resident memory in bytes."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Handlers(CheckService):
+    """Counts those of `Wait` that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running = self.most = self.begun = 0
+
+    async def wait(self, call: ServerCall) -> None:
+        self.begun += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            if call.metadata.first("answer"):
+                await call.send_initial_metadata()
+            await trio.sleep_forever()
+        finally:
+            self.running -= 1
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["unanswered", "answered"])
+async def test_3000_resets_of_a_default_server(answered: bool) -> None:
+    """On as many connections as it takes: before the first byte of a response, 200 end one; after it they are free."""
+    service = Handlers()
+    headers = request_headers(path=WAIT.path.encode(), **({"answer": b"1"} if answered else {}))
+    resets = connections = 0
+    async with served(service) as serving, neighbour(serving) as check:
+        await trio.testing.wait_all_tasks_blocked()
+        tasks, memory = trio.lowlevel.current_statistics().tasks_living, resident()
+        while resets < 3000:
+            connections += 1
+            async with connected(serving) as peer:
+                number = 1
+                while resets < 3000 and not peer.eof:
+                    batch = range(number, number + 100, 2)
+                    number += 100
+                    await peer.send(*[peer.headers(one, headers) for one in batch])
+                    if answered:
+                        last = peer.answer(batch[-1])
+                        await peer.until(lambda last=last: bool(last.headers))
+                    await peer.send(*[frame(RST, 0, one, CANCEL) for one in batch], frame(PING, 0, 0, bytes(8)))
+                    resets += len(batch)
+                    before = len(peer.frames)
+                    await peer.until(lambda peer=peer, before=before: any(f[0] == PING for f in peer.frames[before:]))
+                    assert service.running <= 50
+                if peer.eof:
+                    assert peer.goaway == CALM
+            await check()
+        assert connections == 1 if answered else 12 <= connections <= 16
+        assert service.begun >= 1000 if answered else True
+        assert service.most <= 2 * 1000 + 100
+        while trio.lowlevel.current_statistics().tasks_living > tasks:
+            await trio.lowlevel.checkpoint()
+        assert service.running == 0
+        assert resident() - memory < 16 * 2**20
+
+
+async def test_a_handler_that_never_reads_holds_little() -> None:
+    """Eight calls push sixty MiB each, in messages of 1 KiB and of 1 MiB, as windows allow."""
+    service = Handlers()
+    async with served(service) as serving, neighbour(serving) as check, connected(serving) as peer:
+        await trio.testing.wait_all_tasks_blocked()
+        memory = resident()
+        headers = request_headers(path=WAIT.path.encode())
+        numbers = range(3, 19, 2)
+        await peer.send(peer.headers(1, request_headers()), *[peer.headers(one, headers) for one in numbers])
+        assert await peer.echo(1, GOOD) == ANSWER
+        left = dict.fromkeys(numbers, 60 * 2**20)
+        windows = {0: 65_535 - len(message(GOOD)), **dict.fromkeys(numbers, 65_536)}
+        small = message(bytes(1019)) * 16
+        large = message(bytes(2**20 - 5))
+        at = dict.fromkeys(numbers, 0)
+        seen = 0
+        while True:
+            for kind, _, where, payload in peer.frames[seen:]:
+                if kind == WINDOW_UPDATE and where in windows:
+                    windows[where] += int.from_bytes(payload, "big")
+            seen = len(peer.frames)
+            sent = False
+            for number in numbers:
+                body = small if number < 11 else large
+                room = min(windows[0], windows[number], 16_384, left[number])
+                if room:
+                    piece = (body[at[number] :] + body)[:room]
+                    at[number] = (at[number] + room) % len(body)
+                    await peer.send(frame(DATA, 0, number, piece))
+                    for where in (0, number):
+                        windows[where] -= room
+                    left[number] -= room
+                    sent = True
+            if not sent:
+                await peer.send(frame(PING, 0, 0, bytes(8)))
+                await peer.until(lambda seen=seen: any(one[0] == PING for one in peer.frames[seen:]))
+                if not any(one[0] == WINDOW_UPDATE for one in peer.frames[seen:]):
+                    break
+        accepted = sum(60 * 2**20 - rest for rest in left.values())
+        assert accepted <= 4 * 65_536 + 4 * (2**20 + 65_536)
+        assert resident() - memory < 24 * 2**20
+        assert await peer.echo(1, GOOD) == ANSWER  # the call beside them, too
+        await check()
+        assert service.running == len(numbers)
 
 
 async def test_refusals_while_draining_are_no_flood() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from purerpc import Cardinality, RPCSignature, Service
 
 from tests.rpc.raw_peer import (
     CONTINUATION,
@@ -32,7 +33,7 @@ from tests.rpc.raw_peer import (
 )
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc import _wire, serve_stream
+from trio_cogment.rpc import ServerCall, _wire, serve_stream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
 from trio_cogment.rpc._streams import Stream
@@ -286,7 +287,7 @@ async def test_length_prefix_alone_refuses_a_message() -> None:
         assert not any(kind == WINDOW_UPDATE and stream == 3 for kind, _, stream, _ in peer.frames)
 
 
-@pytest.mark.parametrize("size", [16_000, 70_000, 400_000])
+@pytest.mark.parametrize("size", [16_000, 60_000, 70_000, 400_000])
 async def test_header_bytes_are_enforced_on_the_stream(size: int) -> None:
     """B12: what is announced is enforced, in one frame or in several; beyond a bound a block is not even decoded."""
     config = RpcConfig(max_header_list_bytes=15_000)
@@ -296,8 +297,10 @@ async def test_header_bytes_are_enforced_on_the_stream(size: int) -> None:
         block = bytes(peer.encoder.encode(request_headers(x=b"x" * size), huffman=False))
         pieces = [block[start : start + 16_384] for start in range(0, len(block), 16_384)]
         frames = [frame(CONTINUATION, 0, 3, piece) for piece in pieces[1:]]
-        await peer.send(frame(HEADERS, 0, 3, pieces[0]), *frames, frame(CONTINUATION, END_HEADERS, 3))
-        if size < 400_000:
+        await peer.send(frame(HEADERS, 0, 3, pieces[0]), *frames)
+        if size < 65_536:  # what is larger is refused before it ends
+            await peer.send(frame(CONTINUATION, END_HEADERS, 3))
+        if size < 65_536:
             answer = await peer.until_over(3)
             assert answer.status == 8
             assert answer.field(b":status") == b"431"
@@ -565,9 +568,16 @@ def test_what_a_peer_does_not_take_is_bounded_for_the_connection() -> None:
     assert engine._queued == 0
 
 
-async def test_an_unknown_method_uses_up_nothing() -> None:
-    """B6: 30 MiB to an unknown method, and to a handler that has ended; then a normal call."""
-    async with raw_client([CheckService().service()]) as peer:
+async def ends_at_once(call: ServerCall) -> None:
+    pass
+
+
+@pytest.mark.parametrize("path", [b"/no/Thing", b"/t.T/EndsAtOnce"])
+async def test_data_for_nobody_uses_up_nothing(path: bytes) -> None:
+    """B6: 30 MiB to an unknown method, or to a handler that has ended; then a normal call."""
+    brief = Service("t.T")
+    brief.add_method("EndsAtOnce", ends_at_once, RPCSignature(Cardinality.STREAM_STREAM, Action, Observation))
+    async with raw_client([CheckService().service(), brief]) as peer:
         await peer.send(peer.headers(1, request_headers()))
         window = 65_535
         sent = stream = 0
@@ -576,7 +586,8 @@ async def test_an_unknown_method_uses_up_nothing() -> None:
         while sent < 30 * MIB:
             if not stream:
                 stream, number = number, number + 2
-                await peer.send(peer.headers(stream, request_headers(path=b"/no/Thing")))
+                await peer.send(peer.headers(stream, request_headers(path=path)))
+                assert (await peer.until_over(stream)).status == (12 if path == b"/no/Thing" else 0)
             if window >= 16_384:
                 await peer.send(frame(DATA, 0, stream, bytes(16_384)))
                 sent += 16_384

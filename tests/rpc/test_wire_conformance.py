@@ -131,11 +131,19 @@ class Answers:
 
 
 @dataclass(frozen=True)
+class Stops:
+    """So much data comes on this stream, and no more; the connection lives."""
+
+    stream: int
+    data: bytes
+
+
+@dataclass(frozen=True)
 class Lives:
     """Nothing is sent on any stream but 1, and the connection lives."""
 
 
-Expected = Breaks | Resets | Sends | Answers | Lives
+Expected = Breaks | Resets | Sends | Answers | Stops | Lives
 
 
 @dataclass(frozen=True)
@@ -161,6 +169,7 @@ def openings(*table: tuple[str, str, bytes, Expected]) -> list[Row]:
 
 ECHOED = Answers(3, 0, message(ANSWER))
 WHOLE = message(GOOD)
+ECHO = headers(3) + frame(DATA, 1, 3, WHOLE)
 LARGE = Action(content=bytes(16_384 - 5 - 4)).SerializeToString()
 
 TABLE: list[Row] = [
@@ -228,8 +237,14 @@ TABLE: list[Row] = [
         (
             "6.9.2",
             "SETTINGS shrink a window below zero",
-            settings({4: 20}) + headers(3) + frame(DATA, 0, 3, WHOLE) + settings({4: 0}),
-            Sends(SETTINGS, 1, 0),
+            settings({4: 5}) + headers(3) + frame(DATA, 1, 3, WHOLE) + settings({4: 0}) + window_update(3, 6),
+            Stops(3, message(ANSWER)[:6]),
+        ),
+        (
+            "6.9.2",
+            "a window below zero grows to be one again",
+            settings({4: 5}) + headers(3) + frame(DATA, 1, 3, WHOLE) + settings({4: 0}) + settings({4: 100}),
+            ECHOED,
         ),
     ),
     *rows(
@@ -268,12 +283,13 @@ TABLE: list[Row] = [
     ),
     *rows(
         "GOAWAY",
-        ("6.8", "calls go on", goaway(0), Lives()),
+        ("6.8", "calls go on", goaway(0) + frame(DATA, 0, 1, WHOLE), Sends(DATA, 0, 1, message(ANSWER))),
         ("6.8", "and new ones may begin", goaway(0) + headers(3) + frame(DATA, 1, 3, WHOLE), ECHOED),
-        ("6.8", "with text", goaway(0, CALM, b"\xff\0debug"), Lives()),
-        ("7", "with an unknown code", goaway(0, 0xABCDEF), Lives()),
-        ("6.8", "the reserved bit", goaway(2**31), Lives()),
-        ("6.8", "twice", goaway(2**31 - 1) + goaway(0), Lives()),
+        ("6.8", "with text", goaway(0, CALM, b"\xff\0debug") + ECHO, ECHOED),
+        ("7", "with an unknown code", goaway(0, 0xABCDEF) + ECHO, ECHOED),
+        ("6.8", "the reserved bit", goaway(2**31) + ECHO, ECHOED),
+        ("6.8", "twice", goaway(2**31 - 1) + goaway(0) + ECHO, ECHOED),
+        ("6.8", "with an error", goaway(0, PROTOCOL) + frame(PING, 0, 0, EIGHT), Sends(PING, 1, 0, EIGHT)),
         ("6.8", "on a stream", frame(GOAWAY, 0, 1, bytes(8)), Breaks(PROTOCOL)),
         ("6.8", "too short", frame(GOAWAY, 0, 0, bytes(7)), Breaks(SIZE)),
         ("6.8", "inside a header block", headers(3, 0) + goaway(0), Breaks(PROTOCOL)),
@@ -428,9 +444,16 @@ async def check_alive(peer: RawPeer, expected: Expected) -> None:
         assert answer.status == expected.status
         if expected.data is not None:
             assert bytes(answer.data) == expected.data
+    elif isinstance(expected, Stops):
+        await peer.until(lambda: len(peer.answer(expected.stream).data) >= len(expected.data))
     # The innocent call notices nothing.
     await peer.send(window_update(1, 1000))
+    before = len(peer.answer(1).data)
     assert await peer.echo(1, GOOD) == ANSWER
+    assert len(peer.answer(1).data) == before + len(message(ANSWER))
+    if isinstance(expected, Stops):
+        assert peer.answer(expected.stream).data == expected.data
+        assert not peer.answer(expected.stream).ended
     if isinstance(expected, Lives):
         assert all(stream in (0, 1) for _, _, stream, _ in peer.frames)
     assert peer.goaway is None

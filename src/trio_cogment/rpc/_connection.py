@@ -70,6 +70,7 @@ class Connection:
         self.drain_seen = trio.Event()
         self.emptied = trio.Event()
         self.engine.on_drained = self.emptied.set
+        self.engine.on_queue = self.look_soon
         self.drain_scope = trio.CancelScope()
         self.watch_scope = trio.CancelScope()
         self.routes = routes or {}

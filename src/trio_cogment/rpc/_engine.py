@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from trio_cogment.errors import StatusCode
 from trio_cogment.rpc import _wire
-from trio_cogment.rpc._control import HARD_HEADER_LIST_BYTES
 from trio_cogment.rpc._frames import (
     ACK,
     CONTINUATION,
@@ -131,7 +130,7 @@ class Engine(Parser):
             raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
         self._header_pieces.append(frame[9:])
         self._header_block_bytes += len(frame) - 9
-        if self._header_block_bytes > HARD_HEADER_LIST_BYTES:
+        if self._header_block_bytes > self._max_block_bytes:
             raise ConnectionFaultError(ErrorCode.ENHANCE_YOUR_CALM, "header block without end")
         if flags & END_HEADERS:
             stream_id, self._header_block = self._header_block, 0

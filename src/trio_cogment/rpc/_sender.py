@@ -13,7 +13,7 @@ from collections.abc import Callable
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.rpc import _wire
-from trio_cogment.rpc._control import ControlPlane
+from trio_cogment.rpc._control import ControlPlane, max_block_bytes
 from trio_cogment.rpc._frames import (
     DATA,
     END_STREAM,
@@ -31,15 +31,11 @@ from trio_cogment.rpc._frames import (
     ErrorCode,
 )
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
-from trio_cogment.rpc._windows import Windows
+from trio_cogment.rpc._windows import Windows, nothing
 
 _DEFAULT_MAX_FRAME = 16384
 #: Tells the PING that goes with a drain from those that look for life.
 DRAIN_PING = b"draining"
-
-
-def _nothing() -> None:
-    pass
 
 
 class Sender(Windows):
@@ -57,9 +53,10 @@ class Sender(Windows):
         self.client_side = client_side
         self.goaway_received = False
         self.draining = False
-        self.on_drained: Callable[[], None] = _nothing
+        self.on_drained: Callable[[], None] = nothing
         self.fault: RemoteProtocolError | None = None
-        self._control = ControlPlane(client_side=client_side)
+        self._max_block_bytes = max_block_bytes(config.max_header_list_bytes)
+        self._control = ControlPlane(client_side=client_side, max_block_bytes=self._max_block_bytes)
         self._high_water = config.write_high_water_bytes
         self._send_window = INITIAL_WINDOW
         self._peer_initial_window = INITIAL_WINDOW

@@ -5,7 +5,8 @@ other. Two things are bounded for all streams together, by `RpcConfig.connection
 
 * grants: a message that does not fit into its stream's window is let through whole once it has begun, or it would wait
   for a consumption that cannot happen. Grants are given in order of arrival while their sum stays within the budget;
-  one that is larger than the budget gets it alone.
+  one that is larger than the budget gets it alone. While others wait, who has a grant must go on sending: see
+  `_liveness`.
 * what is held: beyond the budget the connection is not credited either, until something is taken. Where only pieces
   of messages are held nobody could take anything, so there it is credited still, a little at a time. What came on a
   client's stream that is over by now counts until its caller has taken it, or has gone.
@@ -15,7 +16,7 @@ Nothing of this costs anything while messages are small and taken soon: sums are
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._frames import HEADER, INITIAL_WINDOW, WINDOW_UPDATE
@@ -25,18 +26,24 @@ from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 _STEP = INITIAL_WINDOW >> 1
 
 
+def nothing() -> None:
+    """What a callback does that nobody has set."""
+
+
 class Windows:
     """See the module. `Sender` adds what we send.
 
     Attributes:
         streams: those that are open, by number.
         out_size: bytes of output not taken yet.
+        on_queue: called when a message has to wait for a grant, and none has before it.
     """
 
     def __init__(self, config: RpcConfig) -> None:
         self.config = config
         self.streams: dict[int, Stream] = {}
         self.out_size = 0
+        self.on_queue: Callable[[], None] = nothing
         self._out: list[bytes | memoryview] = []
         self._initial = config.stream_window_bytes
         self._low = max(self._initial >> 1, 1)  # a stream's window below this is looked at
@@ -107,6 +114,8 @@ class Windows:
         need = stream.missing
         applicants = self._applicants
         if self._granted and (self._granted + need > self._budget or next(iter(applicants), stream) is not stream):
+            if not applicants:
+                self.on_queue()
             applicants[stream] = None
             return False
         applicants.pop(stream, None)
@@ -125,6 +134,12 @@ class Windows:
                 if not first.granted and first.missing > first.recv_window:
                     return  # it still waits, and so do those behind it
                 del self._applicants[first]  # what it consumed meanwhile has made room enough
+
+    def holders(self) -> list[Stream]:
+        """Return the streams whose grants others wait for, if it is for them that these wait."""
+        if not self._applicants or self._recv_window <= 0:
+            return []
+        return [stream for stream in self.streams.values() if stream.granted and stream.missing]
 
     def _reclaim(self, stream: Stream) -> None:
         """A stream is over: its memory is free."""
