@@ -113,7 +113,7 @@ class Stage:
         return process
 
     def orchestrator(self, *flags: str, lifecycle_port: int = 0) -> Orchestrator:
-        """Start our orchestrator and wait until it is ready; the system chooses its port, and with 0 there is only one."""
+        """Start ours and wait until it is ready; the system chooses its ports, and of two zeros makes one."""
         status = self.folder / "orchestrator.status"
         process = self.start(
             "orchestrator",
@@ -173,6 +173,66 @@ class Stage:
     def fail(self, why: str) -> None:
         logs = "\n".join(f"----- {process.name}\n{process.output[-8000:]}" for process in self.processes)
         pytest.fail(f"{why}\n{logs}", pytrace=False)
+
+
+class Answer:
+    """What a remote will have answered to one order."""
+
+    def __init__(self, stage: Stage, what: str, number: int) -> None:
+        self._stage = stage
+        self._what = what
+        self._file = stage.folder / f"{number}.answer.json"
+
+    @property
+    def is_there(self) -> bool:
+        return self._file.exists()
+
+    def whole(self, seconds: float = 30) -> dict[str, Any]:
+        """Wait for it: `done`, or `error` and `text`."""
+        self._stage.until(f"the answer to: {self._what}", self._file.exists, seconds)
+        found: dict[str, Any] = json.loads(self._file.read_text())
+        return found
+
+    def done(self, seconds: float = 30) -> Any:
+        """Wait for it, and fail if it is an error."""
+        found = self.whole(seconds)
+        if "done" not in found:
+            self._stage.fail(f"{self._what}: {found}")
+        return found["done"]
+
+
+class Remote:
+    """A controller on the SDK (`app/remote.py`) that does as it is told."""
+
+    def __init__(self, stage: Stage, process: Process) -> None:
+        self._stage = stage
+        self._process = process
+        self._orders = 0
+
+    def begin(self, do: str, **arguments: Any) -> Answer:
+        """Give an order."""
+        self._orders += 1
+        order = {"number": self._orders, "do": do, **arguments}
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        self._process.stdin.flush()
+        return Answer(self._stage, f"{do} {arguments}", self._orders)
+
+    def ask(self, do: str, **arguments: Any) -> Any:
+        """Give an order, wait until it is carried out, and return what came of it."""
+        return self.begin(do, **arguments).done()
+
+    def leave(self) -> None:
+        """Let it end: its watches are given up, and what it still carries out is finished."""
+        self._process.stdin.close()
+        if code := self._process.wait(30):
+            self._stage.fail(f"{self._process.name} ended with {code}")
+
+    def refusal(self, do: str, **arguments: Any) -> tuple[str, str]:
+        """Give an order that must fail; return the error's name and text."""
+        found = self.begin(do, **arguments).whole()
+        if "error" not in found:
+            self._stage.fail(f"{do} {arguments} did not fail: {found}")
+        return found["error"], found["text"]
 
 
 def check_errors(stage: Stage, process: Process, expected: Sequence[str] = ()) -> None:
