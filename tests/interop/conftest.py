@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.interop.processes import HERE
+from tests.interop.scenes import Scene
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +38,10 @@ def project(foreign_python: str, tmp_path_factory: pytest.TempPathFactory) -> Pa
     )
     assert made.returncode == 0, made.stdout + made.stderr
     return folder
+
+
+@pytest.fixture
+def scene(foreign_python: str, project: Path, tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path, foreign_python, project)
+    with scene:
+        yield scene

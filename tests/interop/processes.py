@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 LISTENING = re.compile(r"^orchestrator listening on \S+:(\d+) \((.*)\)", re.MULTILINE)
 
 #: What a developer's shell may have set for the platform; neither side is to find it.
-_OURS = ("COGMENT_", "TRIAL_", "PROMETHEUS_")
+_OURS = ("COGMENT_", "TRIAL_", "PROMETHEUS_", "TRIO_COGMENT_")
 
 
 class Process:
@@ -135,6 +135,12 @@ class Stage:
         }
         return Orchestrator(process, found["TrialLifecycleSP"], found["ClientActorSP"])
 
+    def directory(self, *options: str) -> str:
+        """Start a stand-in for the directory; returns its endpoint."""
+        program = str(HERE / "directory_stand_in.py")
+        self.start("directory", sys.executable, program, "--records", str(self.folder), *options)
+        return f"grpc://127.0.0.1:{self.port('directory')}"
+
     def until(self, what: str, ready: Callable[[], Any], seconds: float = 30) -> Any:
         """Poll until `ready` returns something true."""
         deadline = time.monotonic() + seconds * self.slowness
@@ -178,10 +184,10 @@ class Stage:
 class Answer:
     """What a remote will have answered to one order."""
 
-    def __init__(self, stage: Stage, what: str, number: int) -> None:
+    def __init__(self, stage: Stage, what: str, who: str, number: int) -> None:
         self._stage = stage
         self._what = what
-        self._file = stage.folder / f"{number}.answer.json"
+        self._file = stage.folder / f"{who}.{number}.answer.json"
 
     @property
     def is_there(self) -> bool:
@@ -215,7 +221,7 @@ class Remote:
         order = {"number": self._orders, "do": do, **arguments}
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
-        return Answer(self._stage, f"{do} {arguments}", self._orders)
+        return Answer(self._stage, f"{do} {arguments}", self._process.name, self._orders)
 
     def ask(self, do: str, **arguments: Any) -> Any:
         """Give an order, wait until it is carried out, and return what came of it."""

@@ -9,6 +9,7 @@ import cogment
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls", help="folder with key.pem, chain.pem and roots.pem: certificates on both sides")
+    parser.add_argument("--anonymous", action="store_true", help="show no certificate to servers")
     parser.add_argument("--directory", help="endpoint of the directory")
 
 
@@ -16,7 +17,9 @@ def endpoint(args: argparse.Namespace, *url: str) -> Any:
     """The endpoint with this URL, or the one that is to be discovered."""
     found = cogment.Endpoint(*url)
     if args.tls:
-        found.set_from_files(*(os.path.join(args.tls, name) for name in ("key.pem", "roots.pem", "chain.pem")))
+        found.use_ssl = True
+        key, roots, chain = (os.path.join(args.tls, name) for name in ("key.pem", "roots.pem", "chain.pem"))
+        found.set_from_files(None if args.anonymous else key, roots, None if args.anonymous else chain)
     return found
 
 

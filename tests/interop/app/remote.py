@@ -1,7 +1,7 @@
-"""A controller, and client actors, on a string: `python remote.py --records FOLDER [--lifecycle URL --actors URL]`.
+"""A controller, and client actors, on a string: `python remote.py --records FOLDER --name NAME ...`.
 
 Each line on stdin is one order, as JSON with its `number` and what to `do`; the answer is written to
-`<number>.answer.json`. Orders are carried out side by side. Without URLs the orchestrator is discovered.
+`<NAME>.<number>.answer.json`. Orders are carried out side by side. Without URLs the orchestrator is discovered.
 """
 
 import argparse
@@ -98,7 +98,7 @@ class Remote:
             task.cancel()
 
 
-async def carry_out(remote: Remote, order: dict[str, Any], folder: str) -> None:
+async def carry_out(remote: Remote, order: dict[str, Any], folder: str, name: str) -> None:
     number = order.pop("number")
     try:
         answer = {"done": await getattr(remote, order.pop("do"))(**order)}
@@ -106,18 +106,19 @@ async def carry_out(remote: Remote, order: dict[str, Any], folder: str) -> None:
         answer = {"error": error.code().name, "text": error.details()}
     except cogment.CogmentError as error:
         answer = {"error": "CogmentError", "text": str(error)}
-    save(os.path.join(folder, f"{number}.answer.json"), answer)
+    save(os.path.join(folder, f"{name}.{number}.answer.json"), answer)
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--records", required=True)
+    parser.add_argument("--name", required=True)
     parser.add_argument("--lifecycle")
     parser.add_argument("--actors")
     add_options(parser)
     args = parser.parse_args()
 
-    context = cogment.Context(user_id="remote", cog_settings=cog_settings, **connecting(args))
+    context = cogment.Context(user_id=args.name, cog_settings=cog_settings, **connecting(args))
     context.register_actor(impl=players.actor(args.records), impl_name="scripted", actor_classes=["player", "referee"])
     controller = await context.get_controller(endpoint(args, *([args.lifecycle] if args.lifecycle else [])))
     actors = endpoint(args, *([args.actors] if args.actors else []))
@@ -127,7 +128,7 @@ async def main() -> None:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     tasks = set()
     while line := await orders.readline():
-        tasks.add(asyncio.create_task(carry_out(remote, json.loads(line), args.records)))
+        tasks.add(asyncio.create_task(carry_out(remote, json.loads(line), args.records, args.name)))
     remote.stop()
     await asyncio.gather(*tasks)
 
