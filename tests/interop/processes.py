@@ -31,6 +31,8 @@ class Process:
     def __init__(self, name: str, command: Sequence[str], folder: Path, *, asked: bool = False) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
+        #: It may end, or has been told to.
+        self.may_end = False
         with self.log.open("wb") as output:
             self._child = subprocess.Popen(
                 command,
@@ -146,7 +148,7 @@ class Stage:
         deadline = time.monotonic() + seconds * self.slowness
         while not (found := ready()):
             for process in self.processes:
-                if process.returncode is not None:
+                if process.returncode is not None and not process.may_end:
                     self.fail(f"{process.name} ended with {process.returncode} before: {what}")
             if time.monotonic() > deadline:
                 self.fail(f"waited in vain for: {what}")
@@ -229,6 +231,7 @@ class Remote:
 
     def leave(self) -> None:
         """Let it end: its watches are given up, and what it still carries out is finished."""
+        self._process.may_end = True
         self._process.stdin.close()
         if code := self._process.wait(30):
             self._stage.fail(f"{self._process.name} ended with {code}")

@@ -7,7 +7,9 @@ The programs are in `app/`: `participants.py` serves actors, environments, a hoo
 from __future__ import annotations
 
 import json
+import math
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -112,6 +114,9 @@ def test_actors_that_do_not_answer_in_time(scene: Scene) -> None:
     # A required actor is given its time too, and then the trial is over for all.
     required = actor("bob", cast, silent=[1], response_timeout=0.3)
     remote.ask("start", trial="lost", parameters={**field(cast), "actors": [actor("ann", cast), required]})
+    # So is one in which nothing happens.
+    idle = {**field(cast), "max_inactivity": 1, "actors": [actor("ann", cast, silent=[1])]}
+    remote.ask("start", trial="idle", parameters=idle)
 
     assert action_sets(scene.record("slow.field")) == [
         (0, "ACTIVE", active(10, 20, 30, 40)),
@@ -139,36 +144,51 @@ def test_actors_that_do_not_answer_in_time(scene: Scene) -> None:
         assert "FINAL" not in kinds(record)
     forced = "Trial ended forcefully [no action for tick 1 from required actor(s) 'bob']"
     assert scene.processes[1].output.count(forced) == 2
+    assert observations(scene.record("idle.ann")) == [(0, "ACTIVE"), (1, "ACTIVE")]
+    assert "Trial ended forcefully [nothing happened for 1 s]" in scene.processes[1].output
     remote.leave()
     scene.end(orchestrator)
 
 
-def test_optional_actor_that_leaves(scene: Scene) -> None:
+def test_participants_that_leave_or_fail(scene: Scene) -> None:
     orchestrator = scene.orchestrator()
     cast = scene.participants()
     remote = scene.remote(orchestrator)
     leaver = actor("leaver", cast, bonus=20, optional=True, leaves=1)
-    parameters = {**field(cast, last_tick=3), "actors": [actor("ann", cast, bonus=10), leaver]}
+    failer = actor("failer", cast, bonus=30, optional=True, raises=2)
+    parameters = {**field(cast, last_tick=4), "actors": [actor("ann", cast, bonus=10), leaver, failer]}
     remote.ask("start", trial="optional", parameters=parameters)
-    # A required one takes the trial with it.
-    parameters["actors"] = [actor("ann", cast), actor("leaver", cast, leaves=1)]
+    # A required one takes the trial with it, and so does an environment: that leaves, that knows no such
+    # implementation, that is not there.
+    parameters = {**field(cast), "actors": [actor("ann", cast), actor("leaver", cast, leaves=1)]}
     remote.ask("start", trial="required", parameters=parameters)
+    parameters["actors"] = [actor("ann", cast)]
+    remote.ask("start", trial="left", parameters=parameters | field(cast, leaves=1))
+    unknown = {"environment_implementation": "unknown"}
+    remote.ask("start", trial="unknown", parameters=parameters | unknown)
+    with closed_port() as nobody:
+        remote.ask("start", trial="absent", parameters=parameters | field(f"grpc://127.0.0.1:{nobody}"))
+        told_ann = {trial: scene.record(f"{trial}.ann") for trial in ("required", "left", "unknown", "absent")}
 
     gone = ("UNAVAILABLE", None)
     assert action_sets(scene.record("optional.field")) == [
-        (0, "ACTIVE", active(10, 20)),
-        (1, "ACTIVE", [("ACTIVE", 11), gone]),
-        (2, "ACTIVE", [("ACTIVE", 12), gone]),
+        (0, "ACTIVE", active(10, 20, 30)),
+        (1, "ACTIVE", [("ACTIVE", 11), gone, ("ACTIVE", 31)]),
+        (2, "ACTIVE", [("ACTIVE", 12), gone, gone]),
+        (3, "ACTIVE", [("ACTIVE", 13), gone, gone]),
     ]
     assert kinds(scene.record("optional.ann"))[-1] == "FINAL"
     assert action_sets(scene.record("required.field")) == [(0, "ACTIVE", active(0, 0))]
-    assert kinds(scene.record("required.ann"))[-1] == "ACTIVE"
-    # An environment that leaves ends the trial at once.
-    remote.ask("start", trial="empty", parameters={**field(cast, leaves=1), "actors": [actor("ann", cast)]})
-    assert observations(scene.record("empty.ann")) == [(0, "ACTIVE"), (1, "ACTIVE")]
-    assert [info["state"] for info in remote.ask("info", trials=["optional", "required", "empty"])] == ["ENDED"] * 3
+    for trial in ("required", "left"):
+        assert observations(told_ann[trial]) == [(0, "ACTIVE"), (1, "ACTIVE")]
+        assert "FINAL" not in kinds(told_ann[trial])
+    for trial in ("unknown", "absent"):
+        assert told_ann[trial]["events"] == []
+    trials = ["optional", *told_ann]
+    assert [info["state"] for info in remote.ask("info", trials=trials)] == ["ENDED"] * len(trials)
     remote.leave()
-    scene.end(orchestrator)
+    expected = ["user implementation of [failer]", "ERROR:cogment.sdk:run_session", "ERROR:cogment.sdk:RunTrial"]
+    scene.end(orchestrator, expected_errors=expected)
 
 
 # --- the end ---
@@ -248,7 +268,13 @@ def test_talk_between_last_and_end(scene: Scene) -> None:
     orchestrator = scene.orchestrator()
     cast = scene.participants()
     remote = scene.remote(orchestrator)
-    ann = actor("ann", cast, keeps_end=True, messages_after={"1": [{"to": ["bob", "field"], "text": "farewell"}]})
+    ann = actor(
+        "ann",
+        cast,
+        keeps_end=True,
+        messages_after={"1": [{"to": ["bob", "field"], "text": "farewell"}]},
+        rewards_after={"1": [{"to": ["bob"], "value": 6, "confidence": 1}]},
+    )
     bob = actor("bob", cast, keeps_end=True, messages_after={"1": [{"to": ["*"], "text": "done"}]})
     remote.ask("start", trial="talk", parameters={**field(cast, last_tick=1), "actors": [ann, bob]})
 
@@ -258,8 +284,45 @@ def test_talk_between_last_and_end(scene: Scene) -> None:
     assert messages(told["ann"]) == [(1, "bob", "ann", "done", "ENDING")]
     assert sorted(messages(told["bob"])) == [to_bob, (1, "bob", "bob", "done", "ENDING")]
     assert messages(told["field"]) == [(1, "ann", "field", "farewell", "ENDING")]
+    # Rewards for what was done last come just before the end.
+    assert rewards(told["bob"]) == [(1, 6.0, "ENDING")]
+    assert "rewards" in told["bob"]["events"][-2]
     remote.leave()
     scene.end(orchestrator)
+
+
+def test_orchestrator_that_stops(scene: Scene) -> None:
+    """Everybody is told, the data log has everything, and nobody who is connected holds it up."""
+    orchestrator = scene.orchestrator()
+    cast = scene.participants()
+    remote = scene.remote(orchestrator)
+    parameters = {
+        **field(cast),
+        "datalog_endpoint": cast,
+        "actors": [actor("ann", cast), actor("cleo", CLIENT, silent=[1])],
+    }
+    remote.ask("start", trial="running", parameters=parameters)
+    remote.ask("start", trial="pending", parameters=parameters)
+    remote.ask("watch", name="all", states=[])
+    joined = remote.begin("join", trial="running", actor_name="cleo")
+    scene.wait_tick(remote, "running", 1)
+    started = time.monotonic()
+    assert orchestrator.process.stop() == 0
+    assert time.monotonic() - started < 5
+    scene.processes.remove(orchestrator.process)
+    joined.done()
+    seen = remote.ask("watched", name="all", until=[["running", "ENDED"], ["pending", "ENDED"]])
+    assert {entry["trial"] for entry in seen[-2:]} <= {"running", "pending"}
+    for name in ("running.ann", "running.cleo"):
+        assert observations(scene.record(name)) == [(0, "ACTIVE"), (1, "ACTIVE")]
+    assert scene.record("pending.ann")["events"] == []
+    samples = {trial: scene.record(f"{trial}.datalog")["samples"] for trial in ("running", "pending")}
+    assert [(sample["tick"], sample["state"]) for sample in samples["running"]] == [(0, "RUNNING"), (1, "ENDED")]
+    assert [(sample["tick"], sample["state"]) for sample in samples["pending"]] == [(0, "ENDED")]
+    # ann twice and the environment; cleo is in another process.
+    forced = "ended forcefully [the orchestrator is stopping]"
+    assert [process.output.count(forced) for process in scene.processes] == [3, 1]
+    remote.leave()
 
 
 # --- the data log ---
@@ -284,7 +347,8 @@ def test_data_log(scene: Scene) -> None:
         },
         messages={"0": [{"to": ["player.*", "field"], "text": "hello"}, {"to": ["nobody"], "text": "lost"}]},
     )
-    bob = actor("bob", cast, bonus=20, messages={"2": [{"to": ["ann"], "text": "two"}]})
+    nan = {"to": ["rob"], "value": math.nan, "confidence": 1}
+    bob = actor("bob", cast, bonus=20, messages={"2": [{"to": ["ann"], "text": "two"}]}, rewards={"5": [nan]})
     rob = actor("rob", cast, actor_class="referee")
     talk = {
         "rewards": {"1": [{"to": ["player.*"], "value": 1, "confidence": 1}]},
@@ -343,6 +407,7 @@ def test_data_log(scene: Scene) -> None:
     assert {sample["tick"]: given(sample) for sample in in_sync if given(sample)} == {
         1: [("ann", "bob", -1, 3.0), ("field", "player.*", -1, 1.0)],
         3: [("ann", "bob", 3, 5.0)],
+        5: [("bob", "rob", -1, pytest.approx(math.nan, nan_ok=True))],
     }
     # What came too late for its sample has one of its own, sent at once: when it came, 0 to 2 had left.
     assert [sample["tick"] for sample in whole["samples"]].index(3) == 4
@@ -355,7 +420,9 @@ def test_data_log(scene: Scene) -> None:
     # Nobody was given what came for another tick than the current one.
     assert rewards(scene.record("whole.bob")) == [(1, 2.0, "ACTIVE")]
     assert rewards(scene.record("whole.ann")) == [(1, 1.0, "ACTIVE")]
-    assert rewards(scene.record("whole.rob")) == []
+    ((tick, value, _),) = rewards(scene.record("whole.rob"))
+    assert tick == 5
+    assert math.isnan(value)
 
     assert [(sample["tick"], sample["state"]) for sample in part["samples"]] == [
         (0, "RUNNING"),

@@ -7,9 +7,10 @@ Keys of an actor's script; ticks are numbers as texts:
     waits           ticks whose action waits for a message
     leaves          the tick at which the implementation returns
     keeps_end       true: acknowledge the end only when a message comes that says "done"
+    raises          the tick at which it raises
     rewards         tick: [{to, value, confidence, tick?}], before the action
     messages        tick: [{to, text}], before the action
-    messages_after  the same, after the action; at the final tick too
+    rewards_after, messages_after  the same after the action; with `keeps_end` at the final tick too
 Keys of an environment's:
     base            added to the step in every observation
     silent          ticks whose actions it does not answer
@@ -50,11 +51,13 @@ def actor(folder: str) -> Any:
                 tick = event.observation.tick_id
                 if event.type == cogment.EventType.ENDING:
                     if keeps_end:
-                        _talk(session, script, tick, "messages_after")
+                        _talk(session, script, tick, "_after")
                     continue
                 if script.get("leaves") == tick:
                     break
-                _talk(session, script, tick, "messages")
+                if script.get("raises") == tick:
+                    raise RuntimeError("as the script says")
+                _talk(session, script, tick)
                 if tick in script.get("silent", ()):
                     continue
                 if tick in script.get("waits", ()):
@@ -96,7 +99,7 @@ def environment(folder: str) -> Any:
             if not event.actions:
                 continue
             tick = event.actions[0].tick_id
-            _talk(session, script, tick, "messages")
+            _talk(session, script, tick)
             if script.get("leaves") == tick:
                 break
             if tick in script.get("silent", ()):
@@ -116,17 +119,16 @@ def _act(session: Any, script: dict[str, Any], tick: int, bonus: int | None) -> 
         session.do_action(data_pb2.PlayerAction(number=(bonus or 0) + tick))
     else:
         session.do_action(data_pb2.RefereeAction(verdict=f"fair {tick}"))
-    _talk(session, script, tick, "messages_after")
+    _talk(session, script, tick, "_after")
 
 
-def _talk(session: Any, script: dict[str, Any], tick: int, when: str) -> None:
-    if when == "messages":
-        for reward in script.get("rewards", {}).get(str(tick), ()):
-            session.add_reward(
-                value=reward["value"],
-                confidence=reward["confidence"],
-                to=reward["to"],
-                tick_id=reward.get("tick", -1),
-            )
-    for message in script.get(when, {}).get(str(tick), ()):
+def _talk(session: Any, script: dict[str, Any], tick: int, when: str = "") -> None:
+    for reward in script.get(f"rewards{when}", {}).get(str(tick), ()):
+        session.add_reward(
+            value=reward["value"],
+            confidence=reward["confidence"],
+            to=reward["to"],
+            tick_id=reward.get("tick", -1),
+        )
+    for message in script.get(f"messages{when}", {}).get(str(tick), ()):
         session.send_message(data_pb2.Note(text=message["text"]), to=message["to"])
