@@ -203,11 +203,11 @@ def test_hard_termination(scene: Scene) -> None:
     remote.ask("watch", name="all", states=[])
     remote.ask("watched", name="all", until=[["opening", "PENDING"]])
 
-    # RUNNING: the client actor keeps its action of tick 2.
+    # RUNNING: nobody acts at tick 2.
     played = {
         **field(cast),
         "datalog_endpoint": cast,
-        "actors": [actor("ann", cast, bonus=10), actor("cleo", CLIENT, silent=[2])],
+        "actors": [actor("ann", cast, bonus=10, silent=[2]), actor("cleo", CLIENT, silent=[2])],
     }
     # PENDING: the client actor has not joined.
     waiting = {**field(cast), "actors": [actor("ann", cast), actor("nobody", CLIENT)]}
@@ -233,8 +233,7 @@ def test_hard_termination(scene: Scene) -> None:
     assert action_sets(scene.record("played.field")) == [(0, "ACTIVE", active(10, 0)), (1, "ACTIVE", active(11, 1))]
     last = scene.record("played.datalog")["samples"][-1]
     assert (last["tick"], last["state"]) == (2, "ENDED")
-    assert last["actions"]["ann"] == {"tick": 2, "status": "ACTIVE", "action": 12}
-    assert last["actions"]["cleo"]["tick"] == -2
+    assert [action["tick"] for action in last["actions"].values()] == [-2, -2]
     assert any("terminated by an external request" in event for event in last["events"])
 
     assert scene.record("waiting.ann")["events"] == []
@@ -316,6 +315,7 @@ def test_orchestrator_that_stops(scene: Scene) -> None:
     for name in ("running.ann", "running.cleo"):
         assert observations(scene.record(name)) == [(0, "ACTIVE"), (1, "ACTIVE")]
     assert scene.record("pending.ann")["events"] == []
+    assert action_sets(scene.record("running.field")) == [(0, "ACTIVE", active(0, 0))]
     samples = {trial: scene.record(f"{trial}.datalog")["samples"] for trial in ("running", "pending")}
     assert [(sample["tick"], sample["state"]) for sample in samples["running"]] == [(0, "RUNNING"), (1, "ENDED")]
     assert [(sample["tick"], sample["state"]) for sample in samples["pending"]] == [(0, "ENDED")]
@@ -513,6 +513,39 @@ def test_watching_and_asking(scene: Scene) -> None:
         assert entry["duration"] > 0 or not known
     remote.leave()
     scene.end(orchestrator)
+
+
+def test_refusals_say_what_was_wrong(scene: Scene) -> None:
+    orchestrator = scene.orchestrator()
+    cast = scene.participants()
+    remote = scene.remote(orchestrator)
+    actors = [actor("ann", cast), actor("cleo", CLIENT, silent=[0]), actor("carl", CLIENT)]
+    parameters = {**field(cast), "actors": actors}
+    assert remote.ask("start", trial="trial", parameters=parameters) == "trial"
+    # An id that is taken is no error, but an empty answer.
+    assert remote.ask("start", trial="trial", parameters=parameters) == ""
+    # Who asks for none gets a new one each time.
+    ids = [remote.ask("start", parameters=parameters) for _ in range(2)]
+    assert len({*ids, ""}) == 3
+
+    joined = remote.begin("join", trial="trial", actor_class="player")
+    scene.record("trial.cleo.begun")
+    for order, code, text in (
+        ({"do": "join", "trial": "unknown", "actor_name": "cleo"}, "NOT_FOUND", "unknown"),
+        ({"do": "join", "trial": "trial", "actor_name": "nobody"}, "NOT_FOUND", "nobody"),
+        ({"do": "join", "trial": "trial", "actor_class": "referee"}, "NOT_FOUND", "referee"),
+        ({"do": "join", "trial": "trial", "actor_name": "ann"}, "FAILED_PRECONDITION", "not a client"),
+        ({"do": "join", "trial": "trial", "actor_name": "cleo"}, "FAILED_PRECONDITION", "not free"),
+        ({"do": "terminate", "trials": []}, "INVALID_ARGUMENT", "trial-id"),
+        ({"do": "start", "trial": "café", "parameters": parameters}, "INVALID_ARGUMENT", "printable ASCII"),
+    ):
+        found = remote.refusal(**order)
+        assert found[0] == code, order
+        assert text in found[1], order
+    remote.ask("terminate", trials=["trial", *ids], hard=True)
+    joined.done()
+    remote.leave()
+    scene.end(orchestrator, expected_errors=["join_trial -- Unexpected aio failure"])
 
 
 # --- many at once ---

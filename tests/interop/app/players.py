@@ -20,11 +20,12 @@ Keys of an environment's:
 
 import asyncio
 import json
+import os
 from typing import Any
 
 import cogment
 import data_pb2
-from recording import Record
+from recording import Record, save
 
 
 def script_of(config: Any) -> dict[str, Any]:
@@ -44,6 +45,7 @@ def actor(folder: str) -> Any:
             return
         keeps_end = script.get("keeps_end", False)
         session.start(auto_done_sending=not keeps_end)
+        save(os.path.join(folder, f"{session.get_trial_id()}.{session.name}.begun.json"), facts)
         owed = None
         async for event in session.all_events():
             record.add(event)
