@@ -540,8 +540,8 @@ def test_refusals_say_what_was_wrong(scene: Scene) -> None:
         ({"do": "start", "trial": "café", "parameters": parameters}, "INVALID_ARGUMENT", "printable ASCII"),
     ):
         found = remote.refusal(**order)
-        assert found[0] == code, order
-        assert text in found[1], order
+        assert found[0] == code, (order, found)
+        assert text in found[1], (order, found)
     remote.ask("terminate", trials=["trial", *ids], hard=True)
     joined.done()
     remote.leave()
