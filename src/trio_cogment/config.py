@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,7 @@ class OrchestratorConfig:
         watch_queue_entries: entries waiting for a watcher before it is given up.
         max_ended_trials: ended trials that can still be asked about.
         ended_trial_age_seconds: how long they can be asked about.
+        collect_every_starts: forget all ended trials at every so many starts of a trial, too; 0 never does.
     """
 
     soft_end_patience_seconds: float = 120.0
@@ -44,6 +46,10 @@ class OrchestratorConfig:
     watch_queue_entries: int = 4096
     max_ended_trials: int = 1000
     ended_trial_age_seconds: float = 3600.0
+    collect_every_starts: int = 0
+
+    def __post_init__(self) -> None:
+        _check_not_negative(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +129,36 @@ class RpcConfig:
             value = getattr(self, name)
             if value is not None and not least <= value <= most:  # also refuses NaN
                 raise ValueError(f"{name}: expected {least} to {most}, got {value}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsConfig:
+    """How metrics are measured and served.
+
+    Attributes:
+        request_timeout_seconds: how long one HTTP connection may last, its request and our answer together.
+        max_connections: connections served at the same time; further ones are closed at once.
+        max_request_bytes: a longer request head is refused (431).
+        max_actor_classes: classes of actors told apart; those that come later are one, `other`.
+    """
+
+    request_timeout_seconds: float = 10.0
+    max_connections: int = 16
+    max_request_bytes: int = 16 * 1024
+    max_actor_classes: int = 100
+
+    def __post_init__(self) -> None:
+        _check_not_negative(self)
+        for name in ("request_timeout_seconds", "max_connections", "max_request_bytes"):
+            if not getattr(self, name):
+                raise ValueError(f"{name}: expected more than 0")
+
+
+def _check_not_negative(config: OrchestratorConfig | MetricsConfig) -> None:
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if not 0 <= value < math.inf:  # also refuses NaN
+            raise ValueError(f"{field.name}: expected a number that is not negative, got {value}")
 
 
 _SIZE = (1, 2**31 - 1)

@@ -5,6 +5,7 @@ This is where the world comes in: the wall clock and the ids. Everything below g
 
 from __future__ import annotations
 
+import ssl
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,6 +15,7 @@ from purerpc import Service
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import OrchestratorConfig, RpcConfig
+from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.rpc import CallOpener, InProcessChannel
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
@@ -75,6 +77,8 @@ async def open_platform(
     rpc_config: RpcConfig | None = None,
     default_params: TrialParams | None = None,
     pre_trial_hooks: Sequence[str] = (),
+    client_tls: ssl.SSLContext | None = None,
+    metrics: OrchestratorMetrics | None = None,
     wall_clock: Callable[[], int] = wall_clock_ns,
     new_trial_id: Callable[[], str] = random_trial_id,
 ) -> AsyncIterator[Platform]:
@@ -90,6 +94,8 @@ async def open_platform(
         rpc_config: for the channels to participants elsewhere.
         default_params: what a trial gets whose starter gave no parameters.
         pre_trial_hooks: endpoints; `cogment://discover` means the hooks registered here.
+        client_tls: encrypts every connection to participants elsewhere; see `rpc.client_tls`.
+        metrics: what measurements are handed to, for example a `metrics.prometheus.PrometheusMetrics`.
         wall_clock: nanoseconds since the epoch.
         new_trial_id: makes trial ids.
     """
@@ -104,6 +110,8 @@ async def open_platform(
             rpc_config=rpc_config,
             default_params=default_params,
             pre_trial_hooks=pre_trial_hooks,
+            client_tls=client_tls,
+            metrics=metrics,
             local=LocalParticipants(participants, participants_channel),
         )
         services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]

@@ -15,6 +15,7 @@ from trio_cogment.cli._options import (
     HELP_LIKE,
     Failure,
     as_port,
+    configuration_of,
     log_options,
     not_built_options,
     server_options,
@@ -54,7 +55,6 @@ def version() -> None:
 
 
 @cli.command()
-@click.option("--host", default="0.0.0.0", show_default=True, help="Address or name to listen on.")
 @click.option(
     "--port",
     callback=as_port,
@@ -67,9 +67,9 @@ def version() -> None:
 @log_options
 @not_built_options
 @click.pass_context
-def serve(ctx: click.Context, /, host: str, port: int, **_options: Any) -> None:
+def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:
     """Serve everything there is, on one port."""
-    settings = server_settings(ctx, host=host, lifecycle_port=port, actor_port=port)
+    settings = server_settings(ctx, lifecycle_port=port, actor_port=port)
     from trio_cogment.cli._serve import run_orchestrator
 
     run_orchestrator(settings)
@@ -111,8 +111,7 @@ def services(ctx: click.Context, /, **_options: Any) -> None:
 @click.pass_context
 def orchestrator(ctx: click.Context, /, lifecycle_port: int, actor_port: int, **_options: Any) -> None:
     """Run an orchestrator."""
-    # All addresses, as the reference does.
-    settings = server_settings(ctx, host="0.0.0.0", lifecycle_port=lifecycle_port, actor_port=actor_port)
+    settings = server_settings(ctx, lifecycle_port=lifecycle_port, actor_port=actor_port)
     from trio_cogment.cli._serve import run_orchestrator
 
     run_orchestrator(settings)
@@ -185,9 +184,12 @@ def _one_line(error: click.ClickException) -> str:
 
 
 def _where(ctx: click.Context | None, option: click.Option) -> str:
-    """Name a flag, and the variable if the value came from there."""
+    """Name a flag, and the variable or the line of the file if the value came from there."""
     flag = option.opts[0]
-    if ctx is None or not option.name or ctx.get_parameter_source(option.name) is not ParameterSource.ENVIRONMENT:
+    source = None if ctx is None or not option.name else ctx.get_parameter_source(option.name)
+    if ctx is not None and option.name and source is ParameterSource.DEFAULT_MAP:
+        return f"{flag} (from {configuration_of(ctx).places[option.name]})"
+    if source is not ParameterSource.ENVIRONMENT:
         return flag
     names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
     return f"{flag} (from {next((name for name in names if os.environ.get(name)), 'the environment')})"

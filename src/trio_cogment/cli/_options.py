@@ -1,24 +1,31 @@
 """Flags, their environment twins, and the flags of the reference that are not built yet.
 
-A flag wins over its environment variable, which wins over the default; an empty variable counts as unset.
+A flag wins over its environment variable, which wins over the file of `--config`, which wins over the default; an empty
+variable counts as unset.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from trio_cogment.config import MetricsConfig, OrchestratorConfig, RpcConfig
+
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 HELP_LIKE = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 LOG_LEVELS = ("trace", "debug", "info", "warning", "error", "off")
 _HIGHEST_PORT = 65535
+_MOST_DIGITS = 9
 _LOG_NAMES = ("log_level", "log_format", "log_file")
+_TLS_NAMES = ("private_key", "root_cert", "trust_chain")
+_NOT_IN_A_FILE = frozenset({"config", "help"})
+_CONFIGURATION = "trio_cogment.configuration"
 
 
 class Failure(click.ClickException):
@@ -35,15 +42,46 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """The three files of mutual TLS: for our servers, and for every call that goes out."""
+
+    private_key: Path
+    root_cert: Path
+    trust_chain: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What the file of `--config` says.
+
+    Attributes:
+        orchestrator: limits and timeouts of trials.
+        rpc: of all servers and channels.
+        metrics: of the metrics' endpoint.
+        flags: by their names.
+        places: where in the file each flag is, for errors.
+    """
+
+    orchestrator: OrchestratorConfig = field(default_factory=OrchestratorConfig)
+    rpc: RpcConfig = field(default_factory=RpcConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    flags: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """What an orchestrator is started with."""
 
-    host: str
+    hosts: Sequence[str]
     lifecycle_port: int
     actor_port: int
     params: Path | None = None
     pre_trial_hooks: Sequence[str] = ()
+    prometheus_port: int = 0
     status_file: Path | None = None
+    tls: TlsFiles | None = None
+    configuration: Configuration = field(default_factory=Configuration)
     log: LogSettings = field(default_factory=LogSettings)
 
 
@@ -63,17 +101,83 @@ def as_port(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
     raise click.BadParameter(f"expected a port from 0 to {_HIGHEST_PORT}, got {value!r}")
 
 
-def _hooks(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[str]:
+def _as_count(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    if value.isascii() and value.isdecimal() and len(value) <= _MOST_DIGITS:
+        return int(value)
+    raise click.BadParameter(f"expected a number of starts, 0 or more, got {value!r}")
+
+
+def _list(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[str]:
     # Commas on the command line, blanks in the environment: as with the reference. Click has split at the blanks.
     if param.name and ctx.get_parameter_source(param.name) is ParameterSource.ENVIRONMENT:
         return list(values)
-    return [hook.strip() for value in values for hook in value.split(",") if hook.strip()]
+    return [item.strip() for value in values for item in value.split(",") if item.strip()]
+
+
+def _read_configuration(ctx: click.Context, _param: click.Parameter, path: Path | None) -> None:
+    if path is None:
+        return
+    # YAML takes time to import, and few need it.
+    from trio_cogment.cli._config_file import load_configuration
+
+    options = [option for option in ctx.command.params if isinstance(option, click.Option) and option.name]
+    flags = {str(option.name): option.multiple for option in options if option.name not in _NOT_IN_A_FILE}
+    found = load_configuration(path, flags)
+    ctx.meta[_CONFIGURATION] = found
+    ctx.default_map = found.flags
+
+
+def configuration_of(ctx: click.Context) -> Configuration:
+    """Return what the file of `--config` says, or the defaults."""
+    found = ctx.meta.get(_CONFIGURATION)
+    return found if isinstance(found, Configuration) else Configuration()
 
 
 def server_options(command: _Decorated) -> _Decorated:
     """Add what every server has."""
     path = _FilePath(path_type=Path)
     for option in (
+        click.option(
+            "--gc_frequency",
+            callback=_as_count,
+            metavar="STARTS",
+            envvar="COGMENT_GC_FREQUENCY",
+            show_envvar=True,
+            help="Forget all ended trials at every so many starts too; without it they go by age and number alone.",
+        ),
+        click.option(
+            "--trust_chain",
+            type=path,
+            envvar="COGMENT_TRUST_CHAIN_FILE",
+            show_envvar=True,
+            help="PEM file with our certificate and those behind it.",
+        ),
+        click.option(
+            "--root_cert",
+            type=path,
+            envvar="COGMENT_ROOT_CERT_FILE",
+            show_envvar=True,
+            help="PEM file with the authorities that sign the certificates of everybody else.",
+        ),
+        click.option(
+            "--private_key",
+            type=path,
+            envvar="COGMENT_PRIVATE_KEY_FILE",
+            show_envvar=True,
+            help="PEM file with our private key. With all three of these every connection is mutual TLS.",
+        ),
+        click.option(
+            "--prometheus_port",
+            callback=as_port,
+            metavar="PORT",
+            default="0",
+            envvar=["COGMENT_ORCHESTRATOR_PROMETHEUS_PORT", "PROMETHEUS_PORT"],
+            show_default=True,
+            show_envvar=True,
+            help="Port of http://.../metrics; 0: no metrics.",
+        ),
         click.option(
             "--status_file",
             type=path,
@@ -86,7 +190,7 @@ def server_options(command: _Decorated) -> _Decorated:
             multiple=True,
             envvar="COGMENT_PRE_TRIAL_HOOKS",
             show_envvar=True,
-            callback=_hooks,
+            callback=_list,
             metavar="ENDPOINTS",
             help="Hooks, in the order of their calls: separated by commas (blanks in the environment); repeatable.",
         ),
@@ -96,6 +200,26 @@ def server_options(command: _Decorated) -> _Decorated:
             envvar="COGMENT_DEFAULT_PARAMS_FILE",
             show_envvar=True,
             help="YAML file with the default trial_params.",
+        ),
+        click.option(
+            "--host",
+            "hosts",
+            multiple=True,
+            default=["0.0.0.0"],
+            callback=_list,
+            metavar="HOSTS",
+            show_default=True,
+            help="Addresses or names to listen on: separated by commas; repeatable.",
+        ),
+        click.option(
+            "--config",
+            type=path,
+            envvar="TRIO_COGMENT_CONFIG",
+            show_envvar=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_read_configuration,
+            help="YAML file with flags, and with settings that no flag has (docs/configuration.md).",
         ),
     ):
         command = option(command)
@@ -142,11 +266,6 @@ _NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("--directory_auto_register", ("COGMENT_ORCHESTRATOR_DIRECTORY_AUTO_REGISTER",), "true"),
     ("--directory_registration_host", ("COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_HOST",), ""),
     ("--directory_registration_properties", ("COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_PROPERTIES",), ""),
-    ("--prometheus_port", ("COGMENT_ORCHESTRATOR_PROMETHEUS_PORT", "PROMETHEUS_PORT"), "0"),
-    ("--private_key", ("COGMENT_PRIVATE_KEY_FILE",), ""),
-    ("--root_cert", ("COGMENT_ROOT_CERT_FILE",), ""),
-    ("--trust_chain", ("COGMENT_TRUST_CHAIN_FILE",), ""),
-    ("--gc_frequency", ("COGMENT_GC_FREQUENCY",), "10"),
 )
 
 
@@ -176,17 +295,40 @@ def not_built_options(command: _Decorated) -> _Decorated:
     return command
 
 
-def server_settings(ctx: click.Context, *, host: str, lifecycle_port: int, actor_port: int) -> ServerSettings:
-    """Collect what `server_options` and `log_options` found."""
+def server_settings(ctx: click.Context, *, lifecycle_port: int, actor_port: int) -> ServerSettings:
+    """Collect what `server_options` and `log_options` found.
+
+    Raises:
+        Failure: what they say does not fit together.
+    """
+    configuration = configuration_of(ctx)
+    if ctx.params["gc_frequency"] is not None:
+        orchestrator = replace(configuration.orchestrator, collect_every_starts=ctx.params["gc_frequency"])
+        configuration = replace(configuration, orchestrator=orchestrator)
+    if not ctx.params["hosts"]:
+        raise Failure("--host: expected an address or a name at least")
     return ServerSettings(
-        host=host,
+        hosts=ctx.params["hosts"],
         lifecycle_port=lifecycle_port,
         actor_port=actor_port,
         params=ctx.params["params"],
         pre_trial_hooks=ctx.params["pre_trial_hooks"],
+        prometheus_port=ctx.params["prometheus_port"],
         status_file=ctx.params["status_file"],
+        tls=_tls_files(ctx),
+        configuration=configuration,
         log=_log_settings(ctx),
     )
+
+
+def _tls_files(ctx: click.Context) -> TlsFiles | None:
+    given = {name: ctx.params[name] for name in _TLS_NAMES}
+    missing = [f"--{name}" for name, path in given.items() if path is None]
+    if len(missing) == len(given):
+        return None
+    if missing:
+        raise Failure(f"TLS needs all of {', '.join(f'--{name}' for name in given)}; missing: {', '.join(missing)}")
+    return TlsFiles(**given)
 
 
 def _log_settings(ctx: click.Context) -> LogSettings:

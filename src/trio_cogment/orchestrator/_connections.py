@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol, TypeAlias
@@ -37,10 +38,17 @@ class LocalServices(Protocol):
 class Connections:
     """Resolves endpoints and lends channels. Its channels live in `nursery`."""
 
-    def __init__(self, nursery: trio.Nursery, local: LocalServices | None, config: RpcConfig) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        local: LocalServices | None,
+        config: RpcConfig,
+        client_tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._nursery = nursery
         self._local = local
         self._config = config
+        self._client_tls = client_tls
         self._channels: dict[GrpcEndpoint, _SharedChannel] = {}
 
     def resolve(
@@ -105,7 +113,7 @@ class Connections:
             shared.users.value -= 1
 
     async def _keep(self, target: GrpcEndpoint, shared: _SharedChannel) -> None:
-        async with Channel(target.host, target.port, config=self._config) as channel:
+        async with Channel(target.host, target.port, tls=self._client_tls, config=self._config) as channel:
             shared.channel = channel
             shared.ready.set()
             idle = False

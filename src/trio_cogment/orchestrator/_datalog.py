@@ -61,6 +61,11 @@ class Datalog:
         self.failure: RpcError | None = None
         self.dropped_samples = 0
 
+    @property
+    def queued_samples(self) -> int:
+        """How many samples wait for the sink."""
+        return len(self._queue)
+
     def put(self, sample: DatalogSample) -> None:
         """Queue a sample; after the data log was lost it is dropped and counted."""
         if self._lost:

@@ -62,6 +62,11 @@ class Link:
         self._closing = trio.Event()
         self._ended = trio.Event()
 
+    @property
+    def queued_messages(self) -> int:
+        """How many messages wait in the outbox."""
+        return len(self._outbox)
+
     def attach(self, call: Call) -> None:
         """Use `call` from now on: what was posted before goes out first."""
         self._call = call

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import trio
 
@@ -12,10 +13,16 @@ from trio_cogment.orchestrator._trial import Trial
 
 
 class Registry:
-    """Trials by id, in the order of their starts. An id is taken for as long as it is here."""
+    """Trials by id, in the order of their starts. An id is taken for as long as it is here.
 
-    def __init__(self, config: OrchestratorConfig) -> None:
+    Args:
+        config: how many ended ones are kept, and how long.
+        on_collected: told how long it took to forget ended trials, whenever some were.
+    """
+
+    def __init__(self, config: OrchestratorConfig, on_collected: Callable[[float], None] | None = None) -> None:
         self._config = config
+        self._on_collected = on_collected
         self._trials: dict[str, Trial] = {}
         self._ended: OrderedDict[str, float] = OrderedDict()
 
@@ -49,11 +56,27 @@ class Registry:
             self._ended[trial.trial_id] = trio.current_time()
             self._collect()
 
+    def collect_ended(self) -> None:
+        """Forget every ended trial."""
+        self._forget(len(self._ended))
+
     def _collect(self) -> None:
         oldest = trio.current_time() - self._config.ended_trial_age_seconds
-        while self._ended:
-            trial_id, ended_at = next(iter(self._ended.items()))
-            if len(self._ended) <= self._config.max_ended_trials and ended_at > oldest:
-                return
-            del self._ended[trial_id]
+        surplus = len(self._ended) - self._config.max_ended_trials
+        due = 0
+        for ended_at in self._ended.values():
+            if due >= surplus and ended_at > oldest:
+                break
+            due += 1
+        self._forget(due)
+
+    def _forget(self, count: int) -> None:
+        if not count:
+            return
+        # Measured in computing time, which has nothing to do with the trials' own.
+        began = time.perf_counter()
+        for _ in range(count):
+            trial_id, _ended_at = self._ended.popitem(last=False)
             del self._trials[trial_id]
+        if self._on_collected is not None:
+            self._on_collected(time.perf_counter() - began)

@@ -16,12 +16,13 @@ from typing import Any
 import trio
 
 from trio_cogment.api import agent_pb2, environment_pb2
-from trio_cogment.api.common_pb2 import TrialActor, TrialParams, TrialState
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._datalog import Datalog
+from trio_cogment.orchestrator._info import describe
 from trio_cogment.orchestrator._participant import OUTBOX_MESSAGES_PER_PARTICIPANT, Link, OutboxLimits
 from trio_cogment.orchestrator._rules import rules_of
 from trio_cogment.orchestrator._timers import Timers
@@ -54,7 +55,6 @@ RUN_ENVIRONMENT = methods_of(environment_pb2.DESCRIPTOR.services_by_name["Enviro
 
 STOPPING = "the orchestrator is stopping"
 _FAILED = "the orchestrator failed to run this trial; its log has the details"
-_NANOSECONDS = 1_000_000_000
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -67,6 +67,7 @@ class Trial:
         config: limits and timeouts.
         wall_clock: nanoseconds since the epoch.
         on_state: told about each change of state, after it happened.
+        make_machine: makes its machine.
     """
 
     def __init__(
@@ -77,13 +78,14 @@ class Trial:
         config: OrchestratorConfig,
         wall_clock: Callable[[], int],
         on_state: Callable[[Trial, int], None],
+        make_machine: Callable[..., TrialMachine] = TrialMachine,
     ) -> None:
         self.trial_id = trial_id
         self.user_id = user_id
         self._config = config
         self._wall_clock = wall_clock
         self._on_state = on_state
-        self.machine = TrialMachine(trial_id, rules=rules_of(config))
+        self.machine = make_machine(trial_id, rules=rules_of(config))
         self.starting = trio.CancelScope()
         self._connecting = trio.CancelScope()
         self._shield = trio.CancelScope()
@@ -195,19 +197,14 @@ class Trial:
         target = self._targets[index]
         assert self._nursery is not None
         assert target is not None
-        self._nursery.start_soon(
-            self._hold,
-            self._links[index],
-            target,
-            name=f"trial {self.trial_id}: {self._links[index].name}",
-        )
+        link = self._links[index]
+        self._nursery.start_soon(self._hold, link, target, name=f"trial {self.trial_id}: {link.name}")
 
     async def _hold(self, link: Link, target: Target) -> None:
         assert self._connections is not None
         method = RUN_ENVIRONMENT if link.index == ENVIRONMENT else RUN_ACTOR
-        await link.hold(
-            self._connections, target, method, self.trial_id, farewell_seconds=self._config.farewell_seconds
-        )
+        farewell = self._config.farewell_seconds
+        await link.hold(self._connections, target, method, self.trial_id, farewell_seconds=farewell)
 
     def _close(self, effect: Close) -> None:
         self._links[effect.participant].close(effect.error)
@@ -378,22 +375,26 @@ class Trial:
         """When it ended, on Trio's clock; 0 before."""
         return self._ended_at
 
+    @property
+    def seconds(self) -> float:
+        """How long it has lasted, from its creation to now or to its end."""
+        return (self._ended_at if self.over.is_set() else trio.current_time()) - self._started_at
+
+    @property
+    def queued_samples(self) -> int:
+        """How many samples wait for the data log."""
+        return 0 if self._datalog is None else self._datalog.queued_samples
+
+    @property
+    def queued_messages(self) -> int:
+        """How many messages wait for participants that do not read fast enough."""
+        return sum(link.queued_messages for link in self._links.values())
+
+    @property
+    def lost_samples(self) -> int:
+        """How many samples did not reach the data log."""
+        return 0 if self._datalog is None else self._datalog.dropped_samples
+
     def info(self, *, latest_observation: bool = False, actors: bool = False) -> TrialInfo:
         """Describe the trial as it is now."""
-        machine = self.machine
-        until = self._ended_at if self.over.is_set() else trio.current_time()
-        info = TrialInfo(
-            trial_id=self.trial_id,
-            state=machine.state,
-            env_name=machine.environment_name,
-            tick_id=max(0, machine.tick_id),
-            trial_duration=max(0, round((until - self._started_at) * _NANOSECONDS)),
-            properties=machine.params.properties if machine.params is not None else None,
-        )
-        if latest_observation and machine.latest_observation is not None:
-            info.latest_observation.CopyFrom(machine.latest_observation)
-        if actors and machine.state >= TrialState.PENDING:
-            info.actors_in_trial.extend(
-                TrialActor(name=actor.name, actor_class=actor.actor_class) for actor in machine.actors
-            )
-        return info
+        return describe(self.machine, self.seconds, latest_observation=latest_observation, actors=actors)

@@ -9,6 +9,7 @@ import trio
 from trio_cogment.about import About
 from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialInput, CommunicationState
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.logs import bind_trial
 from trio_cogment.orchestrator.lifecycle import TRIAL_ID
 from trio_cogment.rpc import ServerCall
 
@@ -36,6 +37,7 @@ class ClientActorService(About):
             with trio.move_on_after(REFUSAL_PATIENCE_SECONDS):
                 await call.receive()
             raise NotFoundError(f"metadata {TRIAL_ID}: there is no trial {trial_ids[0]!r}")
+        bind_trial(trial.trial_id)
         limit = self._orchestrator.config.client_join_timeout_seconds
         with self._orchestrator.serving_call():
             selection = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -15,8 +16,10 @@ from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialSta
 from trio_cogment.config import OrchestratorConfig, RpcConfig
 from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, ServiceKind, parse_endpoint
 from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
+from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
 from trio_cogment.orchestrator._hooks import run_hooks
+from trio_cogment.orchestrator._metering import gauges, machine_for
 from trio_cogment.orchestrator._registry import Registry
 from trio_cogment.orchestrator._trial import STOPPING, Trial
 from trio_cogment.orchestrator._watch import Watchers
@@ -42,6 +45,11 @@ class Orchestrator:
         default_params: what a trial gets whose starter gave no parameters.
         pre_trial_hooks: endpoints, in the order of their calls.
         local: what is served in this process.
+        client_tls: encrypts every connection to participants, and shows them our certificate if it has one.
+        metrics: what measurements are handed to; without it nothing is measured.
+
+    Attributes:
+        lost_samples: how many samples did not reach their data logs, of all trials so far.
 
     Raises:
         EndpointError: a hook's endpoint does not follow the grammar.
@@ -57,6 +65,8 @@ class Orchestrator:
         default_params: TrialParams | None = None,
         pre_trial_hooks: Sequence[str] = (),
         local: LocalServices | None = None,
+        client_tls: ssl.SSLContext | None = None,
+        metrics: OrchestratorMetrics | None = None,
     ) -> None:
         for number, endpoint in enumerate(pre_trial_hooks):
             parse_endpoint(endpoint, field_name=f"pre_trial_hooks[{number}]")
@@ -69,12 +79,19 @@ class Orchestrator:
             self._default_params.CopyFrom(default_params)
         self._hooks = tuple(pre_trial_hooks)
         self._local = local
-        self.trials = Registry(self.config)
+        self._client_tls = client_tls
+        self._metrics = metrics
+        self._make_machine = machine_for(metrics)
+        self._starts = 0
+        self.lost_samples = 0
+        self.trials = Registry(self.config, on_collected=None if metrics is None else metrics.collected)
         self.watchers = Watchers(self.config.watch_queue_entries)
         self._tasks = OwnNursery()
         self._stopping = False
         self._open_calls = AsyncValue(0)
         self._running = AsyncValue(0)
+        if metrics is not None:
+            metrics.attach(lambda: gauges(self.trials, self.lost_samples))
 
     def lifecycle_service(self) -> Service:
         """Return `TrialLifecycleSP`, to be served."""
@@ -87,7 +104,7 @@ class Orchestrator:
     async def __aenter__(self) -> Orchestrator:
         """Open the nursery of the trials."""
         self._nursery = await self._tasks.__aenter__()
-        self._connections = Connections(self._nursery, self._local, self._rpc_config)
+        self._connections = Connections(self._nursery, self._local, self._rpc_config, self._client_tls)
         return self
 
     async def __aexit__(
@@ -154,7 +171,15 @@ class Orchestrator:
                 return ""
         else:
             trial_id = self._unused_trial_id()
-        trial = Trial(trial_id, user_id, config=self.config, wall_clock=self._wall_clock, on_state=self._on_state)
+        self._count_start()
+        trial = Trial(
+            trial_id,
+            user_id,
+            config=self.config,
+            wall_clock=self._wall_clock,
+            on_state=self._on_state,
+            make_machine=self._make_machine,
+        )
         self.trials.add(trial)
         started = False
         try:
@@ -169,6 +194,12 @@ class Orchestrator:
                 trial.hard_end("the trial could not start")
                 self.trials.remove(trial)
         return trial_id
+
+    def _count_start(self) -> None:
+        every = self.config.collect_every_starts
+        self._starts += 1
+        if every and self._starts % every == 0:
+            self.trials.collect_ended()
 
     def _unused_trial_id(self) -> str:
         for _ in range(_ID_DRAWS):
@@ -205,6 +236,7 @@ class Orchestrator:
             await trial.run(self._connections, params, datalog, task_status=task_status)
         finally:
             self._running.value -= 1
+            self.lost_samples += trial.lost_samples
 
     def _resolve(self, params: TrialParams) -> tuple[list[Target | None], Target, Target | None]:
         resolve = self._connections.resolve
@@ -232,6 +264,8 @@ class Orchestrator:
     def _on_state(self, trial: Trial, state: int) -> None:
         if state == TrialState.ENDED:
             self.trials.ended(trial)
+            if self._metrics is not None:
+                self._metrics.trial_ended(trial.seconds)
         self.watchers.publish(trial.trial_id, state, trial.info)
 
     def known(self, trial_ids: Iterable[str]) -> list[Trial]:

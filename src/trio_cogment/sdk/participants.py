@@ -15,6 +15,7 @@ from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
+from trio_cogment.logs import bind_trial
 from trio_cogment.rpc import (
     CallOpener,
     ClientCall,
@@ -216,13 +217,20 @@ def _only(call: ServerCall, name: str) -> str:
     return values[0]
 
 
+def _trial_id(call: ServerCall) -> str:
+    """Return the trial that a call is about; what its handler logs is about it too."""
+    trial_id = _only(call, "trial-id")
+    bind_trial(trial_id)
+    return trial_id
+
+
 class _EnvironmentService(About):
     def __init__(self, participants: Participants) -> None:
         self._participants = participants
 
     async def RunTrial(self, call: ServerCall) -> None:
         participants = self._participants
-        trial_id = _only(call, "trial-id")
+        trial_id = _trial_id(call)
         init = await environment.receive_init(call)
         if init is not None:
             found = participants.find(ServiceKind.ENVIRONMENT, call, init.impl_name)
@@ -237,7 +245,7 @@ class _ServiceActorService(About):
 
     async def RunTrial(self, call: ServerCall) -> None:
         participants = self._participants
-        trial_id = _only(call, "trial-id")
+        trial_id = _trial_id(call)
         init = await actor.receive_init(call)
         if init is not None:
             found = participants.find(ServiceKind.ACTOR, call, init.impl_name, init.actor_class)
@@ -251,7 +259,7 @@ class _TrialHooksService(About):
         self._participants = participants
 
     async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:
-        session = PreTrialSession(_only(call, "trial-id"), _only(call, "user-id"), request.params)
+        session = PreTrialSession(_trial_id(call), _only(call, "user-id"), request.params)
         for hook in self._participants.hooks(call):
             await hook(session)
         return PreTrialParams(params=session.params)
@@ -262,7 +270,7 @@ class _DatalogService(About):
         self._participants = participants
 
     async def RunTrialDatalog(self, call: ServerCall) -> None:
-        trial_id, user_id = _only(call, "trial-id"), _only(call, "user-id")
+        trial_id, user_id = _trial_id(call), _only(call, "user-id")
         found = self._participants.find(ServiceKind.DATALOG, call)
         first = await call.receive()
         if first is None or not first.HasField("trial_params"):
