@@ -32,7 +32,7 @@ from tests.rpc.raw_peer import (
 )
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _wire, serve_stream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
 from trio_cogment.rpc._streams import Stream
@@ -170,9 +170,106 @@ def test_answers_that_nobody_reads_are_bounded() -> None:
         if engine.fault is not None:
             break
     assert engine.fault is not None
-    config = RpcConfig()
-    limit = config.write_high_water_bytes + config.max_frame_bytes + config.max_control_output_bytes
-    assert largest <= limit + 1000
+    assert largest <= RpcConfig().max_control_output_bytes + 1000
+
+
+def test_what_an_honest_peer_has_not_read_yet_is_no_flood() -> None:
+    """Calls that end together say much at once, more than answers may: 3 KB of trailers each, while PINGs come."""
+    count = RpcConfig().max_concurrent_streams
+    engine = Engine(client_side=False, config=RpcConfig(max_control_output_bytes=1024))
+    engine.receive_data(PREFACE + settings())
+    engine.take_output()
+    block = encode(request_headers())
+    first = next(
+        stream for kind, stream, _ in engine.receive_data(frame(HEADERS, END_HEADERS, 1, block)) if kind is Kind.REQUEST
+    )
+    streams = [first]
+    for number in range(3, 2 * count, 2):
+        events = engine.receive_data(frame(HEADERS, END_HEADERS | 1, number, block))
+        streams.append(next(stream for kind, stream, _ in events if kind is Kind.REQUEST))
+    assert len(streams) == count
+    for stream in streams[1:]:
+        engine.send_headers(stream, _wire.RESPONSE_HEADERS)
+        engine.end(stream, [(b"grpc-status", b"0"), (b"x", b"%05d" % stream.id + b"y" * 3000)])
+    assert engine.out_size > 2_000_000
+    engine.receive_data(frame(PING, 0, 0, bytes(8)) + frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\1") * 3)
+    assert engine.fault is None
+    while engine.take_output():
+        pass
+    engine.receive_data(frame(PING, 0, 0, bytes(8)) * 50)
+    engine.take_output()
+    engine.receive_data(frame(PING, 0, 0, bytes(8)) * 50)  # taken answers do not count
+    assert engine.fault is None
+
+
+@pytest.mark.parametrize(
+    "path", [b"/trio_cogment.testing.Check/Fail", b"/no/Thing", b"none"], ids=["failing", "unknown", "malformed"]
+)
+async def test_calls_whose_ends_nobody_reads_are_bounded(path: bytes) -> None:
+    """A peer that reads nothing can open ever more calls; what they say at their ends would pile up."""
+    service, stuck = CheckService(), Stuck()
+    config = RpcConfig(
+        max_concurrent_streams=10, max_control_output_bytes=10_000, farewell_timeout_seconds=0.001, max_resets=10**6
+    )
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_stream_with, [service.service()], stuck, config)
+            peer = RawPeer(stuck.other)
+            await peer.send(PREFACE, settings())
+            stuck.opened = trio.Event()
+            number = 1
+            while not stuck.closed and number < 20_000:
+                headers = peer.headers(number, request_headers(path=path))
+                await peer.send(headers, frame(DATA, 1, number, message(b"")))
+                await trio.testing.wait_all_tasks_blocked()
+                number += 2
+            assert number < 2000
+
+
+async def test_a_ping_flood_of_a_peer_that_does_not_read() -> None:
+    stuck = Stuck()
+    config = RpcConfig(max_control_output_bytes=10_000, farewell_timeout_seconds=0.001, max_pings=10**6)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_stream_with, [CheckService().service()], stuck, config)
+            peer = RawPeer(stuck.other)
+            await peer.send(PREFACE, settings())
+            await trio.testing.wait_all_tasks_blocked()
+            stuck.opened = trio.Event()
+            sent = 0
+            while not stuck.closed and sent < 10_000:
+                await peer.send(frame(PING, 0, 0, bytes(8)))
+                await trio.testing.wait_all_tasks_blocked()
+                sent += 1
+            assert sent < 1000
+
+
+class Stuck(trio.abc.Stream):
+    """A stream on which nothing can be sent for as long as `opened` is not set."""
+
+    def __init__(self) -> None:
+        self.other, self._stream = trio.testing.memory_stream_pair()
+        self.opened = trio.Event()
+        self.opened.set()
+        self.closed = False
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self.opened.wait()
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.opened.wait()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self._stream.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await self._stream.aclose()
+
+
+async def serve_stream_with(services: list[Any], stream: trio.abc.Stream, config: RpcConfig) -> None:
+    await serve_stream(services, stream, config=config)
 
 
 # --- sizes ---
@@ -507,6 +604,8 @@ def test_names_and_values_of_metadata_are_checked_both_ways() -> None:
         ("", "x"),
         (":path", "x"),
         ("é", ""),
+        ("Connection", "close"),
+        ("te", "gzip"),
     ]:
         with pytest.raises(InvalidArgumentError):
             Metadata([(name, value)])

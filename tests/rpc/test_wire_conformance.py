@@ -61,6 +61,15 @@ EIGHT = b"12345678"
 BAD_BLOCK = b"\xff\xff\xff\xff"
 
 Check = Callable[[RawPeer], bool]
+FORBIDDEN = [
+    (b"connection", b"keep-alive"),
+    (b"keep-alive", b"timeout=5"),
+    (b"proxy-connection", b"close"),
+    (b"transfer-encoding", b"chunked"),
+    (b"upgrade", b"h2c"),
+    (b"te", b"gzip"),
+    (b"te", b"trailers, deflate"),
+]
 
 
 def headers(stream: int, flags: int = END_HEADERS, block: bytes = REQUEST) -> bytes:
@@ -336,6 +345,21 @@ TABLE: list[Row] = [
         ("5.1", "closed: PRIORITY", headers(3) + rst(3) + frame(PRIORITY, 0, 3, bytes(5)), Lives()),
         ("8.1", "trailers without END_STREAM", headers(3, block=WAIT) + headers(3), Resets(3, PROTOCOL)),
         ("8.1", "trailers", headers(3) + frame(DATA, 0, 3, WHOLE) + headers(3, 5, encode([(b"x", b"1")])), ECHOED),
+        *[
+            (
+                "8.2.2",
+                f"{name.decode()}: {value.decode()}",
+                headers(3, block=encode([*request_headers(), (name, value)])),
+                Resets(3, PROTOCOL),
+            )
+            for name, value in FORBIDDEN
+        ],
+        (
+            "8.2.2",
+            "a forbidden field in trailers",
+            headers(3, block=WAIT) + headers(3, 5, encode([(b"connection", b"close")])),
+            Resets(3, PROTOCOL),
+        ),
         ("5.1.2", "one call too many", b"".join(headers(n, block=WAIT) for n in (3, 5, 7, 9, 11)), Resets(11, REFUSED)),
         ("5.5", "an unknown frame", frame(99, 0xFF, 3, b"what?"), Lives()),
         ("4.3", "a block that cannot be decoded", headers(3, block=BAD_BLOCK), Breaks(COMPRESSION)),
@@ -445,6 +469,7 @@ def test_we_begin_with_settings_and_keep_to_the_peers_frame_size() -> None:
 
 # --- the client's rules ---
 
+GRPC = [(b"content-type", b"application/grpc"), (b"grpc-status", b"0")]
 RESPONSE = encode([(b":status", b"200"), (b"content-type", b"application/grpc")])
 TRAILERS = encode([(b"grpc-status", b"0")])
 
@@ -474,6 +499,17 @@ CLIENT_TABLE: list[tuple[str, str, bytes, int | None, list[Kind]]] = [
         None,
         [Kind.RESPONSE],
     ),
+    *[
+        (
+            "8.2.2",
+            f"{name.decode()}: {value.decode()}{' in trailers' * ended}",
+            settings() + headers(1, 5 if ended else 4, encode([(b":status", b"200"), *GRPC, (name, value)])),
+            None,
+            [Kind.BROKEN],
+        )
+        for name, value in FORBIDDEN
+        for ended in (False, True)
+    ],
     ("6.8", "GOAWAY below a stream", settings() + goaway(0), None, [Kind.RESET]),
     ("6.8", "GOAWAY above it", settings() + goaway(1), None, []),
     ("6.4", "RST_STREAM", settings() + rst(1), None, [Kind.RESET]),

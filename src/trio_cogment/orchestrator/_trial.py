@@ -9,26 +9,27 @@ tasks in the trial's nursery.
 from __future__ import annotations
 
 import logging
+import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import trio
 
-from trio_cogment.api import agent_pb2, environment_pb2
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
+from trio_cogment.errors import CogmentError, FailedPreconditionError
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._datalog import Datalog
 from trio_cogment.orchestrator._info import describe
-from trio_cogment.orchestrator._participant import OUTBOX_MESSAGES_PER_PARTICIPANT, Link, OutboxLimits
+from trio_cogment.orchestrator._links import Links
+from trio_cogment.orchestrator._participant import Link
 from trio_cogment.orchestrator._rules import rules_of
 from trio_cogment.orchestrator._timers import Timers
-from trio_cogment.rpc import Call, methods_of
+from trio_cogment.orchestrator.sinks import SampleSink
+from trio_cogment.rpc import Call
 from trio_cogment.trial import (
-    ENVIRONMENT,
     Announce,
     ArmTimer,
     Begin,
@@ -50,9 +51,6 @@ from trio_cogment.trial import (
 
 _log = logging.getLogger(__name__)
 
-RUN_ACTOR = methods_of(agent_pb2.DESCRIPTOR.services_by_name["ServiceActorSP"])["RunTrial"]
-RUN_ENVIRONMENT = methods_of(environment_pb2.DESCRIPTOR.services_by_name["EnvironmentSP"])["RunTrial"]
-
 STOPPING = "the orchestrator is stopping"
 _FAILED = "the orchestrator failed to run this trial; its log has the details"
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -67,6 +65,8 @@ class Trial:
         config: limits and timeouts.
         wall_clock: nanoseconds since the epoch.
         on_state: told about each change of state, after it happened.
+        on_samples_lost: told how many samples did not reach the data log, whenever some did not.
+        rng: makes the trial's reconnections differ from those of others.
         make_machine: makes its machine.
     """
 
@@ -78,6 +78,8 @@ class Trial:
         config: OrchestratorConfig,
         wall_clock: Callable[[], int],
         on_state: Callable[[Trial, int], None],
+        on_samples_lost: Callable[[int], None],
+        rng: random.Random,
         make_machine: Callable[..., TrialMachine] = TrialMachine,
     ) -> None:
         self.trial_id = trial_id
@@ -85,6 +87,8 @@ class Trial:
         self._config = config
         self._wall_clock = wall_clock
         self._on_state = on_state
+        self.on_samples_lost = on_samples_lost
+        self._rng = rng
         self.machine = make_machine(trial_id, rules=rules_of(config))
         self.starting = trio.CancelScope()
         self._connecting = trio.CancelScope()
@@ -92,8 +96,7 @@ class Trial:
         self.over = trio.Event()
         self._started_at = trio.current_time()
         self._ended_at = 0.0
-        self._links: dict[int, Link] = {}
-        self._targets: dict[int, Target | None] = {}
+        self._links = Links(trial_id, config, self.feed, self.spawn)
         self._datalog: Datalog | None = None
         self._timers = Timers(self._fire)
         self._nursery: trio.Nursery | None = None
@@ -101,7 +104,6 @@ class Trial:
         self._backlog: deque[Event] = deque()
         self._feeding = False
         self._finished = False
-        self._datalog_full = False
         self._perform: dict[type, Callable[[Any], None]] = {
             Send: self._send,
             Connect: self._connect,
@@ -188,23 +190,14 @@ class Trial:
     def _send(self, effect: Send) -> None:
         self._links[effect.participant].post(effect.message)
 
-    def _spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
+    def spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
+        """Start a task of the trial; it is over when the trial is."""
         if self._nursery is not None:
             self._nursery.start_soon(function, name=f"trial {self.trial_id}: {name}")
 
     def _connect(self, effect: Connect) -> None:
-        index = effect.participant
-        target = self._targets[index]
-        assert self._nursery is not None
-        assert target is not None
-        link = self._links[index]
-        self._nursery.start_soon(self._hold, link, target, name=f"trial {self.trial_id}: {link.name}")
-
-    async def _hold(self, link: Link, target: Target) -> None:
         assert self._connections is not None
-        method = RUN_ENVIRONMENT if link.index == ENVIRONMENT else RUN_ACTOR
-        farewell = self._config.farewell_seconds
-        await link.hold(self._connections, target, method, self.trial_id, farewell_seconds=farewell)
+        self._links.connect(effect.participant, self._connections)
 
     def _close(self, effect: Close) -> None:
         self._links[effect.participant].close(effect.error)
@@ -229,49 +222,30 @@ class Trial:
     def _note(self, effect: Note) -> None:
         _log.log(_LEVELS[effect.level], "trial %s: %s", self.trial_id, effect.text)
 
-    def _on_datalog_full(self, full: bool) -> None:
-        # The data log cannot keep up: nobody is read until it has, so the whole trial takes its pace, and its time
-        # stands still meanwhile.
-        self._datalog_full = full
+    def on_datalog_full(self, full: bool) -> None:
+        """Let the trial wait for its data log: nobody is read, and its time stands still, until the log has room."""
         if full:
             self._timers.suspend()
-            for link in self._links.values():
-                link.pause()
-            return
-        self._timers.resume()
-        for link in self._links.values():
-            link.resume()
-            if self._datalog_full:
-                return  # what waited on this link has filled it again, and paused everybody
+            self._links.pause()
+        else:
+            self._timers.resume()
+            self._links.resume()
 
     # Life
 
     def prepare(
-        self, params: TrialParams, targets: Sequence[Target | None], environment: Target, datalog: Target | None
+        self, params: TrialParams, targets: Sequence[Target | None], environment: Target, sink: SampleSink | None
     ) -> None:
         """Set where everybody is reached: actors in order (None for client actors), environment, data log."""
-        self._targets = {**dict(enumerate(targets)), ENVIRONMENT: environment}
-        names = {**{i: actor.name for i, actor in enumerate(params.actors)}, ENVIRONMENT: params.environment.name}
-        limits = OutboxLimits(
-            max(self._config.max_outbox_messages, OUTBOX_MESSAGES_PER_PARTICIPANT * len(names)),
-            self._config.max_outbox_bytes,
-        )
-        self._links = {index: Link(index, name, self.feed, self._spawn, limits) for index, name in names.items()}
-        if datalog is not None:
-            self._datalog = Datalog(
-                self.trial_id,
-                self.user_id,
-                max_queued_samples=self._config.max_queued_samples,
-                flush_seconds=self._config.datalog_flush_seconds,
-                on_full=self._on_datalog_full,
-            )
-        self.machine.collect_samples = datalog is not None
+        self._links.prepare(params, targets, environment)
+        if sink is not None:
+            self._datalog = Datalog(self.trial_id, self.user_id, sink, config=self._config, rng=self._rng, owner=self)
+        self.machine.collect_samples = sink is not None
 
     async def run(
         self,
         connections: Connections,
         params: TrialParams,
-        datalog: Target | None,
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
@@ -292,7 +266,7 @@ class Trial:
                 with trio.CancelScope(shield=True) as self._shield:
                     async with trio.open_nursery() as nursery:
                         self._nursery = nursery
-                        refusal = await self._open_datalog(nursery, params, datalog)
+                        refusal = await self._open_datalog(nursery, params)
                         if refusal is None:
                             await self._run(nursery, params, task_status)
                         else:
@@ -305,8 +279,7 @@ class Trial:
             self.hard_end(_FAILED)
         finally:
             # An ended trial is remembered for a while: what it described stays, what it was made of goes.
-            self._links = {}
-            self._targets = {}
+            self._links.release()
             self._nursery = None
         if refusal is not None:
             raise refusal
@@ -325,20 +298,11 @@ class Trial:
         with ticking:
             await self._timers.run()
 
-    async def _open_datalog(
-        self, nursery: trio.Nursery, params: TrialParams, target: Target | None
-    ) -> CogmentError | None:
-        if self._datalog is not None and target is not None:
-            limit = self._config.datalog_connect_timeout_seconds
+    async def _open_datalog(self, nursery: trio.Nursery, params: TrialParams) -> CogmentError | None:
+        if self._datalog is not None:
             # Not in the scope that bounds the wait: a call keeps the deadline it was opened under.
-            assert self._connections is not None
-            nursery.start_soon(self._datalog.run, self._connections, target, params)
-            with trio.move_on_after(limit) as self._connecting:
-                await self._datalog.opened.wait()
-            if self._datalog.failure is not None:
-                return UnavailableError(f"datalog: {params.datalog.endpoint}: {self._datalog.failure}")
-            if self._connecting.cancelled_caught and not self.over.is_set():
-                return UnavailableError(f"datalog: {params.datalog.endpoint}: no connection in {limit:g} s")
+            nursery.start_soon(self._datalog.run, params)
+            return await self._datalog.wait_opened(params.datalog.endpoint, self.over, self._connecting)
         if self.over.is_set():
             return FailedPreconditionError("the trial was terminated while it was starting")
         return None
@@ -388,7 +352,7 @@ class Trial:
     @property
     def queued_messages(self) -> int:
         """How many messages wait for participants that do not read fast enough."""
-        return sum(link.queued_messages for link in self._links.values())
+        return self._links.queued_messages
 
     @property
     def lost_samples(self) -> int:

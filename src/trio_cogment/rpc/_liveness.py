@@ -25,8 +25,9 @@ async def watch(connection: Connection) -> None:
     """Look after a connection until cancelled."""
     watcher = Watcher(connection, trio.current_time())
     while True:
-        due = watcher.look(trio.current_time())
-        await trio.sleep_until(due)
+        with trio.CancelScope() as connection.watch_scope:
+            connection.watch_scope.deadline = watcher.look(trio.current_time())
+            await trio.sleep_forever()
         # Had we been stopped (SIGSTOP, a debugger), what arrived meanwhile is read in this very step: let it.
         await trio.lowlevel.checkpoint()
 
@@ -118,7 +119,7 @@ async def drain(connection: Connection) -> None:
     """End a server's connection in order (RFC 9113, 6.8): warn, let what is on its way arrive, refuse, wait, close.
 
     Calls that have not ended at the deadline of `Connection.drain_scope` are cancelled, and their callers told
-    UNAVAILABLE.
+    UNAVAILABLE. What is left of the time, the peer may take to read what has been written.
     """
     engine = connection.engine
     with connection.drain_scope:
@@ -129,7 +130,10 @@ async def drain(connection: Connection) -> None:
         engine.refuse_new()
         connection.wake()
         await connection.emptied.wait()
-    connection.close(RpcError(StatusCode.UNAVAILABLE, "the server is stopping"))
+    deadline = connection.drain_scope.deadline
+    if deadline == math.inf:  # idleness hurries nobody, but this has to end
+        deadline = trio.current_time() + connection.config.drain_grace_seconds
+    connection.close(RpcError(StatusCode.UNAVAILABLE, "the server is stopping"), patient_until=deadline)
 
 
 def is_drain_answer(payload: bytes) -> bool:

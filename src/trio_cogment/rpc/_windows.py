@@ -7,12 +7,15 @@ other. Two things are bounded for all streams together, by `RpcConfig.connection
   for a consumption that cannot happen. Grants are given in order of arrival while their sum stays within the budget;
   one that is larger than the budget gets it alone.
 * what is held: beyond the budget the connection is not credited either, until something is taken. Where only pieces
-  of messages are held nobody could take anything, so there it is credited still, a little at a time.
+  of messages are held nobody could take anything, so there it is credited still, a little at a time. What came on a
+  client's stream that is over by now counts until its caller has taken it, or has gone.
 
 Nothing of this costs anything while messages are small and taken soon: sums are made when a credit is due.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._frames import HEADER, INITIAL_WINDOW, WINDOW_UPDATE
@@ -42,6 +45,7 @@ class Windows:
         self._budget = config.connection_memory_bytes
         self._granted = 0
         self._applicants: dict[Stream, None] = {}  # an ordered set: whose large message waits for a grant
+        self._unread: dict[Stream, None] = {}  # an ordered set: closed, with messages that may still be taken
         self._withheld = False  # the connection wants credit and gets it when something is taken
 
     def _emit(self, data: bytes) -> None:
@@ -60,6 +64,22 @@ class Windows:
                 self._top_up(stream)
             elif stream.granted and stream.held <= self._initial:
                 self._release(stream)
+            elif stream.closed and not stream.held:
+                self._unread.pop(stream, None)
+            if self._withheld:
+                self._credit_connection()
+
+    def keep(self, stream: Stream, sizes: Collection[int]) -> None:
+        """Say that messages of these sizes may still be taken, although the stream is over."""
+        stream.held = sum(sizes) + PREFIX_BYTES * len(sizes)
+        stream.recv_window = -1  # so that `consumed` needs no look at `closed` on its short way
+        self._unread[stream] = None
+
+    def forget(self, stream: Stream) -> None:
+        """Say that nothing more will be taken of a stream that is over."""
+        if self._unread and stream in self._unread:
+            del self._unread[stream]
+            stream.held = 0
             if self._withheld:
                 self._credit_connection()
 
@@ -117,6 +137,8 @@ class Windows:
 
     def _credit_connection(self) -> None:
         held = sum(stream.held for stream in self.streams.values())
+        if self._unread:
+            held += sum(stream.held for stream in self._unread)
         most = self._budget + (self._granted if self._granted > self._budget else 0)
         grow = min(self._window_size, most - held) - self._recv_window
         if grow < _STEP and self._recv_window < _STEP and self._only_pieces():
@@ -128,4 +150,4 @@ class Windows:
 
     def _only_pieces(self) -> bool:
         """Whether nothing that is held can be taken."""
-        return all(stream.held <= stream.piece_size() for stream in self.streams.values())
+        return not self._unread and all(stream.held <= stream.piece_size() for stream in self.streams.values())
