@@ -28,7 +28,12 @@ class Watch:
         """Queue an entry if it passes the filter; a full queue ends this watch."""
         if self._end is not None or (self._states and state not in self._states):
             return
-        entry = TrialListEntry(info=info()) if self._full_info else _short_entry(trial_id, state)
+        if self._full_info:
+            entry = TrialListEntry(info=info())
+            # One input may change the state twice: the entry is about this change, whatever the trial is by now.
+            entry.info.state = state  # type: ignore[assignment]  # an int is an enum value
+        else:
+            entry = _short_entry(trial_id, state)
         try:
             self._send.send_nowait(entry)
         except trio.WouldBlock:
