@@ -17,6 +17,7 @@ from trio_cogment.api.common_pb2 import (
     ActorRunTrialOutput,
     CommunicationState,
     TrialParams,
+    TrialState,
 )
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput, ObservationSet
 from trio_cogment.directory import ServiceKind
@@ -190,3 +191,12 @@ def params_of(*names: str, actor_class: str = "player", **options: Any) -> Trial
     from trio_cogment.sdk import actor_params, trial_params
 
     return trial_params([actor_params(name, actor_class) for name in names], **options)
+
+
+async def wait_ended(orchestrator: Orchestrator, trial_id: str) -> None:
+    """Wait until a trial has ended; it may have before."""
+    present = [(trial.trial_id, trial.state, trial.info) for trial in orchestrator.trials]
+    with orchestrator.watchers.subscribe([TrialState.ENDED], False, present) as watch:
+        async for entry in watch:
+            if entry.trial_id == trial_id:
+                return

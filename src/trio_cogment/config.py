@@ -54,7 +54,7 @@ class OrchestratorConfig:
     max_outbox_messages: int = 4096
     max_outbox_bytes: int = 16 * 1024 * 1024
     client_join_timeout_seconds: float = 60.0
-    watch_queue_entries: int = 4096
+    watch_queue_entries: int = 16384
     max_ended_trials: int = 1000
     ended_trial_age_seconds: float = 3600.0
     gc_frequency: int | None = None

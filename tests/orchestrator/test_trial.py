@@ -45,10 +45,10 @@ async def test_task_that_fails_ends_its_trial_and_no_other(
 ) -> None:
     hold = Link.hold
 
-    async def fails_in_one(self: Link, connections: Any, target: Any, method: Any, trial_id: str, **more: Any) -> None:
+    async def fails_in_one(self: Link, connections: Any, target: Any, method: Any, trial_id: str, *more: Any) -> None:
         if trial_id == "bad":
             raise ZeroDivisionError
-        await hold(self, connections, target, method, trial_id, **more)
+        await hold(self, connections, target, method, trial_id, *more)
 
     monkeypatch.setattr(Link, "hold", fails_in_one)
     services = Script(environment_of(3)).environment(), Script(actor_that_acts()).actor()

@@ -136,12 +136,14 @@ class Datalog:
             self._owner.spawn(self._wait_flushed, "patience with the data log")
             self._parked.unpark()
 
-    async def wait_opened(self, endpoint: str, over: trio.Event, waiting: trio.CancelScope) -> CogmentError | None:
+    async def wait_opened(
+        self, endpoint: str, over: Callable[[], bool], waiting: trio.CancelScope
+    ) -> CogmentError | None:
         """Wait until the sink has accepted the first stream; return why the trial cannot start, if it cannot.
 
         Args:
             endpoint: for the error's text.
-            over: the trial's end; whoever sets it cancels `waiting` too.
+            over: tells whether the trial has ended; whoever ends it cancels `waiting` too.
             waiting: bounds the wait here.
         """
         limit = self._config.datalog_connect_timeout_seconds
@@ -150,7 +152,7 @@ class Datalog:
             await self.opened.wait()
         if self.failure is not None:
             return UnavailableError(f"datalog: {endpoint}: {_text(self.failure)}")
-        if over.is_set():
+        if over():
             return FailedPreconditionError("the trial was terminated while it was starting")
         if waiting.cancelled_caught:
             return UnavailableError(f"datalog: {endpoint}: no connection in {limit:g} s")

@@ -51,12 +51,8 @@ class Links(dict[int, Link]):
         link, target = self[index], self._targets[index]
         assert target is not None
         method = RUN_ENVIRONMENT if index == ENVIRONMENT else RUN_ACTOR
-
-        async def hold() -> None:
-            farewell = self._config.farewell_seconds
-            await link.hold(connections, target, method, self._trial_id, farewell_seconds=farewell)
-
-        self._spawn(hold, link.name)
+        farewell = self._config.farewell_seconds
+        self._spawn(link.hold, link.name, connections, target, method, self._trial_id, farewell)
 
     @property
     def queued_messages(self) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ import trio
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError
+from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._datalog import Datalog
 from trio_cogment.orchestrator._info import describe
@@ -92,8 +91,11 @@ class Trial:
         self.machine = make_machine(trial_id, rules=rules_of(config))
         self.starting = trio.CancelScope()
         self._connecting = trio.CancelScope()
-        self._shield = trio.CancelScope()
-        self.over = trio.Event()
+        self._shield = trio.CancelScope(shield=True)
+        #: Set when the trial is PENDING, or `refusal` says why it could not start.
+        self.settled = trio.Event()
+        self.refusal: CogmentError | None = None
+        self.over = False
         self._started_at = trio.current_time()
         self._ended_at = 0.0
         self._links = Links(trial_id, config, self.feed, self.spawn)
@@ -101,19 +103,8 @@ class Trial:
         self._timers = Timers(self._fire)
         self._nursery: trio.Nursery | None = None
         self._connections: Connections | None = None
-        self._backlog: deque[Event] = deque()
+        self._backlog: list[Event] = []
         self._feeding = False
-        self._finished = False
-        self._perform: dict[type, Callable[[Any], None]] = {
-            Send: self._send,
-            Connect: self._connect,
-            Close: self._close,
-            ArmTimer: self._arm,
-            DisarmTimer: self._disarm,
-            EmitSample: self._emit,
-            Announce: self._announce,
-            Note: self._note,
-        }
 
     def begin(self) -> None:
         """Announce the trial."""
@@ -131,10 +122,10 @@ class Trial:
         try:
             self._handle(event)
             while self._backlog:
-                self._handle(self._backlog.popleft())
+                self._handle(self._backlog.pop(0))
         finally:
             self._feeding = False
-        if self.machine.is_over and not self.over.is_set():
+        if self.machine.is_over and not self.over:
             self._end()
 
     def _handle(self, event: Event) -> None:
@@ -142,9 +133,8 @@ class Trial:
             self._break_off(event)
             return
         try:
-            perform = self._perform
             for effect in self.machine.handle(event, self._timers.now(), self._wall_clock()):
-                perform[type(effect)](effect)
+                _PERFORM[type(effect)](self, effect)
         except Exception:  # noqa: BLE001  the boundary of a trial
             _log.exception("trial %s: failed while handling %s", self.trial_id, type(event).__name__)
             self._backlog.clear()
@@ -160,7 +150,7 @@ class Trial:
             return
         for effect in effects:
             try:
-                self._perform[type(effect)](effect)
+                _PERFORM[type(effect)](self, effect)
             except Exception:  # noqa: BLE001  the boundary of a trial
                 _log.exception("trial %s: failed while ending", self.trial_id)
 
@@ -190,10 +180,10 @@ class Trial:
     def _send(self, effect: Send) -> None:
         self._links[effect.participant].post(effect.message)
 
-    def spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
+    def spawn(self, function: Callable[..., Awaitable[None]], name: str, *arguments: Any) -> None:
         """Start a task of the trial; it is over when the trial is."""
         if self._nursery is not None:
-            self._nursery.start_soon(function, name=f"trial {self.trial_id}: {name}")
+            self._nursery.start_soon(function, *arguments, name=f"trial {self.trial_id}: {name}")
 
     def _connect(self, effect: Connect) -> None:
         assert self._connections is not None
@@ -242,90 +232,63 @@ class Trial:
             self._datalog = Datalog(self.trial_id, self.user_id, sink, config=self._config, rng=self._rng, owner=self)
         self.machine.collect_samples = sink is not None
 
-    async def run(
-        self,
-        connections: Connections,
-        params: TrialParams,
-        *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Run the trial to its end, and report `started` when it is PENDING.
+    async def run(self, connections: Connections, params: TrialParams) -> None:
+        """Run the trial to its end; `settled` tells when it is PENDING.
 
-        After `Cancelled` everybody has been posted an END, and had `farewell_seconds` to get it.
-
-        Raises:
-            CogmentError: it could not start: the data log cannot be reached, or it was terminated before (both come
-                before `started`).
+        Cancelling does nothing to it: whoever does calls `abandon`.
         """
         self._connections = connections
-        refusal: CogmentError | None = None
         try:
-            async with trio.open_nursery() as guarded:
-                guarded.start_soon(self._guard)
-                # Shielded, so that END can leave when the host cancels; the guard then sets the shield's deadline.
-                with trio.CancelScope(shield=True) as self._shield:
-                    async with trio.open_nursery() as nursery:
-                        self._nursery = nursery
-                        refusal = await self._open_datalog(nursery, params)
-                        if refusal is None:
-                            await self._run(nursery, params, task_status)
-                        else:
-                            nursery.cancel_scope.cancel()
-                self._finished = True
-                guarded.cancel_scope.cancel()
+            # Shielded, so that END can leave when the host cancels.
+            with self._shield:
+                async with trio.open_nursery() as nursery:
+                    self._nursery = nursery
+                    self.refusal = await self._open_datalog(nursery, params)
+                    if self.refusal is None:
+                        self.feed(ParametersComplete(params))
+                        self.settled.set()
+                        await self._timers.run()
+                    else:
+                        nursery.cancel_scope.cancel()
+                    # What is left ends by itself: streams within their farewell, the data log when it has everything or
+                    # takes no more of it.
         except* Exception as failures:  # noqa: BLE001  said below
             # The boundary of a trial: whatever went wrong in here ends this one and no other.
             _log.error("trial %s: failed", self.trial_id, exc_info=failures)
             self.hard_end(_FAILED)
         finally:
+            if not self.settled.is_set():
+                self.refusal = self.refusal or RpcError(StatusCode.INTERNAL, _FAILED)
+                self.settled.set()
             # An ended trial is remembered for a while: what it described stays, what it was made of goes.
             self._links.release()
             self._nursery = None
-        if refusal is not None:
-            raise refusal
 
-    async def _run(self, nursery: trio.Nursery, params: TrialParams, task_status: trio.TaskStatus[None]) -> None:
-        ticking = trio.CancelScope()
-        nursery.start_soon(self._run_timers, ticking)
-        self.feed(ParametersComplete(params))
-        task_status.started()
-        await self.over.wait()
-        ticking.cancel()
-        # What is left ends by itself: streams within their farewell, the data log when it has everything or takes no
-        # more of it.
-
-    async def _run_timers(self, ticking: trio.CancelScope) -> None:
-        with ticking:
-            await self._timers.run()
+    def abandon(self) -> None:
+        """The host cancels: everybody is told, and then has `farewell_seconds` to hear it."""
+        self.hard_end(STOPPING)
+        farewell = trio.current_time() + self._config.farewell_seconds
+        self._shield.deadline = min(self._shield.deadline, farewell)
 
     async def _open_datalog(self, nursery: trio.Nursery, params: TrialParams) -> CogmentError | None:
         if self._datalog is not None:
             # Not in the scope that bounds the wait: a call keeps the deadline it was opened under.
             nursery.start_soon(self._datalog.run, params)
-            return await self._datalog.wait_opened(params.datalog.endpoint, self.over, self._connecting)
-        if self.over.is_set():
+            return await self._datalog.wait_opened(params.datalog.endpoint, lambda: self.over, self._connecting)
+        if self.over:
             return FailedPreconditionError("the trial was terminated while it was starting")
         return None
 
-    async def _guard(self) -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            if not self._finished:
-                # The host cancels us: everybody is told, and then has this long to hear it.
-                self.hard_end(STOPPING)
-                farewell = trio.current_time() + self._config.farewell_seconds
-                self._shield.deadline = min(self._shield.deadline, farewell)
-
     def _end(self) -> None:
-        if self.over.is_set():
+        if self.over:
             return
         self._ended_at = trio.current_time()
         if self._datalog is not None:
             self._datalog.complete()
         self.starting.cancel()
         self._connecting.cancel()
-        self.over.set()
+        self._timers.stop()
+        self.over = True
 
     # What others may ask
 
@@ -342,7 +305,7 @@ class Trial:
     @property
     def seconds(self) -> float:
         """How long it has lasted, from its creation to now or to its end."""
-        return (self._ended_at if self.over.is_set() else trio.current_time()) - self._started_at
+        return (self._ended_at if self.over else trio.current_time()) - self._started_at
 
     @property
     def queued_samples(self) -> int:
@@ -362,3 +325,15 @@ class Trial:
     def info(self, *, latest_observation: bool = False, actors: bool = False) -> TrialInfo:
         """Describe the trial as it is now."""
         return describe(self.machine, self.seconds, latest_observation=latest_observation, actors=actors)
+
+
+_PERFORM: dict[type, Callable[[Trial, Any], None]] = {
+    Send: Trial._send,
+    Connect: Trial._connect,
+    Close: Trial._close,
+    ArmTimer: Trial._arm,
+    DisarmTimer: Trial._disarm,
+    EmitSample: Trial._emit,
+    Announce: Trial._announce,
+    Note: Trial._note,
+}

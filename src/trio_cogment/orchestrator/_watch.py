@@ -52,7 +52,12 @@ class Watch:
 
     async def __anext__(self) -> TrialListEntry:
         try:
-            return await self._receive.receive()
+            try:
+                # A crowd of trials makes thousands of entries in one turn: one by one per turn would be too slow. Who
+                # iterates sends each of them, and that takes turns.
+                return self._receive.receive_nowait()
+            except trio.WouldBlock:
+                return await self._receive.receive()
         except trio.EndOfChannel:
             assert self._end is not None
             raise self._end from None

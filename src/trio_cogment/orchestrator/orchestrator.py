@@ -106,6 +106,7 @@ class Orchestrator:
         self._tasks = OwnNursery()
         self._stopping = False
         self._open_calls = AsyncValue(0)
+        self._alive: set[Trial] = set()
         self._running = AsyncValue(0)
         if metrics is not None:
             metrics.attach(lambda: gauges(self.trials, self.lost_samples))
@@ -125,6 +126,7 @@ class Orchestrator:
             self._nursery, self._local, self._rpc_config, directory=self._directory, client_tls=self._client_tls
         )
         self._nursery.start_soon(self.trials.collect_by_age, name="collection of ended trials")
+        self._nursery.start_soon(self._guard, name="guard of the trials")
         return self
 
     async def __aexit__(
@@ -212,6 +214,10 @@ class Orchestrator:
                 started = True
             if not started:
                 raise FailedPreconditionError("the trial was terminated while it was starting")
+            # A caller that went away since will never know of this trial.
+            started = False
+            await trio.lowlevel.checkpoint_if_cancelled()
+            started = True
         finally:
             if not started:
                 trial.hard_end("the trial could not start")
@@ -243,14 +249,30 @@ class Orchestrator:
         params = validate_params(params)
         actors, environment, datalog = await self._resolve(params)
         trial.prepare(params, actors, environment, sink_of(datalog, self._connections))
-        await self._nursery.start(self._run_trial, trial, params, name=f"trial {trial.trial_id}")
+        if self._stopping:
+            raise UnavailableError(STOPPING)
+        self._alive.add(trial)
+        self._running.value = len(self._alive)
+        self._nursery.start_soon(self._run_trial, trial, params, name=f"trial {trial.trial_id}")
+        await trial.settled.wait()
+        if trial.refusal is not None:
+            raise trial.refusal
 
-    async def _run_trial(self, trial: Trial, params: TrialParams, *, task_status: trio.TaskStatus[None]) -> None:
-        self._running.value += 1
+    async def _run_trial(self, trial: Trial, params: TrialParams) -> None:
         try:
-            await trial.run(self._connections, params, task_status=task_status)
+            await trial.run(self._connections, params)
         finally:
-            self._running.value -= 1
+            self._alive.discard(trial)
+            self._running.value = len(self._alive)
+
+    async def _guard(self) -> None:
+        # One for all trials: each would cost a task and a nursery more.
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._stopping = True
+            for trial in list(self._alive):
+                trial.abandon()
 
     async def _resolve(self, params: TrialParams) -> tuple[list[Target | None], Target, Target | None]:
         """Return where everybody is, asked for in this order: data log, environment, actors.
