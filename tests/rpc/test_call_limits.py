@@ -158,7 +158,7 @@ def sent_until_full(call: ClientCall, size: int) -> int:
     ("size", "config", "least", "most"),
     [
         # As many as may wait, and no more; over HTTP/2 the window holds some beside them.
-        (0, RpcConfig(call_outbox_messages=10, stream_window_bytes=100), 10, 40),
+        (1, RpcConfig(call_outbox_messages=10, stream_window_bytes=100), 10, 40),
         (1000, RpcConfig(call_outbox_bytes=20_000, stream_window_bytes=5000), 19, 26),
         (5000, RpcConfig(call_outbox_bytes=1000, stream_window_bytes=1000), 1, 2),
     ],

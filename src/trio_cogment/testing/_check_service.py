@@ -156,8 +156,8 @@ class CheckService:
             response.tick_id = 667
 
     async def flood(self, call: ServerCall) -> None:
-        """Send messages of the size asked for without waiting until there is no room."""
-        size = (await call.receive()).tick_id
+        """Send messages of the size asked for, or 1 KiB, without waiting until there is no room."""
+        size = (await call.receive()).tick_id or 1024
         message = Observation(content=bytes(size))
         while True:
             try:

@@ -242,7 +242,7 @@ async def consumer_gets_what_waits(channel: CallOpener, service: CheckService) -
 async def sending_is_bounded(channel: CallOpener, service: CheckService) -> None:
     """`send_nowait` refuses and `send` waits when the peer does not read; nothing is lost."""
     async with channel.call(FLOOD) as call:
-        await call.send(Action(tick_id=1024))
+        await call.send(Action())
         await call.done_sending()
         await service.flood_full.wait()
         assert 0 < service.flooded < 100_000
