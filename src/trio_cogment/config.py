@@ -16,7 +16,8 @@ class OrchestratorConfig:
         environment_init_timeout_seconds: how long an environment may take to answer its initial message; 0: for ever.
         environment_ack_timeout_seconds: how long an environment may take for its LAST_ACK.
         actor_ack_timeout_seconds: the same for an actor.
-        heartbeat_seconds: a participant silent for so long is sent a HEARTBEAT, and again as often; 0: none.
+        heartbeat_seconds: a participant silent for so long is sent a HEARTBEAT, and again as often, but not while the
+            trial waits for it; 0: none.
         farewell_seconds: how long END messages may take to leave once a trial has ended or is being cancelled.
         hook_timeout_seconds: how long one pre-trial hook may take.
         datalog_connect_timeout_seconds: how long the data log may take to accept a trial's stream.

@@ -1,4 +1,4 @@
-"""Heartbeats: answered always, sent to the silent, and no activity."""
+"""Heartbeats: answered always, sent to the silent who owe nothing, and no activity."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from .harness import CLIENT, HEARTBEAT, LAST, Play, actor, make_params, play_tic
 
 BEATING = TrialRules(heartbeat_seconds=20)
 EVERYBODY = (ENVIRONMENT, 0, 1)
+ACTORS = (0, 1)
 
 
 def started(**options: object) -> Play:
@@ -22,11 +23,46 @@ def test_a_silent_participant_is_sent_one_and_again_at_that_pace() -> None:
     play.pass_time(19.9)
     assert not any(play.kinds(index) for index in EVERYBODY)
     play.pass_time(0.2)
-    assert [play.kinds(index) for index in EVERYBODY] == [["HEARTBEAT"]] * 3
+    assert [play.kinds(index) for index in ACTORS] == [["HEARTBEAT"]] * 2
     play.pass_time(59.8)
-    assert [play.kinds(index) for index in EVERYBODY] == [["HEARTBEAT"] * 2] * 3
+    assert [play.kinds(index) for index in ACTORS] == [["HEARTBEAT"] * 2] * 2
     play.pass_time(0.2)
-    assert [play.kinds(index) for index in EVERYBODY] == [["HEARTBEAT"]] * 3
+    assert [play.kinds(index) for index in ACTORS] == [["HEARTBEAT"]] * 2
+
+
+def test_who_owes_something_is_left_in_peace() -> None:
+    """The published SDK loses its stream when it answers a heartbeat and sends what it owes at the same time."""
+    play = started()
+    play.pass_time(40)
+    # Its first observation set.
+    assert play.kinds(ENVIRONMENT) == []
+    play.observe()
+    play.act(1)
+    play.clear()
+    play.pass_time(40)
+    # An action is owed; the two others wait.
+    assert [play.kinds(index) for index in EVERYBODY] == [["HEARTBEAT"] * 2, [], ["HEARTBEAT"] * 2]
+    play.act(0)
+    play.clear()
+    play.pass_time(40)
+    # The next observation set is.
+    assert [play.kinds(index) for index in EVERYBODY] == [[], ["HEARTBEAT"] * 2, ["HEARTBEAT"] * 2]
+    play.soft()
+    play.observe()
+    play.act(0)
+    play.act(1)
+    play.clear()
+    play.pass_time(40)
+    # The final one is.
+    assert [play.kinds(index) for index in EVERYBODY] == [[], ["HEARTBEAT"] * 2, ["HEARTBEAT"] * 2]
+
+
+def test_one_that_let_its_time_pass_still_owes_its_action() -> None:
+    play = Play(make_params(actor("a", optional=True, response_timeout=5), actor("b")), rules=BEATING).start()
+    play.observe()
+    play.clear()
+    play.pass_time(50)
+    assert [play.kinds(index) for index in EVERYBODY] == [["HEARTBEAT"] * 2, [], []]
 
 
 def test_who_speaks_is_sent_none() -> None:
@@ -41,9 +77,9 @@ def test_who_speaks_is_sent_none() -> None:
     play.pass_time(15)
     play.tell(0, "bogus")
     play.pass_time(5)
-    assert [play.kinds(index) for index in EVERYBODY] == [["HEARTBEAT"], [], ["HEARTBEAT"]]
+    assert [play.kinds(index) for index in ACTORS] == [[], ["HEARTBEAT"]]
     play.pass_time(15)
-    assert [play.kinds(index) for index in EVERYBODY] == [[], ["HEARTBEAT"], []]
+    assert [play.kinds(index) for index in ACTORS] == [["HEARTBEAT"], []]
 
 
 def test_none_before_the_participant_has_begun() -> None:
@@ -76,7 +112,7 @@ def test_an_answer_is_not_answered() -> None:
     play = started()
     play.pass_time(60)
     play.clear()
-    for index in EVERYBODY:
+    for index in ACTORS:
         # Three of ours were not answered; late answers are answers too.
         for _ in range(3):
             assert play.say(index, HEARTBEAT) == []
@@ -115,14 +151,15 @@ def test_during_the_end() -> None:
     play.pass_time(15)
     play.ack(0)
     play.clear()
-    play.pass_time(5)
-    assert play.kinds(ENVIRONMENT) == ["HEARTBEAT"]
-    assert play.kinds(1) == ["HEARTBEAT"]
-    play.pass_time(5)
-    assert play.say(0, HEARTBEAT)
-    play.pass_time(5)
-    assert not play.is_over()
+    play.pass_time(10)
+    # Two owe their LAST_ACKs.
+    assert not any(play.kinds(index) for index in EVERYBODY)
     play.ack(1)
+    play.pass_time(10)
+    assert [play.kinds(index) for index in EVERYBODY] == [[], ["HEARTBEAT"], []]
+    play.say(1, HEARTBEAT)
+    assert play.kinds(1) == ["HEARTBEAT"]
+    assert not play.is_over()
     play.clear()
     play.ack(ENVIRONMENT)
     assert play.is_over()

@@ -109,6 +109,7 @@ class End:
     _outgoing: Mailbox
     _outgoing_type: type[Message]
     _max_bytes: int
+    _measured: bool  # `_max_bytes` means something
     _done_sending = False
 
     async def receive(self) -> Any:
@@ -130,10 +131,12 @@ class End:
         self._put(message, UNKNOWN_SIZE)
 
     def _put(self, message: Message, size: int) -> None:
-        size = self._check(message, size)
-        copied = self._outgoing_type()
+        kind, outgoing = self._outgoing_type, self._outgoing
+        if self._measured or type(message) is not kind or self._done_sending or outgoing.ended:
+            size = self._check(message, size)
+        copied = kind()
         copied.CopyFrom(message)
-        self._outgoing.put_nowait(copied, size)
+        outgoing.put_nowait(copied, size)
 
     def _check(self, message: Message, size: int) -> int:
         """Return the message's size if it matters here; raise what `Call.send` says if it cannot be sent."""
@@ -144,7 +147,7 @@ class End:
             raise LocalProtocolError(f"{self.method.path}: sending after done_sending")
         if self._outgoing.ended:
             raise self._cannot_send()
-        if self._max_bytes < UNLIMITED_BYTES:
+        if self._measured:
             if size == UNKNOWN_SIZE:
                 size = message.ByteSize()
             if size > self._max_bytes:

@@ -48,6 +48,7 @@ class InProcessServerCall(End, ServerCall):
         self._outgoing = exchange.responses
         self._outgoing_type = exchange.method.response_type
         self._max_bytes = _max_bytes(exchange.config)
+        self._measured = self._max_bytes < UNLIMITED_BYTES
         self._headers_sent = False
 
     def _put(self, message: Message, size: int) -> None:
@@ -106,6 +107,7 @@ class InProcessClientCall(End, ClientCall):
         self._outgoing = exchange.requests
         self._outgoing_type = self.method.request_type
         self._max_bytes = _max_bytes(config)
+        self._measured = self._max_bytes < UNLIMITED_BYTES
         self._channel.start(handler, exchange)
         if deadline < math.inf:
             self._channel.watch_deadline(exchange, deadline, self._timer)

@@ -324,7 +324,9 @@ class TrialMachine(Core):
         # As with activity: a message only writes down its time.
         seconds = self.rules.heartbeat_seconds
         deadline = max(participant.heard_at, participant.beaten_at) + seconds
-        if self.now >= deadline:
+        if self.now >= deadline and self._owes(participant):
+            deadline = self.now + seconds
+        elif self.now >= deadline:
             participant.step(StreamInput.SEND_HEARTBEAT)
             participant.beaten_at = self.now
             participant.beats += 1
@@ -332,6 +334,19 @@ class TrialMachine(Core):
             deadline = self.now + seconds
         self._armed.add(timer)
         self.out.append(ArmTimer(timer, deadline))
+
+    def _owes(self, participant: Participant) -> bool:
+        """Tell whether we wait for a participant, which may therefore be busy rather than gone.
+
+        The published SDK answers a heartbeat beside whatever else it writes. One that has computed for longer than a
+        heartbeat's time, and finds ours together with what it wants to send, loses its stream to gRPC's refusal of two
+        writes at a time; so whoever may be about to write is left in peace, and its connection's PINGs watch it.
+        """
+        if participant.index in self.owing:
+            return True
+        if participant.index == ENVIRONMENT:
+            return self.answered if self.phase is Phase.RUNNING else self.phase < Phase.WAIT_ACKS
+        return self.phase is Phase.RUNNING and self.contents[participant.index] is None
 
     def _begin(self, _event: Begin) -> None:
         self.fire(Input.BEGIN)
