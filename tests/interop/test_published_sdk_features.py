@@ -150,6 +150,20 @@ def test_actors_that_do_not_answer_in_time(scene: Scene) -> None:
     scene.end(orchestrator)
 
 
+def test_heartbeats_to_those_who_wait_and_none_to_those_who_compute(scene: Scene) -> None:
+    settings = scene.folder / "settings.yaml"
+    settings.write_text("orchestrator:\n  heartbeat_seconds: 0.1\n")
+    orchestrator = scene.orchestrator(f"--config={settings}")
+    computing, other = scene.participants("computing"), scene.participants("other")
+    remote = scene.remote(orchestrator)
+    # Whoever answers a heartbeat and acts at the same time loses the stream, in this SDK.
+    actors = [actor("ann", computing, blocks=0.25), actor("bob", other)]
+    remote.ask("start", trial="t", parameters={**field(other, last_tick=20), "actors": actors})
+    for name in ("ann", "bob", "field"):
+        record = scene.record(f"t.{name}")
+        assert record["events"][-1]["type"] == "FINAL"
+
+
 def test_participants_that_leave_or_fail(scene: Scene) -> None:
     orchestrator = scene.orchestrator()
     cast = scene.participants()

@@ -4,6 +4,7 @@ Keys of an actor's script; ticks are numbers as texts:
     absent          true: never start the session, and wait to be told that the trial is over
     silent          ticks without an action
     slow            tick: seconds before the action
+    blocks          seconds before each action in which nothing else runs in the program
     waits           ticks whose action waits for a message
     leaves          the tick at which the implementation returns
     keeps_end       true: acknowledge the end only when a message comes that says "done"
@@ -21,6 +22,7 @@ Keys of an environment's:
 import asyncio
 import json
 import os
+import time
 from typing import Any
 
 import cogment
@@ -66,6 +68,7 @@ def actor(folder: str) -> Any:
                     owed = tick
                     continue
                 await asyncio.sleep(script.get("slow", {}).get(str(tick), 0))
+                time.sleep(script.get("blocks", 0))  # noqa: ASYNC251 - that is the point: it computes
                 _act(session, script, tick, bonus)
             if event.messages and owed is not None:
                 _act(session, script, owed, bonus)
