@@ -8,12 +8,15 @@ against the same environment and service actors (grpc.aio, in a third process):
 
 CPU is user and system time of all threads of the program during a window, divided by the ticks done in that window. The
 ratio is the median over the rounds of ours divided by the relay's. Linux only: the time comes from /proc.
+
+Then 8 lanes start trials of 10 ticks, each when the one before has ended, and the time from the start being asked to
+the first action set is compared in the same manner; the relay has a `StartTrial` of its own for this.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import json
 import signal
 import socket
 import statistics
@@ -21,149 +24,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import _wire_peers
 import grpc
-import grpc.aio
 from _report import number, print_json, print_table
+from _wire_peers import ACTORS, LIFECYCLE, trial_params
 
-from trio_cogment.api import common_pb2, environment_pb2, orchestrator_pb2
+from trio_cogment.api import orchestrator_pb2
 
-ACTORS = 2
 SIZES = (1, 32)
-OBSERVATION_BYTES = 64
-ACTION_BYTES = 8
-ENVIRONMENT = "/cogmentAPI.EnvironmentSP/RunTrial"
-ACTOR = "/cogmentAPI.ServiceActorSP/RunTrial"
-LIFECYCLE = "/cogmentAPI.TrialLifecycleSP/"
-
-
-# --- the environment and the actors: constant answers, at once ---
-
-
-class Peers:
-    """Serves both; what it writes is serialised once, so that it delays neither program more than it must."""
-
-    def __init__(self) -> None:
-        self.ticks = 0
-
-    async def environment(self, _: Any, context: Any) -> None:
-        output = environment_pb2.EnvRunTrialOutput
-        normal, heartbeat, end = common_pb2.NORMAL, common_pb2.HEARTBEAT, common_pb2.END
-        observations = environment_pb2.ObservationSet(
-            tick_id=-1, timestamp=1, observations=[bytes(OBSERVATION_BYTES)], actors_map=[0] * ACTORS
-        )
-        observation_set = output(state=normal, observation_set=observations).SerializeToString()
-        await context.read()
-        await context.write(output(state=normal, init_output=environment_pb2.EnvInitialOutput()).SerializeToString())
-        await context.write(observation_set)
-        while (message := await context.read()) is not grpc.aio.EOF and message.state != end:
-            if message.WhichOneof("data") == "action_set":
-                self.ticks += 1
-                await context.write(observation_set)
-            elif message.state == heartbeat:
-                await context.write(output(state=heartbeat).SerializeToString())
-
-    async def actor(self, _: Any, context: Any) -> None:
-        output = common_pb2.ActorRunTrialOutput
-        normal, heartbeat, end = common_pb2.NORMAL, common_pb2.HEARTBEAT, common_pb2.END
-        action = common_pb2.Action(tick_id=-1, timestamp=1, content=bytes(ACTION_BYTES))
-        answer = output(state=normal, action=action).SerializeToString()
-        await context.read()
-        await context.write(output(state=normal, init_output=common_pb2.ActorInitialOutput()).SerializeToString())
-        while (message := await context.read()) is not grpc.aio.EOF and message.state != end:
-            if message.WhichOneof("data") == "observation":
-                await context.write(answer)
-            elif message.state == heartbeat:
-                await context.write(output(state=heartbeat).SerializeToString())
-
-
-async def serve_peers() -> None:
-    peers = Peers()
-    server = grpc.aio.server()
-    for path, handler, message in (
-        (ENVIRONMENT, peers.environment, environment_pb2.EnvRunTrialInput),
-        (ACTOR, peers.actor, common_pb2.ActorRunTrialInput),
-    ):
-        _, service, method = path.split("/")
-        serving = grpc.stream_stream_rpc_method_handler(handler, request_deserializer=message.FromString)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: serving}),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    print(port, flush=True)
-    commands = await standard_input()
-    while await commands.readline():
-        print(peers.ticks, flush=True)
-    await server.stop(0)
-
-
-# --- the relay ---
-
-
-async def relay_trial(channel: grpc.aio.Channel, trial_id: str) -> None:
-    """Run one trial until cancelled: observations to the actors, their actions to the environment.
-
-    One actor after the other is cheaper here than tasks or `gather`: the actors work side by side all the same.
-    """
-    metadata = (("trial-id", trial_id),)
-    normal = common_pb2.NORMAL
-    environment_input, actor_input = environment_pb2.EnvRunTrialInput, common_pb2.ActorRunTrialInput
-    environment = channel.stream_stream(
-        ENVIRONMENT, environment_input.SerializeToString, environment_pb2.EnvRunTrialOutput.FromString
-    )(metadata=metadata)
-    call_actor = channel.stream_stream(ACTOR, actor_input.SerializeToString, common_pb2.ActorRunTrialOutput.FromString)
-    actors = [call_actor(metadata=metadata) for _ in range(ACTORS)]
-    for index, actor in enumerate(actors):
-        init = common_pb2.ActorInitialInput(actor_name=f"actor{index}", actor_class="player", env_name="env")
-        await actor.write(actor_input(state=normal, init_input=init))
-        await actor.read()
-    in_trial = [common_pb2.TrialActor(name=f"actor{index}", actor_class="player") for index in range(ACTORS)]
-    await environment.write(
-        environment_input(
-            state=normal, init_input=environment_pb2.EnvInitialInput(name="env", actors_in_trial=in_trial)
-        )
-    )
-    await environment.read()
-    tick = 0
-    while True:
-        received = (await environment.read()).observation_set
-        for actor, index in zip(actors, received.actors_map, strict=True):
-            observation = common_pb2.Observation(
-                tick_id=tick, timestamp=received.timestamp, content=received.observations[index]
-            )
-            await actor.write(actor_input(state=normal, observation=observation))
-        actions = environment_pb2.ActionSet(tick_id=tick, timestamp=time.time_ns())
-        for actor in actors:
-            actions.actions.append((await actor.read()).action.content)
-        await environment.write(environment_input(state=normal, action_set=actions))
-        tick += 1
-
-
-async def run_relay(port: int) -> None:
-    """Obey `start <number of trials>` and `stop` on the standard input."""
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        commands = await standard_input()
-        trials: list[asyncio.Task[None]] = []
-        while command := (await commands.readline()).split():
-            for trial in trials:
-                trial.cancel()
-            await asyncio.gather(*trials, return_exceptions=True)
-            wanted = int(command[1]) if command[0] == b"start" else 0
-            trials = [asyncio.create_task(relay_trial(channel, f"relay-{number}")) for number in range(wanted)]
-            print("done", flush=True)
-
-
-async def standard_input() -> asyncio.StreamReader:
-    reader = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    return reader
-
-
-# --- the measurement ---
+LANES = 8
+TRIALS_IN_A_LANE = 5
 
 
 class Child:
@@ -197,8 +72,9 @@ class Relay:
     """The relay's process."""
 
     def __init__(self, peers_port: int) -> None:
-        self._child = Child([sys.executable, __file__, "--role=relay", f"--peers-port={peers_port}"])
+        self._child = Child([sys.executable, _wire_peers.__file__, "relay", f"--peers-port={peers_port}"])
         self.pid = self._child.pid
+        self.port = int(self._child.read())
 
     def start(self, trials: int) -> None:
         self._child.ask(f"start {trials}")
@@ -213,8 +89,8 @@ class Relay:
 class Ours:
     """Our orchestrator's process, driven by its lifecycle service."""
 
-    def __init__(self, peers_port: int, folder: Path) -> None:
-        self._peers = f"grpc://127.0.0.1:{peers_port}"
+    def __init__(self, peers_port: int, folder: Path, *options: str) -> None:
+        self._peers_port = peers_port
         self._trials: list[str] = []
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -222,16 +98,17 @@ class Ours:
         status, self._log = folder / "status", folder / "log"
         script = Path(sys.executable).with_name("trio-cogment")
         command = [str(script)] if script.exists() else [sys.executable, "-m", "trio_cogment"]
-        options = [f"--lifecycle_port={port}", f"--actor_port={port}", f"--status_file={status}"]
+        ports = [f"--lifecycle_port={port}", f"--actor_port={port}", f"--status_file={status}"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, "services", "orchestrator", *options],
+                [*command, "services", "orchestrator", *ports, *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
             )
         self.pid = self._process.pid
+        self.port = port
         deadline = time.monotonic() + 30
         while not (status.exists() and "R" in status.read_text()):
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -251,14 +128,7 @@ class Ours:
         )
 
     def start(self, trials: int) -> None:
-        params = common_pb2.TrialParams(
-            environment=common_pb2.EnvironmentParams(name="env", endpoint=self._peers),
-            actors=[
-                common_pb2.ActorParams(name=f"actor{index}", actor_class="player", endpoint=self._peers)
-                for index in range(ACTORS)
-            ],
-        )
-        request = orchestrator_pb2.TrialStartRequest(user_id="benchmark", params=params)
+        request = orchestrator_pb2.TrialStartRequest(user_id="benchmark", params=trial_params(self._peers_port))
         self._trials = [self._start(request, timeout=30).trial_id for _ in range(trials)]
 
     def stop(self) -> None:
@@ -311,12 +181,54 @@ def measure(side: Relay | Ours, peers: Child, trials: int, warm_s: float, window
     return Round(ticks / seconds, spent / 1000 / ticks)
 
 
+def compare_ticks(
+    ours: Ours | None, relay: Relay, peers: Child, trials: int, rounds: int, warm_s: float, window_s: float
+) -> dict[str, float | None]:
+    """CPU per tick of this many trials."""
+    relays: list[Round] = []
+    our_rounds: list[Round] = []
+    for side in alternated(ours, relay, rounds):
+        (relays if side is relay else our_rounds).append(measure(side, peers, trials, warm_s, window_s))
+    found: dict[str, float | None] = {
+        "relay_ticks_per_s": statistics.median(one.ticks_per_s for one in relays),
+        "relay_cpu_us_per_tick": statistics.median(one.cpu_us_per_tick for one in relays),
+    }
+    if our_rounds:
+        found["ticks_per_s"] = statistics.median(one.ticks_per_s for one in our_rounds)
+        found["cpu_us_per_tick"] = statistics.median(one.cpu_us_per_tick for one in our_rounds)
+        pairs = zip(our_rounds, relays, strict=True)
+        found["cpu_ratio"] = statistics.median(one.cpu_us_per_tick / other.cpu_us_per_tick for one, other in pairs)
+    return found
+
+
+def compare_starts(ours: Ours | None, relay: Relay, peers: Child, rounds: int) -> dict[str, float | None]:
+    """How long a trial takes from its start being asked to its first action set, p50."""
+    relays: list[float] = []
+    our_rounds: list[float] = []
+    for side in alternated(ours, relay, rounds):
+        seconds = json.loads(peers.ask(f"short {side.port} {LANES} {TRIALS_IN_A_LANE}"))
+        (relays if side is relay else our_rounds).append(1000 * statistics.median(seconds))
+    found: dict[str, float | None] = {"relay_first_tick_ms": statistics.median(relays)}
+    if our_rounds:
+        found["first_tick_ms"] = statistics.median(our_rounds)
+        pairs = zip(our_rounds, relays, strict=True)
+        found["first_tick_ratio"] = statistics.median(one / other for one, other in pairs)
+    return found
+
+
+def alternated(ours: Ours | None, relay: Relay, rounds: int) -> Iterator[Ours | Relay]:
+    """Give both in turns; whoever goes first has no lasting advantage."""
+    sides: list[Relay | Ours] = [relay] if ours is None else [ours, relay]
+    for number_of_round in range(rounds):
+        yield from sides[:: -1 if number_of_round % 2 else 1]
+
+
 def benchmark(rounds: int, warm_s: float, window_s: float, relay_only: bool) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
     rows = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        peers = Child([sys.executable, __file__, "--role=peers"])
+        peers = Child([sys.executable, _wire_peers.__file__, "peers"])
         stack.callback(peers.stop)
         port = int(peers.read())
         relay = Relay(port)
@@ -325,29 +237,17 @@ def benchmark(rounds: int, warm_s: float, window_s: float, relay_only: bool) -> 
         if ours is not None:
             stack.callback(ours.close)
         for trials in SIZES:
-            relays: list[Round] = []
-            our_rounds: list[Round] = []
-            for number_of_round in range(rounds):
-                # Whoever goes first has no lasting advantage.
-                sides: list[Relay | Ours] = [relay] if ours is None else [ours, relay]
-                for side in sides[:: -1 if number_of_round % 2 else 1]:
-                    (relays if side is relay else our_rounds).append(measure(side, peers, trials, warm_s, window_s))
-            found: dict[str, float | None] = {
-                "relay_ticks_per_s": statistics.median(one.ticks_per_s for one in relays),
-                "relay_cpu_us_per_tick": statistics.median(one.cpu_us_per_tick for one in relays),
-            }
-            if our_rounds:
-                found["ticks_per_s"] = statistics.median(one.ticks_per_s for one in our_rounds)
-                found["cpu_us_per_tick"] = statistics.median(one.cpu_us_per_tick for one in our_rounds)
-                pairs = zip(our_rounds, relays, strict=True)
-                found["cpu_ratio"] = statistics.median(
-                    one.cpu_us_per_tick / other.cpu_us_per_tick for one, other in pairs
-                )
+            found = compare_ticks(ours, relay, peers, trials, rounds, warm_s, window_s)
             values |= {f"{name}_{trials}": value for name, value in found.items()}
             columns = ("ticks_per_s", "cpu_us_per_tick", "relay_ticks_per_s", "relay_cpu_us_per_tick", "cpu_ratio")
             rows.append([str(trials), *(number(found.get(name)) for name in columns)])
+        starts = compare_starts(ours, relay, peers, rounds)
+        values |= {f"{name}_{LANES}": value for name, value in starts.items()}
     print(f"{ACTORS} actors a trial, medians of {rounds} alternated rounds of {window_s:g} s")
     print_table(["trials", "ours ticks/s", "ours CPU us/tick", "relay ticks/s", "relay CPU us/tick", "CPU ratio"], rows)
+    print(f"from a start to the first action set, p50 of {LANES} lanes of short trials one after the other")
+    columns = ("first_tick_ms", "relay_first_tick_ms", "first_tick_ratio")
+    print_table(["ours ms", "relay ms", "ratio"], [[number(starts.get(name)) for name in columns]])
     return values
 
 
@@ -358,12 +258,7 @@ def main() -> None:
     parser.add_argument("--warm", type=float, default=0.4, metavar="SECONDS")
     parser.add_argument("--window", type=float, default=1.5, metavar="SECONDS")
     parser.add_argument("--relay-only", action="store_true", help="leave our orchestrator out")
-    parser.add_argument("--role", choices=["peers", "relay"], help=argparse.SUPPRESS)
-    parser.add_argument("--peers-port", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.role:
-        asyncio.run(serve_peers() if args.role == "peers" else run_relay(args.peers_port))
-        return
     values = benchmark(args.rounds, args.warm, args.window, args.relay_only)
     if args.json:
         print_json(values)

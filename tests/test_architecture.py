@@ -28,7 +28,7 @@ TABLE: dict[str, set[str]] = {
     "api": set(),
     "trial": set(),
     "rpc": set(),
-    "directory": set(),
+    "directory": {"rpc"},
     "orchestrator": {"trial", "rpc", "directory"},
     "spec": set(),
     "sdk": {"spec", "rpc", "directory"},

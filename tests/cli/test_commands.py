@@ -81,11 +81,6 @@ def test_wrong_usage(arguments: tuple[str, ...], expected: str, capsys: pytest.C
 NOT_BUILT = [
     ("--actor_web_port", "COGMENT_WEB_PROXY_PORT", "9001"),
     ("--actor_http_port", None, "9001"),
-    ("--directory_endpoint", "COGMENT_DIRECTORY_ENDPOINT", "grpc://localhost:9005"),
-    ("--directory_authentication_token", "COGMENT_DIRECTORY_AUTHENTICATION_TOKEN", "token"),
-    ("--directory_auto_register", "COGMENT_ORCHESTRATOR_DIRECTORY_AUTO_REGISTER", "false"),
-    ("--directory_registration_host", "COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_HOST", "host"),
-    ("--directory_registration_properties", "COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_PROPERTIES", "a=b"),
 ]
 
 

@@ -75,7 +75,7 @@ metrics:
     assert found.log.level == "debug"
     trials, rpc = found.configuration.orchestrator, found.configuration.rpc
     assert (trials.soft_end_patience_seconds, trials.max_ended_trials, trials.hook_timeout_seconds) == (1.5, 7, 60)
-    assert trials.collect_every_starts == 5
+    assert trials.gc_frequency == 5
     assert (rpc.max_send_message_bytes, rpc.keepalive_seconds) == (1000, 0)
 
 
@@ -125,9 +125,9 @@ def test_hooks_by_flag_and_by_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_gc_frequency_says_nothing_unless_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert settings(monkeypatch, orchestrator).configuration.orchestrator.collect_every_starts == 0
+    assert settings(monkeypatch, orchestrator).configuration.orchestrator.gc_frequency is None
     monkeypatch.setenv("COGMENT_GC_FREQUENCY", "10")
-    assert settings(monkeypatch, orchestrator).configuration.orchestrator.collect_every_starts == 10
+    assert settings(monkeypatch, orchestrator).configuration.orchestrator.gc_frequency == 10
 
 
 @pytest.mark.parametrize(

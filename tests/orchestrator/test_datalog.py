@@ -81,7 +81,7 @@ async def test_trial_goes_on_without_a_datalog_that_leaves(
         info = await table.controller.wait_trial("t")
         assert info is not None
         assert info.tick_id == 50
-    assert "data log is lost" in caplog.text
+    assert "data log is away" in caplog.text
 
 
 async def test_slow_datalog_makes_the_trial_wait_and_loses_nothing(autojump_clock: trio.testing.MockClock) -> None:

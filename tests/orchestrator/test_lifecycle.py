@@ -183,6 +183,17 @@ async def test_watch_with_full_info_and_filter(autojump_clock: trio.testing.Mock
     assert not entry.info.actors_in_trial
 
 
+async def test_watch_with_full_info_shows_each_state_of_a_hard_end(autojump_clock: trio.testing.MockClock) -> None:
+    services = Script(environment_of(None)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services) as table, table.controller.watch_trials(full_info=True) as watch:
+        trial_id = await table.controller.start_trial(params_of("a"))
+        seen = [(await watch.receive()).info.state for _ in range(3)]
+        await table.controller.terminate_trial(trial_id, hard=True)
+        # One input, two changes.
+        seen += [(await watch.receive()).info.state for _ in range(2)]
+    assert seen == ALL_STATES
+
+
 async def test_watcher_that_never_reads_is_given_up_and_harms_nobody(autojump_clock: trio.testing.MockClock) -> None:
     services = Script(environment_of(1)).environment(), Script(actor_that_acts()).actor()
     config = OrchestratorConfig(watch_queue_entries=10)

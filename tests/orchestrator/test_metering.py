@@ -20,6 +20,7 @@ from tests.helpers import (
     observation_set,
     params_of,
     start_environment,
+    wait_ended,
 )
 from trio_cogment.api.common_pb2 import Action, ActorInitialOutput, ActorRunTrialOutput, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
@@ -113,7 +114,7 @@ def slow_environment(seconds: float, ticks: int) -> Callable[[ServerCall], Any]:
 async def ended(table: Any, trial_id: str) -> Trial:
     trial = table.orchestrator.trials.get(trial_id)
     assert isinstance(trial, Trial)
-    await trial.over.wait()
+    await wait_ended(table.orchestrator, trial_id)
     return trial
 
 
@@ -198,7 +199,7 @@ async def test_an_orderly_end_loses_nobody(autojump_clock: trio.testing.MockCloc
 async def test_collections_are_measured_and_follow_the_starts(autojump_clock: trio.testing.MockClock) -> None:
     metrics = Recorder()
     services = (Script(environment_of(ticks=1)).environment(), Script(actor_that_acts()).actor())
-    config = OrchestratorConfig(collect_every_starts=3)
+    config = OrchestratorConfig(gc_frequency=3)
     async with bench(*services, metrics=metrics, config=config) as table:
         for name in ("one", "two"):
             await ended(table, await table.controller.start_trial(params_of("a"), trial_id=name))

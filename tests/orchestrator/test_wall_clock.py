@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.helpers import NORMAL, Everything, Script, actor_that_acts, environment_of
+from tests.helpers import NORMAL, Everything, Script, actor_that_acts, environment_of, wait_ended
 from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialOutput, TrialState
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.orchestrator import Orchestrator
@@ -58,7 +58,7 @@ async def timed_life(ticks: Iterator[int]) -> list[tuple[float, str, int]]:
                 assert trial is not None
                 if name == "patience":
                     trial.soft_end()
-                await trial.over.wait()
+                await wait_ended(orchestrator, name)
                 happened.append((round(trio.current_time() - began, 6), name, trial.state))
                 # Told in ns: its length is no matter of the time of day either.
                 assert trial.info().trial_duration == round((trio.current_time() - began) * 1e9)
@@ -67,7 +67,7 @@ async def timed_life(ticks: Iterator[int]) -> list[tuple[float, str, int]]:
                 nursery.start_soon(partial(play, "response", response_timeout=2.5))
                 nursery.start_soon(partial(play, "inactivity", max_inactivity=11))
                 nursery.start_soon(play, "patience")
-            await trio.sleep(50)
+            await trio.sleep(51)
             happened.append((trio.current_time() - began, "remembered", len(list(orchestrator.trials))))
     return happened
 
@@ -79,7 +79,7 @@ async def test_no_jump_of_the_wall_clock_moves_a_timer(clock: str, autojump_cloc
         (2.5, "response", TrialState.ENDED),
         (7, "patience", TrialState.ENDED),
         (11, "inactivity", TrialState.ENDED),
-        (61, "remembered", 0),
+        (62, "remembered", 0),
     ]
 
 
@@ -92,5 +92,5 @@ async def test_ticks_go_on_while_it_jumps(autojump_clock: trio.testing.MockClock
             await orchestrator.start_trial(params=trial_params([actor_params("a", "c")]))
             trial = orchestrator.trials.get("t")
             assert trial is not None
-            await trial.over.wait()
+            await wait_ended(orchestrator, "t")
             assert trial.machine.tick_id == 20

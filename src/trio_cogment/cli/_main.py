@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from trio_cogment._version import __version__
+from trio_cogment.cli._directory_options import directory_options
 from trio_cogment.cli._options import (
     HELP_LIKE,
     Failure,
@@ -64,6 +65,7 @@ def version() -> None:
     help="TCP port; 0: any free one.",
 )
 @server_options
+@directory_options
 @log_options
 @not_built_options
 @click.pass_context
@@ -106,6 +108,7 @@ def services(ctx: click.Context, /, **_options: Any) -> None:
     help="Port for client actors; the same port means one server with both services.",
 )
 @server_options
+@directory_options
 @log_options
 @not_built_options
 @click.pass_context

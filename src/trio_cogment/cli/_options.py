@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from trio_cogment.config import MetricsConfig, OrchestratorConfig, RpcConfig
+from trio_cogment.cli._directory_options import DirectorySettings, directory_settings
+from trio_cogment.config import DirectoryConfig, MetricsConfig, OrchestratorConfig, RpcConfig
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -58,6 +59,7 @@ class Configuration:
         orchestrator: limits and timeouts of trials.
         rpc: of all servers and channels.
         metrics: of the metrics' endpoint.
+        directory: of what the directory is asked and told.
         flags: by their names.
         places: where in the file each flag is, for errors.
     """
@@ -65,6 +67,7 @@ class Configuration:
     orchestrator: OrchestratorConfig = field(default_factory=OrchestratorConfig)
     rpc: RpcConfig = field(default_factory=RpcConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    directory: DirectoryConfig = field(default_factory=DirectoryConfig)
     flags: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 
@@ -82,6 +85,7 @@ class ServerSettings:
     status_file: Path | None = None
     tls: TlsFiles | None = None
     configuration: Configuration = field(default_factory=Configuration)
+    directory: DirectorySettings | None = None
     log: LogSettings = field(default_factory=LogSettings)
 
 
@@ -260,11 +264,6 @@ def log_options(command: _Decorated) -> _Decorated:
 _NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("--actor_web_port", ("COGMENT_WEB_PROXY_PORT",), "0"),
     ("--actor_http_port", (), "0"),
-    ("--directory_endpoint", ("COGMENT_DIRECTORY_ENDPOINT",), ""),
-    ("--directory_authentication_token", ("COGMENT_DIRECTORY_AUTHENTICATION_TOKEN",), ""),
-    ("--directory_auto_register", ("COGMENT_ORCHESTRATOR_DIRECTORY_AUTO_REGISTER",), "true"),
-    ("--directory_registration_host", ("COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_HOST",), ""),
-    ("--directory_registration_properties", ("COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_PROPERTIES",), ""),
 )
 
 
@@ -285,11 +284,7 @@ def _refuse(default: str) -> Callable[[click.Context, click.Parameter, str | Non
 def not_built_options(command: _Decorated) -> _Decorated:
     """Add the flags of the reference that are refused: ignoring one would be worse."""
     for flag, variables, default in _NOT_BUILT:
-        # `--directory_auto_register` stands alone too, in the reference.
-        bare: dict[str, Any] = {"is_flag": False, "flag_value": "true"} if default == "true" else {}
-        option = click.option(
-            flag, envvar=list(variables), hidden=True, expose_value=False, callback=_refuse(default), **bare
-        )
+        option = click.option(flag, envvar=list(variables), hidden=True, expose_value=False, callback=_refuse(default))
         command = option(command)
     return command
 
@@ -302,7 +297,7 @@ def server_settings(ctx: click.Context, *, lifecycle_port: int, actor_port: int)
     """
     configuration = configuration_of(ctx)
     if ctx.params["gc_frequency"] is not None:
-        orchestrator = replace(configuration.orchestrator, collect_every_starts=ctx.params["gc_frequency"])
+        orchestrator = replace(configuration.orchestrator, gc_frequency=ctx.params["gc_frequency"])
         configuration = replace(configuration, orchestrator=orchestrator)
     if not ctx.params["host"]:
         raise Failure("--host: expected an address or a name at least")
@@ -316,6 +311,7 @@ def server_settings(ctx: click.Context, *, lifecycle_port: int, actor_port: int)
         status_file=ctx.params["status_file"],
         tls=_tls_files(ctx),
         configuration=configuration,
+        directory=directory_settings(ctx),
         log=_log_settings(ctx),
     )
 

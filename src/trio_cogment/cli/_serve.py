@@ -16,11 +16,13 @@ import trio
 from purerpc import Service
 
 from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.cli._directory import opened_directory, stay_registered
 from trio_cogment.cli._logs import set_up_logging
 from trio_cogment.cli._options import Failure, ServerSettings
 from trio_cogment.cli._status_file import INITIALIZING, READY, StatusFile
 from trio_cogment.cli._tls import Tls, load_tls
-from trio_cogment.directory import ClientEndpoint, GrpcEndpoint, parse_endpoint
+from trio_cogment.config import RpcConfig
+from trio_cogment.directory import ClientEndpoint, DiscoverEndpoint, parse_endpoint
 from trio_cogment.errors import CogmentError
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import HealthService, Serving, open_listeners, serve, standard_services
@@ -122,7 +124,7 @@ async def _serve(settings: ServerSettings, status: _Status, stop: _Stop) -> None
             await status.open(settings.status_file)
         status.write(INITIALIZING)
         tls = None if settings.tls is None else load_tls(settings.tls)
-        _check_hooks(settings.pre_trial_hooks)
+        _check_hooks(settings.pre_trial_hooks, discovery=settings.directory is not None)
         params = _load_params(settings)
         await listeners.open(settings, None if tls is None else tls.server)
     if stop.starting.cancelled_caught:
@@ -145,13 +147,16 @@ async def _serve_platform(
 ) -> None:
     configuration = settings.configuration
     metrics = _metrics(settings)
+    client_tls = None if tls is None else tls.client
     async with (
+        opened_directory(settings.directory, client_tls=client_tls, configuration=configuration) as directory,
         open_platform(
             config=configuration.orchestrator,
             rpc_config=configuration.rpc,
             default_params=params,
             pre_trial_hooks=settings.pre_trial_hooks,
-            client_tls=None if tls is None else tls.client,
+            directory=directory,
+            client_tls=client_tls,
             metrics=metrics,
         ) as platform,
         trio.open_nursery() as nursery,
@@ -161,19 +166,16 @@ async def _serve_platform(
 
             serve_them = partial(serve_metrics, config=configuration.metrics)
             await nursery.start(serve_them, metrics.registry, listeners.metrics)
-        servings: list[tuple[list[Service], Serving]] = []
-        healths: list[HealthService] = []
-        for services, sockets in _shared_out(platform, listeners.servers):
-            # Each server speaks for itself: what another port serves is unknown here.
-            health = HealthService(service.name for service in services)
-            everything = [*services, *standard_services(services, health)]
-            start = partial(serve, config=configuration.rpc, health=health)
-            servings.append((services, await nursery.start(start, everything, sockets)))
-            healths.append(health)
+        servings, healths = await _start_servers(nursery, platform, listeners, configuration.rpc)
         status.write(READY)
         for services, serving in servings:
             _announce(services, serving)
+        registered = trio.CancelScope()
+        # The directory calls our services back when they are registered: now they answer.
+        register = partial(stay_registered, until=registered, tls=tls is not None)
+        nursery.start_soon(register, directory, settings.directory, servings)
         await stop.asked.wait()
+        registered.cancel()
         for health in healths:
             health.stop()
         # Everybody hears how it ended, then the connections are closed in order; all of it within STOP_SECONDS.
@@ -182,6 +184,21 @@ async def _serve_platform(
             for _, serving in servings:
                 drains.start_soon(serving.drain)
         nursery.cancel_scope.cancel()
+
+
+async def _start_servers(
+    nursery: trio.Nursery, platform: Platform, listeners: _Listeners, config: RpcConfig
+) -> tuple[list[tuple[list[Service], Serving]], list[HealthService]]:
+    servings: list[tuple[list[Service], Serving]] = []
+    healths: list[HealthService] = []
+    for services, sockets in _shared_out(platform, listeners.servers):
+        # Each server speaks for itself: what another port serves is unknown here.
+        health = HealthService(service.name for service in services)
+        everything = [*services, *standard_services(services, health)]
+        start = partial(serve, config=config, health=health)
+        servings.append((services, await nursery.start(start, everything, sockets)))
+        healths.append(health)
+    return servings, healths
 
 
 def _metrics(settings: ServerSettings) -> PrometheusMetrics | None:
@@ -264,7 +281,7 @@ def _problem(params: TrialParams) -> str | None:
     return None
 
 
-def _check_hooks(endpoints: Iterable[str]) -> None:
+def _check_hooks(endpoints: Iterable[str], *, discovery: bool) -> None:
     """Refuse now what could only fail at every start of a trial: nothing is registered in this process.
 
     Raises:
@@ -276,8 +293,10 @@ def _check_hooks(endpoints: Iterable[str]) -> None:
             endpoint = parse_endpoint(text, field_name=name)
         except CogmentError as error:
             raise Failure(str(error)) from error
-        if not isinstance(endpoint, GrpcEndpoint):
-            raise Failure(f"{name}: {text!r}: expected grpc://host:port; discovery needs a directory (not built yet)")
+        if isinstance(endpoint, ClientEndpoint):
+            raise Failure(f"{name}: {text!r}: expected grpc://host:port or cogment://discover")
+        if isinstance(endpoint, DiscoverEndpoint) and not discovery:
+            raise Failure(f"{name}: {endpoint}: discovery needs a directory (--directory_endpoint)")
 
 
 def _shared_out(platform: Platform, listeners: Sequence[_Sockets]) -> Iterable[tuple[list[Service], _Sockets]]:

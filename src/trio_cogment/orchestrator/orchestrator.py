@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,13 +15,21 @@ from trio_util import AsyncValue
 from trio_cogment.api import orchestrator_pb2
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig, RpcConfig
-from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, ServiceKind, parse_endpoint
+from trio_cogment.directory import (
+    ACTOR_CLASS,
+    IMPLEMENTATION,
+    ClientEndpoint,
+    DirectoryClient,
+    ServiceKind,
+    parse_endpoint,
+)
 from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._metering import gauges, machine_for
 from trio_cogment.orchestrator._registry import Registry
+from trio_cogment.orchestrator._remote_sink import sink_of
 from trio_cogment.orchestrator._trial import STOPPING, Trial
 from trio_cogment.orchestrator._watch import Watchers
 from trio_cogment.orchestrator.client_actor import ClientActorService
@@ -45,8 +54,11 @@ class Orchestrator:
         default_params: what a trial gets whose starter gave no parameters.
         pre_trial_hooks: endpoints, in the order of their calls.
         local: what is served in this process.
-        client_tls: encrypts every connection to participants, and shows them our certificate if it has one.
+        directory: who is asked for what is not; it stays the caller's.
+        client_tls: encrypts every connection to participants, hooks and data logs, and shows them our certificate if it
+            has one.
         metrics: what measurements are handed to; without it nothing is measured.
+        rng: makes the pauses between reconnections differ.
 
     Attributes:
         lost_samples: how many samples did not reach their data logs, of all trials so far.
@@ -65,8 +77,10 @@ class Orchestrator:
         default_params: TrialParams | None = None,
         pre_trial_hooks: Sequence[str] = (),
         local: LocalServices | None = None,
+        directory: DirectoryClient | None = None,
         client_tls: ssl.SSLContext | None = None,
         metrics: OrchestratorMetrics | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         for number, endpoint in enumerate(pre_trial_hooks):
             parse_endpoint(endpoint, field_name=f"pre_trial_hooks[{number}]")
@@ -79,16 +93,20 @@ class Orchestrator:
             self._default_params.CopyFrom(default_params)
         self._hooks = tuple(pre_trial_hooks)
         self._local = local
+        self._directory = directory
         self._client_tls = client_tls
         self._metrics = metrics
         self._make_machine = machine_for(metrics)
-        self._starts = 0
+        self._rng = rng or random.Random()
         self.lost_samples = 0
-        self.trials = Registry(self.config, on_collected=None if metrics is None else metrics.collected)
+        self.trials = Registry(self.config)
+        if metrics is not None:
+            self.trials.on_collected = metrics.collected
         self.watchers = Watchers(self.config.watch_queue_entries)
         self._tasks = OwnNursery()
         self._stopping = False
         self._open_calls = AsyncValue(0)
+        self._alive: set[Trial] = set()
         self._running = AsyncValue(0)
         if metrics is not None:
             metrics.attach(lambda: gauges(self.trials, self.lost_samples))
@@ -104,7 +122,11 @@ class Orchestrator:
     async def __aenter__(self) -> Orchestrator:
         """Open the nursery of the trials."""
         self._nursery = await self._tasks.__aenter__()
-        self._connections = Connections(self._nursery, self._local, self._rpc_config, self._client_tls)
+        self._connections = Connections(
+            self._nursery, self._local, self._rpc_config, directory=self._directory, client_tls=self._client_tls
+        )
+        self._nursery.start_soon(self.trials.collect_by_age, name="collection of ended trials")
+        self._nursery.start_soon(self._guard, name="guard of the trials")
         return self
 
     async def __aexit__(
@@ -159,8 +181,9 @@ class Orchestrator:
 
         Raises:
             InvalidArgumentError: bad parameters; the text names the field.
-            UnavailableError: a hook or the data log failed, or the orchestrator is stopping.
-            FailedPreconditionError: the trial was terminated while it was starting.
+            UnavailableError: a hook, the directory or the data log failed, or the orchestrator is stopping.
+            FailedPreconditionError: nobody serves what an endpoint describes, or the trial was terminated while it was
+                starting.
         """
         if self._stopping:
             raise UnavailableError(STOPPING)
@@ -171,7 +194,7 @@ class Orchestrator:
                 return ""
         else:
             trial_id = self._unused_trial_id()
-        self._count_start()
+        self.trials.starting()
         trial = Trial(
             trial_id,
             user_id,
@@ -179,6 +202,8 @@ class Orchestrator:
             wall_clock=self._wall_clock,
             on_state=self._on_state,
             make_machine=self._make_machine,
+            on_samples_lost=self._on_samples_lost,
+            rng=self._rng,
         )
         self.trials.add(trial)
         started = False
@@ -189,17 +214,15 @@ class Orchestrator:
                 started = True
             if not started:
                 raise FailedPreconditionError("the trial was terminated while it was starting")
+            # A caller that went away since will never know of this trial.
+            started = False
+            await trio.lowlevel.checkpoint_if_cancelled()
+            started = True
         finally:
             if not started:
                 trial.hard_end("the trial could not start")
                 self.trials.remove(trial)
         return trial_id
-
-    def _count_start(self) -> None:
-        every = self.config.collect_every_starts
-        self._starts += 1
-        if every and self._starts % every == 0:
-            self.trials.collect_ended()
 
     def _unused_trial_id(self) -> str:
         for _ in range(_ID_DRAWS):
@@ -224,41 +247,60 @@ class Orchestrator:
                 timeout_seconds=self.config.hook_timeout_seconds,
             )
         params = validate_params(params)
-        actors, environment, datalog = self._resolve(params)
-        trial.prepare(params, actors, environment, datalog)
-        await self._nursery.start(self._run_trial, trial, params, datalog, name=f"trial {trial.trial_id}")
+        actors, environment, datalog = await self._resolve(params)
+        trial.prepare(params, actors, environment, sink_of(datalog, self._connections))
+        if self._stopping:
+            raise UnavailableError(STOPPING)
+        self._alive.add(trial)
+        self._running.value = len(self._alive)
+        self._nursery.start_soon(self._run_trial, trial, params, name=f"trial {trial.trial_id}")
+        await trial.settled.wait()
+        if trial.refusal is not None:
+            raise trial.refusal
 
-    async def _run_trial(
-        self, trial: Trial, params: TrialParams, datalog: Target | None, *, task_status: trio.TaskStatus[None]
-    ) -> None:
-        self._running.value += 1
+    async def _run_trial(self, trial: Trial, params: TrialParams) -> None:
         try:
-            await trial.run(self._connections, params, datalog, task_status=task_status)
+            await trial.run(self._connections, params)
         finally:
-            self._running.value -= 1
-            self.lost_samples += trial.lost_samples
+            self._alive.discard(trial)
+            self._running.value = len(self._alive)
 
-    def _resolve(self, params: TrialParams) -> tuple[list[Target | None], Target, Target | None]:
+    async def _guard(self) -> None:
+        # One for all trials: each would cost a task and a nursery more.
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._stopping = True
+            for trial in list(self._alive):
+                trial.abandon()
+
+    async def _resolve(self, params: TrialParams) -> tuple[list[Target | None], Target, Target | None]:
+        """Return where everybody is, asked for in this order: data log, environment, actors.
+
+        An actor whom the directory describes as one that comes to us is such a one in `params` from then on.
+        """
         resolve = self._connections.resolve
         datalog = None
-        if params.datalog.endpoint:
-            datalog = resolve(params.datalog.endpoint, ServiceKind.DATALOG, "datalog.endpoint")
-        environment = resolve(
+        if params.datalog.endpoint.strip():  # unlike the others, an empty one means none
+            datalog = await resolve(params.datalog.endpoint, ServiceKind.DATALOG, "datalog.endpoint")
+        environment = await resolve(
             params.environment.endpoint,
             ServiceKind.ENVIRONMENT,
             "environment.endpoint",
             _properties(**{IMPLEMENTATION: params.environment.implementation}),
         )
         assert environment is not None
-        actors = [
-            resolve(
+        actors = []
+        for number, actor in enumerate(params.actors):
+            target = await resolve(
                 actor.endpoint,
                 ServiceKind.ACTOR,
                 f"actors[{number}].endpoint",
                 _properties(**{ACTOR_CLASS: actor.actor_class, IMPLEMENTATION: actor.implementation}),
             )
-            for number, actor in enumerate(params.actors)
-        ]
+            if target is None:
+                actor.endpoint = str(ClientEndpoint())
+            actors.append(target)
         return actors, environment, datalog
 
     def _on_state(self, trial: Trial, state: int) -> None:
@@ -267,6 +309,9 @@ class Orchestrator:
             if self._metrics is not None:
                 self._metrics.trial_ended(trial.seconds)
         self.watchers.publish(trial.trial_id, state, trial.info)
+
+    def _on_samples_lost(self, count: int) -> None:
+        self.lost_samples += count
 
     def known(self, trial_ids: Iterable[str]) -> list[Trial]:
         """Return the trials with these ids, in this order; unknown ids are passed over."""

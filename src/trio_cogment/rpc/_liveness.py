@@ -12,21 +12,26 @@ from typing import TYPE_CHECKING
 import trio
 
 from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc._sender import DRAIN_PING
 
 if TYPE_CHECKING:
     from trio_cogment.rpc._connection import Connection
+    from trio_cogment.rpc._streams import Stream
 
 _LIFE_PING = b"alive?\0\0"
 _LOOK_SECONDS = 10.0
+#: What comes of a message within its patience must be as much as this, or all of it.
+_LEAST_PROGRESS_BYTES = 16 * 1024
 
 
 async def watch(connection: Connection) -> None:
     """Look after a connection until cancelled."""
     watcher = Watcher(connection, trio.current_time())
     while True:
-        due = watcher.look(trio.current_time())
-        await trio.sleep_until(due)
+        with trio.CancelScope() as connection.watch_scope:
+            connection.watch_scope.deadline = watcher.look(trio.current_time())
+            await trio.sleep_forever()
         # Had we been stopped (SIGSTOP, a debugger), what arrived meanwhile is read in this very step: let it.
         await trio.lowlevel.checkpoint()
 
@@ -49,6 +54,7 @@ class Watcher:
         self._last_ping = now
         self._data_mark = self._engine.data_mark()
         self._pinged = False  # and not answered
+        self._stalls = _Stalls(connection)
 
     def look(self, now: float) -> float:
         """Do what is due; return when to look again."""
@@ -57,7 +63,7 @@ class Watcher:
             if now >= due:
                 self._give_up(f"no SETTINGS within {self._config.handshake_timeout_seconds:g} s")
             return due if due > now else math.inf
-        due = min(self._look_for_life(now), self._look_for_calls(now))
+        due = min(self._look_for_life(now), self._look_for_calls(now), self._stalls.look(now))
         return math.inf if self._connection.closed else due
 
     def _give_up(self, text: str) -> None:
@@ -114,11 +120,42 @@ class Watcher:
         return self._busy + patience
 
 
+class _Stalls:
+    """Ends calls whose large messages do not come any further while the messages of others wait for their room."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._patience = connection.config.message_stall_timeout_seconds
+        self._marks: dict[Stream, tuple[float, float]] = {}  # how much was missing, and since when
+
+    def look(self, now: float) -> float:
+        """End the calls for which it is time; return when to look again."""
+        marks: dict[Stream, tuple[float, float]] = {}
+        for stream in self._connection.engine.holders():
+            missing, since = self._marks.get(stream, (math.inf, now))
+            if missing - stream.missing >= _LEAST_PROGRESS_BYTES:
+                missing, since = stream.missing, now
+            if now - since >= self._patience:
+                self._end(stream)
+            else:
+                marks[stream] = missing, since
+        self._marks = marks
+        return now + self._patience / 4 if marks else math.inf
+
+    def _end(self, stream: Stream) -> None:
+        text = f"a message has come no further for {self._patience:g} s while others waited for its room"
+        if stream.call is not None:
+            stream.call.on_broken(StatusCode.RESOURCE_EXHAUSTED, text)
+        else:
+            self._connection.engine.reset(stream, ErrorCode.CANCEL)
+        self._connection.wake()
+
+
 async def drain(connection: Connection) -> None:
     """End a server's connection in order (RFC 9113, 6.8): warn, let what is on its way arrive, refuse, wait, close.
 
     Calls that have not ended at the deadline of `Connection.drain_scope` are cancelled, and their callers told
-    UNAVAILABLE.
+    UNAVAILABLE. What is left of the time, the peer may take to read what has been written.
     """
     engine = connection.engine
     with connection.drain_scope:
@@ -129,7 +166,10 @@ async def drain(connection: Connection) -> None:
         engine.refuse_new()
         connection.wake()
         await connection.emptied.wait()
-    connection.close(RpcError(StatusCode.UNAVAILABLE, "the server is stopping"))
+    deadline = connection.drain_scope.deadline
+    if deadline == math.inf:  # idleness hurries nobody, but this has to end
+        deadline = trio.current_time() + connection.config.drain_grace_seconds
+    connection.close(RpcError(StatusCode.UNAVAILABLE, "the server is stopping"), patient_until=deadline)
 
 
 def is_drain_answer(payload: bytes) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import socket
+from typing import Any
 
 import trio
 
@@ -25,6 +26,13 @@ class Pipe(abc.ABC):
     @abc.abstractmethod
     def send_now(self, data: bytes) -> int:
         """Send what can be sent without waiting; return how much that was."""
+
+    async def linger(self, limit: int) -> None:  # noqa: B027  most streams have nothing to do here
+        """Shut our side, then read and throw away until the peer's end; cancelled, it can be called again.
+
+        Args:
+            limit: give up when so many bytes have come.
+        """
 
     @abc.abstractmethod
     async def aclose(self) -> None:
@@ -84,6 +92,14 @@ class SocketPipe(Pipe):
                 except OSError as error:
                     raise trio.BrokenResourceError("connection lost") from error
 
+    async def linger(self, limit: int) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+            while limit > 0 and (data := await self.receive_some()):
+                limit -= len(data)
+        except (OSError, trio.BrokenResourceError):
+            pass  # the peer is gone
+
     async def aclose(self) -> None:
         if not self._closed:
             self._closed = True
@@ -93,7 +109,7 @@ class SocketPipe(Pipe):
 
 
 class StreamPipe(Pipe):
-    """Any other stream: TLS, memory streams, a test's own."""
+    """Any other stream: memory streams, a test's own. What they do with unread data when they are closed is theirs."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
@@ -111,9 +127,64 @@ class StreamPipe(Pipe):
         await trio.aclose_forcefully(self._stream)
 
 
+class _Parting(trio.abc.Stream):
+    """What lies below TLS when we part: its end is said before it is read again, behind TLS's own goodbye."""
+
+    def __init__(self, transport: trio.SocketStream) -> None:
+        self._transport = transport
+        self._said = False
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        if not self._said:
+            self._said = True
+            await self._transport.send_eof()
+        return await self._transport.receive_some(max_bytes)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._transport.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._transport.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
+class TlsPipe(StreamPipe):
+    """TLS over a socket."""
+
+    def __init__(self, stream: trio.SSLStream[trio.SocketStream]) -> None:
+        super().__init__(stream)
+        self._tls: trio.SSLStream[Any] = stream
+        self._transport = stream.transport_stream
+        self._parting: _Parting | None = None
+
+    async def linger(self, limit: int) -> None:
+        if self._parting is None:
+            self._parting = _Parting(self._transport)
+            self._tls.transport_stream = self._parting
+        try:
+            await self._tls.unwrap()  # sends close_notify, and fails if anything but the peer's comes after it
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        try:
+            while limit > 0 and (data := await self._parting.receive_some()):
+                limit -= len(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the peer is gone
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await trio.aclose_forcefully(self._transport)  # no longer the stream's own after we have parted
+
+
 def pipe_over(stream: trio.abc.Stream) -> Pipe:
     """Return the best pipe for a stream; the stream belongs to the pipe from now on."""
-    return SocketPipe(stream) if type(stream) is trio.SocketStream else StreamPipe(stream)
+    if type(stream) is trio.SocketStream:
+        return SocketPipe(stream)
+    if isinstance(stream, trio.SSLStream) and type(stream.transport_stream) is trio.SocketStream:
+        return TlsPipe(stream)
+    return StreamPipe(stream)
 
 
 def peer_name(stream: trio.abc.Stream) -> str:

@@ -7,12 +7,13 @@ ones, and what a slow reader holds up is its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.rpc import _wire
-from trio_cogment.rpc._control import ControlPlane
+from trio_cogment.rpc._control import ControlPlane, max_block_bytes
 from trio_cogment.rpc._frames import (
     DATA,
     END_STREAM,
@@ -30,15 +31,11 @@ from trio_cogment.rpc._frames import (
     ErrorCode,
 )
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
-from trio_cogment.rpc._windows import Windows
+from trio_cogment.rpc._windows import Windows, nothing
 
 _DEFAULT_MAX_FRAME = 16384
 #: Tells the PING that goes with a drain from those that look for life.
 DRAIN_PING = b"draining"
-
-
-def _nothing() -> None:
-    pass
 
 
 class Sender(Windows):
@@ -56,15 +53,20 @@ class Sender(Windows):
         self.client_side = client_side
         self.goaway_received = False
         self.draining = False
-        self.on_drained: Callable[[], None] = _nothing
+        self.on_drained: Callable[[], None] = nothing
         self.fault: RemoteProtocolError | None = None
-        self._control = ControlPlane(client_side=client_side)
+        self._max_block_bytes = max_block_bytes(config.max_header_list_bytes)
+        self._control = ControlPlane(client_side=client_side, max_block_bytes=self._max_block_bytes)
         self._high_water = config.write_high_water_bytes
         self._send_window = INITIAL_WINDOW
         self._peer_initial_window = INITIAL_WINDOW
         self._max_frame = _DEFAULT_MAX_FRAME  # what we send at most
         self._blocked: dict[Stream, None] = {}  # an ordered set: whose outbox waits
         self._rooms: list[Stream] = []
+        self._answer_bytes = 0  # in the output, that the peer has made us add
+        self._blocks = 0  # header blocks in the output
+        self._free_blocks = math.inf if client_side else 2 * config.max_concurrent_streams
+        self._written = 0  # pieces of output so far, at least one for each message and for every 256 bytes
         self._queued = 0  # bytes in all outboxes
         self._starved: dict[Stream, None] = {}  # an ordered set: refused because of that
         self._last_peer_stream = 0
@@ -93,8 +95,9 @@ class Sender(Windows):
     def take_output(self) -> bytes:
         """Return everything there is to send, and let waiting streams produce more."""
         data = b"".join(self._out)
+        self._written += len(self._out) + (len(data) >> 8)
         self._out.clear()
-        self.out_size = 0
+        self.out_size = self._answer_bytes = self._blocks = 0
         if self._blocked:
             self._pump()
         return data
@@ -105,6 +108,22 @@ class Sender(Windows):
         if rooms:
             self._rooms = []
         return rooms
+
+    def _answer(self, kind: int, flags: int, stream_id: int, payload: bytes = b"") -> None:
+        """Send a frame that a frame of the peer calls for; `_control_frame` bounds how many wait."""
+        self._answer_bytes += len(payload) + 9
+        self._frame(kind, flags, stream_id, payload)
+
+    def _emit_block(self, block: bytes) -> None:
+        """Send a header block.
+
+        A peer knows of no more calls than it may open until it reads how they ended, so two blocks for each can be
+        waiting. More of them wait only for one that opens calls and does not read.
+        """
+        self._emit(block)
+        self._blocks += 1
+        if self._blocks > self._free_blocks:
+            self._answer_bytes += len(block)
 
     # --- calls ---
 
@@ -121,14 +140,14 @@ class Sender(Windows):
         stream = self._new_stream(self._next_stream)
         self._next_stream += 2
         stream.headers_sent = True
-        self._emit(self._control.send_headers(stream.id, headers, end_stream=False))
+        self._emit_block(self._control.send_headers(stream.id, headers, end_stream=False))
         return stream
 
     def send_headers(self, stream: Stream, headers: _wire.RawHeaders) -> None:
         """Send the headers of a response."""
         if not stream.closed:
             stream.headers_sent = True
-            self._emit(self._control.send_headers(stream.id, headers, end_stream=False))
+            self._emit_block(self._control.send_headers(stream.id, headers, end_stream=False))
 
     def has_room(self, stream: Stream, size: int) -> bool:
         """Whether a message of `size` bytes may be given to `send_message` now."""
@@ -202,7 +221,8 @@ class Sender(Windows):
     def reset(self, stream: Stream, code: int) -> None:
         """Send RST_STREAM, unless the stream is over."""
         if not stream.closed:
-            self._frame(RST_STREAM, 0, stream.id, int(code).to_bytes(4, "big"))
+            send = self._frame if self.client_side else self._answer
+            send(RST_STREAM, 0, stream.id, int(code).to_bytes(4, "big"))
             self._close(stream)
 
     def go_away(self, code: int, text: str = "", *, last: int | None = None) -> None:
@@ -280,7 +300,7 @@ class Sender(Windows):
     def _send_end(self, stream: Stream) -> None:
         assert stream.end is not None
         if stream.end:
-            self._emit(self._control.send_headers(stream.id, stream.end, end_stream=True))
+            self._emit_block(self._control.send_headers(stream.id, stream.end, end_stream=True))
         else:
             self._frame(DATA, END_STREAM, stream.id)
         stream.local_closed = stream.headers_sent = True

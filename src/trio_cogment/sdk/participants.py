@@ -13,7 +13,7 @@ from trio_cogment.about import About
 from trio_cogment.api import agent_pb2, datalog_pb2, environment_pb2, hooks_pb2
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
-from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
+from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, Offer, ServiceKind
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
 from trio_cogment.logs import bind_trial
 from trio_cogment.rpc import (
@@ -153,6 +153,28 @@ class Participants:
     def kinds(self) -> set[ServiceKind]:
         """Return what kinds of implementations are registered."""
         return {kind for kind, entries in self._registered.items() if entries}
+
+    def offers(self, port: int) -> list[Offer]:
+        """Return what to register with a directory, served on a port: as the published SDK does.
+
+        An actor is one offer for each of its classes; one that serves any class, for each class of the spec. (Where
+        there is no class to name, it is found only by endpoints that ask for none.) All hooks are one, and so are all
+        data logs: a directory cannot choose among those.
+        """
+        offers = []
+        for kind, entries in self._registered.items():
+            if kind in (ServiceKind.PRE_TRIAL_HOOK, ServiceKind.DATALOG):
+                offers.append(Offer(kind=kind, port=port))
+                continue
+            for name, entry in entries.items():
+                properties = {IMPLEMENTATION: name, **entry.properties}
+                if kind is not ServiceKind.ACTOR:
+                    offers.append(Offer(kind=kind, port=port, properties=properties))
+                    continue
+                classes = sorted(entry.actor_classes or self.spec.names())
+                by_class: list[dict[str, str]] = [{ACTOR_CLASS: actor_class} for actor_class in classes]
+                offers.extend(Offer(kind=kind, port=port, properties={**own, **properties}) for own in by_class or [{}])
+        return offers
 
     def services(self) -> list[Service]:
         """Return the services that run the registered implementations, to be served over gRPC or in process.
