@@ -18,6 +18,7 @@ from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, ServiceKind, par
 from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
 from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
 from trio_cogment.orchestrator._hooks import run_hooks
+from trio_cogment.orchestrator._info import check_describable
 from trio_cogment.orchestrator._registry import Registry
 from trio_cogment.orchestrator._remote_sink import sink_of
 from trio_cogment.orchestrator._trial import STOPPING, Trial
@@ -184,7 +185,7 @@ class Orchestrator:
                 await self._start(trial, params, trial_config)
                 started = True
             if not started:
-                raise FailedPreconditionError("the trial was terminated while it was starting")
+                raise trial.refusal or FailedPreconditionError("the trial was terminated while it was starting")
             # A caller that went away since will never know of this trial.
             started = False
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -218,6 +219,7 @@ class Orchestrator:
                 timeout_seconds=self.config.hook_timeout_seconds,
             )
         params = validate_params(params)
+        check_describable(params, self.config.max_properties_bytes)
         actors, environment, datalog = self._resolve(params)
         trial.prepare(params, actors, environment, sink_of(datalog, self._connections))
         if self._stopping:
