@@ -11,7 +11,7 @@ from trio_cogment.cli._options import Failure, LogSettings
 from trio_cogment.logs import TrialFilter
 
 TRACE = 5
-_OFF = logging.CRITICAL + 10
+_OFF = sys.maxsize
 _LEVELS = {
     "trace": TRACE,
     "debug": logging.DEBUG,

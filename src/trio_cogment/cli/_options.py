@@ -207,7 +207,6 @@ def server_options(command: _Decorated) -> _Decorated:
         ),
         click.option(
             "--host",
-            "hosts",
             multiple=True,
             default=["0.0.0.0"],
             callback=_list,
@@ -300,10 +299,10 @@ def server_settings(ctx: click.Context, *, lifecycle_port: int, actor_port: int)
     if ctx.params["gc_frequency"] is not None:
         orchestrator = replace(configuration.orchestrator, gc_frequency=ctx.params["gc_frequency"])
         configuration = replace(configuration, orchestrator=orchestrator)
-    if not ctx.params["hosts"]:
+    if not ctx.params["host"]:
         raise Failure("--host: expected an address or a name at least")
     return ServerSettings(
-        hosts=ctx.params["hosts"],
+        hosts=ctx.params["host"],
         lifecycle_port=lifecycle_port,
         actor_port=actor_port,
         params=ctx.params["params"],

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from trio_cogment.orchestrator._trial import Trial
 
 MakeMachine = Callable[..., TrialMachine]
+# Looking these up costs more than what is done with them.
+_RUNNING, _TERMINATING = TrialState.RUNNING, TrialState.TERMINATING
+_handle = TrialMachine.handle
 _STATES = [name for name, value in TrialState.items() if value]
 
 
@@ -46,7 +49,7 @@ class MeteredMachine(TrialMachine):
         """See `TrialMachine.handle`."""
         if type(event) is Lost:
             self._lost(event.participant)
-        effects = super().handle(event, now, wall_ns)
+        effects = _handle(self, event, now, wall_ns)
         if type(event) is Received:
             index = event.participant
             if index in self._thinking and index not in self.awaited:
@@ -71,7 +74,7 @@ class MeteredMachine(TrialMachine):
 
     def _tick_answered(self, now: float) -> None:
         self._unanswered = False
-        if self.state != TrialState.RUNNING:
+        if self.state != _RUNNING:
             return  # it was the last one, or nobody wants this tick's actions
         self._metrics.tick_answered(now - self._began)
         if self._last_set is not None:
@@ -81,7 +84,7 @@ class MeteredMachine(TrialMachine):
     def _lost(self, index: int) -> None:
         # Who was left out before, or has acknowledged the end, is free to leave.
         left_out = index != ENVIRONMENT and self.actors[index].gone
-        acknowledged = self.state == TrialState.TERMINATING and self.owing and index not in self.owing
+        acknowledged = self.state == _TERMINATING and self.owing and index not in self.owing
         if not (self.is_over or left_out or acknowledged):
             self._metrics.participant_lost("environment" if index == ENVIRONMENT else "actor")
 
