@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -103,6 +104,7 @@ async def bench(
 ) -> AsyncIterator[Bench]:
     """Run an orchestrator whose `cogment://discover` leads to `services`, in process or over HTTP/2."""
     ids = itertools.count()
+    options.setdefault("rng", random.Random(0))
     open_channel = wire_channel if wire else InProcessChannel
     async with open_channel(services) as local:
         orchestrator = Orchestrator(

@@ -34,6 +34,8 @@ class OrchestratorConfig:
         max_outbox_bytes: their total size; one message of any size is always allowed.
         client_join_timeout_seconds: how long a client actor may take to say who it is.
         watch_queue_entries: entries waiting for a watcher before it is given up.
+        max_properties_bytes: the names and values of one trial's properties, in total; they are in every description of
+            the trial, and those must fit into a message.
         max_ended_trials: ended trials that can still be asked about.
         ended_trial_age_seconds: how long they can be asked about.
         gc_frequency: forget all of them on every so-manieth start, besides (0 or 1: on every one); None: on none.
@@ -56,6 +58,7 @@ class OrchestratorConfig:
     max_outbox_bytes: int = 16 * 1024 * 1024
     client_join_timeout_seconds: float = 60.0
     watch_queue_entries: int = 16384
+    max_properties_bytes: int = 64 * 1024
     max_ended_trials: int = 1000
     ended_trial_age_seconds: float = 3600.0
     gc_frequency: int | None = None

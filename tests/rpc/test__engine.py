@@ -82,6 +82,15 @@ frames = st.one_of(
 
 
 @hypothesis.given(st.lists(frames, max_size=12), st.lists(st.integers(0, 2000), max_size=8), st.booleans())
+@hypothesis.example(
+    [
+        frame(HEADERS, END_HEADERS, 5, good_block),
+        frame(DATA, 0, 5, b"\x83" + bytes(8)),
+        frame(RST, 0, 5, b"\0\0\0\x08"),
+    ],
+    [],
+    False,
+)
 @hypothesis.settings(max_examples=300)
 def test_any_frames_in_any_split(parts: list[bytes], cuts: list[int], client: bool) -> None:
     data = (b"" if client else PREFACE) + settings() + b"".join(parts)

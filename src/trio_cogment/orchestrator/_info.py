@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from trio_cogment.api.common_pb2 import TrialActor, TrialState
+from trio_cogment.api.common_pb2 import TrialActor, TrialParams, TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
+from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.trial import TrialMachine
 
 _NANOSECONDS = 1_000_000_000
+
+
+def check_describable(params: TrialParams, max_properties_bytes: int) -> None:
+    """Raise InvalidArgumentError for properties that are too large to be in every description of their trial."""
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in params.properties.items())
+    if size > max_properties_bytes:
+        raise InvalidArgumentError(
+            f"properties: {size} bytes, at most {max_properties_bytes} were expected; a config may be larger"
+        )
 
 
 def describe(machine: TrialMachine, seconds: float, *, latest_observation: bool, actors: bool) -> TrialInfo:

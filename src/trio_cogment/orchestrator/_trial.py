@@ -255,11 +255,12 @@ class Trial:
         except* Exception as failures:  # noqa: BLE001  said below
             # The boundary of a trial: whatever went wrong in here ends this one and no other.
             _log.error("trial %s: failed", self.trial_id, exc_info=failures)
+            self._nursery = None  # it takes no more tasks
+            if not self.settled.is_set():
+                self.refusal = RpcError(StatusCode.INTERNAL, _FAILED)
             self.hard_end(_FAILED)
         finally:
-            if not self.settled.is_set():
-                self.refusal = self.refusal or RpcError(StatusCode.INTERNAL, _FAILED)
-                self.settled.set()
+            self.settled.set()
             # An ended trial is remembered for a while: what it described stays, what it was made of goes.
             self._links.release()
             self._nursery = None

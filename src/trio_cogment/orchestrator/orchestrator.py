@@ -27,6 +27,7 @@ from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, Una
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
 from trio_cogment.orchestrator._hooks import run_hooks
+from trio_cogment.orchestrator._info import check_describable
 from trio_cogment.orchestrator._metering import gauges, machine_for
 from trio_cogment.orchestrator._registry import Registry
 from trio_cogment.orchestrator._remote_sink import sink_of
@@ -213,7 +214,7 @@ class Orchestrator:
                 await self._start(trial, params, trial_config)
                 started = True
             if not started:
-                raise FailedPreconditionError("the trial was terminated while it was starting")
+                raise trial.refusal or FailedPreconditionError("the trial was terminated while it was starting")
             # A caller that went away since will never know of this trial.
             started = False
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -247,6 +248,7 @@ class Orchestrator:
                 timeout_seconds=self.config.hook_timeout_seconds,
             )
         params = validate_params(params)
+        check_describable(params, self.config.max_properties_bytes)
         actors, environment, datalog = await self._resolve(params)
         trial.prepare(params, actors, environment, sink_of(datalog, self._connections))
         if self._stopping:

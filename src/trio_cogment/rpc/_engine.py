@@ -179,6 +179,8 @@ class Engine(Parser):
         stream = self.streams.get(stream_id)
         if stream is not None:
             self._close(stream)
+            if stream.refused:
+                return  # its call has been ended and counted already, or will be with the event before this
             events.append((Kind.RESET, stream, int.from_bytes(frame[9:], "big")))
             if not stream.headers_sent:
                 self._floods.resets.count()

@@ -68,10 +68,11 @@ class Mailbox:
         self._size_of = size_of
         self._on_broken_consumer = on_broken_consumer
         self._items: deque[Any] = deque()
-        self._sizes: deque[int] = deque()  # of the items; a single one need not have been measured
+        # An empty deque takes 760 bytes, and most mailboxes never need these two.
+        self._sizes: deque[int] | None = None  # of the items; a single one need not have been measured
         self._bytes = 0  # the sum of `_sizes`
         self._receiver: trio.lowlevel.Task | None = None
-        self._senders: deque[trio.lowlevel.Task] = deque()
+        self._senders: deque[trio.lowlevel.Task] | None = None
         self._consumer: Consumer | None = None
         self._paused = False
         #: True once nothing more can be put.
@@ -96,6 +97,7 @@ class Mailbox:
                 size = self._size_of(item)
             if not self._admits(size):
                 raise trio.WouldBlock
+            assert self._sizes is not None
             self._sizes.append(size)
             self._bytes += size
         else:
@@ -118,7 +120,7 @@ class Mailbox:
             return False
         if not self._sizes:  # the first one came when nothing waited
             self._bytes = self._size_of(items[0])
-            self._sizes.append(self._bytes)
+            self._sizes = deque([self._bytes])
         return self._bytes + size <= self._max_bytes
 
     def is_busy(self) -> bool:
@@ -137,8 +139,12 @@ class Mailbox:
             await trio.lowlevel.checkpoint()
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
+        if not self._senders and self._admits(size):
+            return
+        if self._senders is None:
+            self._senders = deque()
         senders = self._senders
-        must_wait = bool(senders) or not self._admits(size)
+        must_wait = True
         add = senders.append
         while must_wait and not self.ended:
             task = trio.lowlevel.current_task()
@@ -199,7 +205,7 @@ class Mailbox:
         if self.ended and not self._items:
             return
         self._items.clear()
-        self._sizes.clear()
+        self._sizes = None
         self._bytes = 0
         self.ended = False
         self.finish(error)
