@@ -18,7 +18,7 @@ from purerpc import Service
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.cli._directory import opened_directory, stay_registered
 from trio_cogment.cli._logs import set_up_logging
-from trio_cogment.cli._options import Failure, ServerSettings
+from trio_cogment.cli._settings import Failure, ServerSettings
 from trio_cogment.cli._status_file import INITIALIZING, READY, StatusFile
 from trio_cogment.cli._tls import Tls, load_tls
 from trio_cogment.config import RpcConfig
