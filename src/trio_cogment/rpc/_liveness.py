@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _LIFE_PING = b"alive?\0\0"
 _LOOK_SECONDS = 10.0
+#: A PING behind as much as this may be late, as long as at least so much of it arrives within its time.
+_LONG_QUEUE_BYTES = 16 * 1024
+_LEAST_TAKEN_BYTES = 1024
 #: What comes of a message within its patience must be as much as this, or all of it.
 _LEAST_PROGRESS_BYTES = 16 * 1024
 #: Or so much of all large messages of the connection: then it is the link that is slow.
@@ -56,6 +59,8 @@ class Watcher:
         self._last_ping = now
         self._data_mark = self._engine.data_mark()
         self._pinged = False  # and not answered
+        self._expected = math.inf  # when it must be
+        self._queue = _Queue(connection)
         self._stalls = _Stalls(connection)
 
     def look(self, now: float) -> float:
@@ -75,10 +80,13 @@ class Watcher:
 
     def _look_for_life(self, now: float) -> float:
         if self._pinged:
-            due = self._last_ping + self._config.keepalive_timeout_seconds
             if self._connection.heard == -math.inf:
+                due = self._expected
                 if now < due:
                     return due
+                if self._queue.moves():
+                    self._expected = now + self._config.keepalive_timeout_seconds
+                    return self._expected
                 self._give_up("the peer does not answer")
                 return math.inf
             self._pinged = False
@@ -90,9 +98,11 @@ class Watcher:
         self._last_ping = now
         self._data_mark = self._engine.data_mark()
         self._connection.heard = -math.inf  # whatever comes next is an answer
+        self._queue.note()
         self._engine.ping(_LIFE_PING)
         self._connection.wake()
-        return now + self._config.keepalive_timeout_seconds
+        self._expected = now + self._config.keepalive_timeout_seconds
+        return self._expected
 
     def _next_ping(self, now: float) -> float:
         config = self._config
@@ -120,6 +130,30 @@ class Watcher:
             self._connection.drain(math.inf)  # for ever: a call may just be on its way
             return math.inf
         return self._busy + patience
+
+
+class _Queue:
+    """Tells whether a PING may not have arrived yet: on a slow link, data before it can take longer than patience.
+
+    A peer whose system takes that data is there. That counts only while much of it is on its way, or a program that
+    has stopped would live for as long as its system has room for what we send.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._taken = 0
+        self._long = False
+
+    def note(self) -> None:
+        """Remember how things are."""
+        self._taken, waiting = self._connection.pipe.delivered()
+        self._long = waiting + self._connection.engine.out_size >= _LONG_QUEUE_BYTES
+
+    def moves(self) -> bool:
+        """Whether the queue was long when it was noted last, and has moved on since; note it again."""
+        taken, was_long = self._taken, self._long
+        self.note()
+        return was_long and self._taken - taken >= _LEAST_TAKEN_BYTES
 
 
 class _Progress:
