@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import abc
 import socket
+import sys
 from typing import Any
 
 import trio
 
 _MIN_READ = 16 * 1024
 _MAX_READ = 1024 * 1024
+#: Where Linux's `struct tcp_info` has `tcpi_bytes_acked`.
+_BYTES_ACKED = slice(120, 128)
 
 
 class Pipe(abc.ABC):
@@ -26,6 +29,13 @@ class Pipe(abc.ABC):
     @abc.abstractmethod
     def send_now(self, data: bytes) -> int:
         """Send what can be sent without waiting; return how much that was."""
+
+    def delivered(self) -> tuple[int, int]:
+        """Return how many bytes the peer's system has taken, and how many are on their way; zeros where nobody knows.
+
+        What it has taken its program need not have read.
+        """
+        return 0, 0
 
     async def linger(self, limit: int) -> None:  # noqa: B027  most streams have nothing to do here
         """Shut our side, then read and throw away until the peer's end; cancelled, it can be called again.
@@ -91,6 +101,9 @@ class SocketPipe(Pipe):
                     continue
                 except OSError as error:
                     raise trio.BrokenResourceError("connection lost") from error
+
+    def delivered(self) -> tuple[int, int]:
+        return _delivered(self._socket)
 
     async def linger(self, limit: int) -> None:
         try:
@@ -159,6 +172,9 @@ class TlsPipe(StreamPipe):
         self._transport = stream.transport_stream
         self._parting: _Parting | None = None
 
+    def delivered(self) -> tuple[int, int]:
+        return _delivered(self._transport.socket)
+
     async def linger(self, limit: int) -> None:
         if self._parting is None:
             self._parting = _Parting(self._transport)
@@ -176,6 +192,20 @@ class TlsPipe(StreamPipe):
     async def aclose(self) -> None:
         await super().aclose()
         await trio.aclose_forcefully(self._transport)  # no longer the stream's own after we have parted
+
+
+def _delivered(sock: socket.socket | trio.socket.SocketType) -> tuple[int, int]:
+    if sys.platform != "linux":
+        return 0, 0
+    import fcntl  # not on every system
+    import termios
+
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
+        waiting = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))
+    except OSError:
+        return 0, 0  # not TCP
+    return int.from_bytes(info[_BYTES_ACKED], sys.byteorder), int.from_bytes(waiting, sys.byteorder)
 
 
 def pipe_over(stream: trio.abc.Stream) -> Pipe:
