@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -201,15 +202,23 @@ async def test_data_log_cannot_be_found(autojump_clock: Clock) -> None:
         assert not await play.table.controller.trial_infos()
 
 
-@pytest.mark.parametrize("how", ["leaves", "stops reading"])
-async def test_watcher_breaks(how: str, autojump_clock: Clock) -> None:
+@pytest.mark.parametrize("leaves", [True, False], ids=["leaves", "stops reading"])
+async def test_watcher_breaks(leaves: bool, autojump_clock: Clock) -> None:
     """Reference: one that stops reading freezes every trial."""
-    async with stage(config=OrchestratorConfig(watch_queue_entries=3)) as play:
-        async with play.table.controller.watch_trials():
-            if how == "leaves":
-                await settle()
+    async with stage(config=OrchestratorConfig(watch_queue_entries=3)) as play, AsyncExitStack() as watching:
+        broken = await watching.enter_async_context(play.table.controller.watch_trials())
+        await settle()
+        if leaves:
+            await watching.aclose()
         states = await play.watched()
+        for number in range(200):
+            assert await play.start(params("a"), f"another {number}")
         await play.play(params("a"))
         await play["env"].observe(indexes=[0])
         await play.hard()
         assert states == [1, 2, 3, 4, 5]
+        if not leaves:
+            with pytest.raises(RpcError) as caught:
+                async for _ in broken:
+                    pass
+            assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED

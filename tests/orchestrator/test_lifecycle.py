@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -383,3 +385,41 @@ async def test_version_and_status() -> None:
             assert list(status.statuses) == ["overall_load"]
             assert 0 <= int(status.statuses["overall_load"]) <= 254
             assert not (await table.channel.unary(methods["Status"], StatusRequest())).statuses
+
+
+@pytest.mark.parametrize("where", ["hook", "data log"])
+async def test_a_start_that_a_stop_interrupts_says_so(where: str, autojump_clock: trio.testing.MockClock) -> None:
+    """UNAVAILABLE: trying elsewhere, or later, may help; the caller's request is not to blame."""
+
+    async def hangs(request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
+        await trio.sleep_forever()
+        return request
+
+    class Hanging:
+        @asynccontextmanager
+        async def open(self, *_: Any) -> AsyncIterator[Any]:
+            await trio.sleep_forever()
+            yield
+
+    hooks = ["cogment://discover"] if where == "hook" else []
+    async with (
+        bench(HookScript(hangs).service(), sink=Hanging(), pre_trial_hooks=hooks) as table,
+        trio.open_nursery() as nursery,
+    ):
+        caught: list[RpcError] = []
+
+        async def start() -> None:
+            try:
+                params = None if hooks else params_of("a", datalog_endpoint="cogment://discover/datalog")
+                await table.controller.start_trial(params, trial_id="t")
+            except RpcError as error:
+                caught.append(error)
+
+        nursery.start_soon(start)
+        await trio.testing.wait_all_tasks_blocked()
+        await table.orchestrator.stop()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [(error.code, error.message) for error in caught] == [
+            (StatusCode.UNAVAILABLE, "the orchestrator is stopping")
+        ]
+        assert not await table.controller.trial_infos()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 import trio
@@ -25,6 +26,10 @@ from trio_cogment.rpc import CallOpener, Channel
 
 #: A channel nobody uses is kept this long: the next trial usually goes to the same place.
 IDLE_CHANNEL_SECONDS = 30.0
+
+#: The pause between attempts to connect where the caller makes pauses of its own: just enough that a crowd of trials
+#: with one data log does not try all at once.
+SELF_PACED_BACKOFF_SECONDS = 0.25
 
 #: What a trial has to do with; nothing else can be meant by an endpoint in its parameters.
 _PARTICIPANTS = (ServiceKind.ACTOR, ServiceKind.ENVIRONMENT, ServiceKind.DATALOG, ServiceKind.PRE_TRIAL_HOOK)
@@ -64,7 +69,12 @@ class Connections:
         self._config = config
         self._directory = directory
         self._client_tls = client_tls
-        self._channels: dict[GrpcEndpoint, _SharedChannel] = {}
+        self._self_paced_config = replace(
+            config,
+            connect_backoff_initial_seconds=min(config.connect_backoff_initial_seconds, SELF_PACED_BACKOFF_SECONDS),
+            connect_backoff_max_seconds=min(config.connect_backoff_max_seconds, SELF_PACED_BACKOFF_SECONDS),
+        )
+        self._channels: dict[tuple[GrpcEndpoint, bool], _SharedChannel] = {}
 
     async def resolve(
         self, text: str, kind: ServiceKind, field_name: str, properties: Mapping[str, str] | None = None
@@ -121,19 +131,25 @@ class Connections:
         # The other way round is no error, as with the reference: one that is registered without TLS is called with it.
         return found.endpoint
 
-    def open(self, target: Target) -> AbstractAsyncContextManager[CallOpener]:
-        """Lend the channel to a target for the time of an `async with` block."""
-        return self._lend(target)
+    def open(self, target: Target, *, self_paced: bool = False) -> AbstractAsyncContextManager[CallOpener]:
+        """Lend the channel to a target for the time of an `async with` block.
+
+        Args:
+            target: where to.
+            self_paced: the caller makes growing pauses between its tries. The channel's own on top of them would let
+                most tries fail without one: until its next attempt is due, a channel repeats its last error.
+        """
+        return self._lend(target, self_paced)
 
     @asynccontextmanager
-    async def _lend(self, target: Target) -> AsyncIterator[CallOpener]:
+    async def _lend(self, target: Target, self_paced: bool) -> AsyncIterator[CallOpener]:
         if isinstance(target, CallOpener):
             yield target
             return
-        shared = self._channels.get(target)
+        shared = self._channels.get((target, self_paced))
         if shared is None:
-            shared = self._channels[target] = _SharedChannel()
-            self._nursery.start_soon(self._keep, target, shared, name=f"channel to {target}")
+            shared = self._channels[target, self_paced] = _SharedChannel()
+            self._nursery.start_soon(self._keep, target, self_paced, shared, name=f"channel to {target}")
         shared.users.value += 1
         try:
             await shared.ready.wait()
@@ -142,8 +158,9 @@ class Connections:
         finally:
             shared.users.value -= 1
 
-    async def _keep(self, target: GrpcEndpoint, shared: _SharedChannel) -> None:
-        async with Channel(target.host, target.port, tls=self._client_tls, config=self._config) as channel:
+    async def _keep(self, target: GrpcEndpoint, self_paced: bool, shared: _SharedChannel) -> None:
+        config = self._self_paced_config if self_paced else self._config
+        async with Channel(target.host, target.port, tls=self._client_tls, config=config) as channel:
             shared.channel = channel
             shared.ready.set()
             idle = False
@@ -151,7 +168,7 @@ class Connections:
                 await shared.users.wait_value(0, held_for=IDLE_CHANNEL_SECONDS)
                 # Somebody may have come in the very turn in which the wait was over.
                 idle = shared.users.value == 0
-            del self._channels[target]
+            del self._channels[target, self_paced]
 
 
 class _SharedChannel:

@@ -52,7 +52,7 @@ class RemoteSink:
     async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[SampleStream]:
         """See `SampleSink.open`."""
         async with (
-            self._connections.open(self._target) as opener,
+            self._connections.open(self._target, self_paced=True) as opener,
             opener.call(RUN_TRIAL_DATALOG, metadata=(("trial-id", trial_id), ("user-id", user_id))) as call,
         ):
             await call.send(RunTrialDatalogInput(trial_params=params))

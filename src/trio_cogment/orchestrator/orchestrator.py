@@ -213,6 +213,8 @@ class Orchestrator:
                 trial.begin()
                 await self._start(trial, params, trial_config)
                 started = True
+            if self._stopping and not started:
+                raise UnavailableError(STOPPING)
             if not started:
                 raise trial.refusal or FailedPreconditionError("the trial was terminated while it was starting")
             # A caller that went away since will never know of this trial.
