@@ -43,7 +43,7 @@ def check_blocks(data: bytes) -> None:
         try:
             headers = ours.decode(block)
         except ConnectionFaultError:
-            # Integers of more than 35 bits mean nothing, nor do more table size updates than two, though hpack reads them.
+            # Integers of more than 35 bits mean nothing, nor does a row of table size updates, though hpack reads them.
             assert expected is None or LONG_INTEGER.search(block) or may_have_many_updates(block)
             return
         assert headers == expected
