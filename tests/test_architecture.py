@@ -127,7 +127,7 @@ def test_modules_stay_small() -> None:
 
 def test_tests_mirror_the_sources() -> None:
     """Each folder of tests is named after a package, so that a reader finds the tests of a thing by its name."""
-    others = {"interop", "fuzz", "__pycache__"}
+    others = {"interop", "fuzz", "sim", "__pycache__"}
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()} - others
     assert folders <= set(TABLE)
     assert {"trial", "rpc", "orchestrator", "directory", "spec", "sdk", "cli", "api", "demo"} <= folders
