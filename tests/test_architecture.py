@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "trio_cogment"
 DOCUMENT = ROOT / "docs" / "architecture.md"
 
 #: What every package but `trial` may import; `rpc` gets of the API only what its row says.
-COMMON = {"errors", "config", "about", "_version", "api"}
+COMMON = {"errors", "config", "about", "files", "_version", "api"}
 
 #: package -> what it may import of ours besides `COMMON`.
 TABLE: dict[str, set[str]] = {
@@ -23,6 +23,7 @@ TABLE: dict[str, set[str]] = {
     "errors": set(),
     "config": set(),
     "about": set(),
+    "files": set(),
     "api": set(),
     "trial": set(),
     "rpc": set(),

@@ -237,6 +237,29 @@ def test_schedules_differ_without_any_randomness_of_the_scenario() -> None:
     assert len({tuple(simulate(seed, scenario).value) for seed in range(50)}) == 50
 
 
+def test_others_do_not_change_the_order_among_a_few() -> None:
+    async def scenario(world: World, others: int) -> list[str]:
+        order: list[str] = []
+
+        async def one(name: str) -> None:
+            for turn in range(5):
+                order.append(f"{name}{turn}")
+                await trio.lowlevel.checkpoint()
+
+        async def idle() -> None:
+            await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            for name in "abcd":
+                nursery.start_soon(one, name, name=name)
+            for _ in range(others):
+                nursery.start_soon(idle, name="idle")
+        return order
+
+    for seed in range(10):
+        assert simulate(seed, scenario, 0).value == simulate(seed, scenario, 7).value
+
+
 def test_a_block_is_seeded_by_hand_as_well() -> None:
     async def order() -> list[int]:
         seen: list[int] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol, TypeAlias
 
@@ -27,6 +27,14 @@ IDLE_CHANNEL_SECONDS = 30.0
 Target: TypeAlias = GrpcEndpoint | CallOpener
 
 
+#: Makes a channel to a host's port: over sockets, or over a simulated network.
+MakeChannel: TypeAlias = Callable[[str, int, RpcConfig], Channel]
+
+
+def _socket_channel(host: str, port: int, config: RpcConfig) -> Channel:
+    return Channel(host, port, config=config)
+
+
 class LocalServices(Protocol):
     """What is served in this process."""
 
@@ -37,10 +45,17 @@ class LocalServices(Protocol):
 class Connections:
     """Resolves endpoints and lends channels. Its channels live in `nursery`."""
 
-    def __init__(self, nursery: trio.Nursery, local: LocalServices | None, config: RpcConfig) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        local: LocalServices | None,
+        config: RpcConfig,
+        make_channel: MakeChannel | None = None,
+    ) -> None:
         self._nursery = nursery
         self._local = local
         self._config = config
+        self._make_channel = make_channel or _socket_channel
         self._channels: dict[GrpcEndpoint, _SharedChannel] = {}
 
     def resolve(
@@ -105,7 +120,7 @@ class Connections:
             shared.users.value -= 1
 
     async def _keep(self, target: GrpcEndpoint, shared: _SharedChannel) -> None:
-        async with Channel(target.host, target.port, config=self._config) as channel:
+        async with self._make_channel(target.host, target.port, self._config) as channel:
             shared.channel = channel
             shared.ready.set()
             idle = False

@@ -15,7 +15,7 @@ from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialSta
 from trio_cogment.config import OrchestratorConfig, RpcConfig
 from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, ServiceKind, parse_endpoint
 from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
-from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
+from trio_cogment.orchestrator._connections import Connections, LocalServices, MakeChannel, Target
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._registry import Registry
 from trio_cogment.orchestrator._trial import STOPPING, Trial
@@ -42,6 +42,7 @@ class Orchestrator:
         default_params: what a trial gets whose starter gave no parameters.
         pre_trial_hooks: endpoints, in the order of their calls.
         local: what is served in this process.
+        make_channel: makes the channels to participants elsewhere; over sockets unless given.
 
     Raises:
         EndpointError: a hook's endpoint does not follow the grammar.
@@ -57,6 +58,7 @@ class Orchestrator:
         default_params: TrialParams | None = None,
         pre_trial_hooks: Sequence[str] = (),
         local: LocalServices | None = None,
+        make_channel: MakeChannel | None = None,
     ) -> None:
         for number, endpoint in enumerate(pre_trial_hooks):
             parse_endpoint(endpoint, field_name=f"pre_trial_hooks[{number}]")
@@ -69,6 +71,7 @@ class Orchestrator:
             self._default_params.CopyFrom(default_params)
         self._hooks = tuple(pre_trial_hooks)
         self._local = local
+        self._make_channel = make_channel
         self.trials = Registry(self.config)
         self.watchers = Watchers(self.config.watch_queue_entries)
         self._tasks = OwnNursery()
@@ -87,7 +90,7 @@ class Orchestrator:
     async def __aenter__(self) -> Orchestrator:
         """Open the nursery of the trials."""
         self._nursery = await self._tasks.__aenter__()
-        self._connections = Connections(self._nursery, self._local, self._rpc_config)
+        self._connections = Connections(self._nursery, self._local, self._rpc_config, self._make_channel)
         return self
 
     async def __aexit__(

@@ -9,6 +9,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trio_cogment.testing._behaviour import Behaviour as Behaviour
+    from trio_cogment.testing._behaviour import Misbehaviour as Misbehaviour
+    from trio_cogment.testing._checkers import CHECKERS as CHECKERS
+    from trio_cogment.testing._checkers import LEAST_ACK_SECONDS as LEAST_ACK_SECONDS
+    from trio_cogment.testing._checkers import InvariantError as InvariantError
+    from trio_cogment.testing._checkers import check_history as check_history
+    from trio_cogment.testing._checkers import record_states as record_states
+    from trio_cogment.testing._disk import PowerLossError as PowerLossError
+    from trio_cogment.testing._disk import SimDisk as SimDisk
+    from trio_cogment.testing._fake_services import FakeDatalog as FakeDatalog
+    from trio_cogment.testing._fake_services import FakeHook as FakeHook
+    from trio_cogment.testing._fakes import FakeActor as FakeActor
+    from trio_cogment.testing._fakes import FakeEnvironment as FakeEnvironment
     from trio_cogment.testing._history import History as History
     from trio_cogment.testing._history import HistoryEvent as HistoryEvent
     from trio_cogment.testing._network import SimConnection as SimConnection
@@ -18,6 +31,7 @@ if TYPE_CHECKING:
     from trio_cogment.testing._pipes import Link as Link
     from trio_cogment.testing._plan import Fault as Fault
     from trio_cogment.testing._plan import FaultPlan as FaultPlan
+    from trio_cogment.testing._simulate import DEFAULT_BUDGET as DEFAULT_BUDGET
     from trio_cogment.testing._simulate import DeadlockError as DeadlockError
     from trio_cogment.testing._simulate import LivelockError as LivelockError
     from trio_cogment.testing._simulate import NondeterminismError as NondeterminismError
@@ -29,16 +43,28 @@ if TYPE_CHECKING:
     from trio_cogment.testing._world import World as World
 
 _HOMES = {
+    "Behaviour": "_behaviour",
+    "CHECKERS": "_checkers",
+    "DEFAULT_BUDGET": "_simulate",
     "DeadlockError": "_simulate",
+    "FakeActor": "_fakes",
+    "FakeDatalog": "_fake_services",
+    "FakeEnvironment": "_fakes",
+    "FakeHook": "_fake_services",
     "Fault": "_plan",
     "FaultPlan": "_plan",
     "History": "_history",
     "HistoryEvent": "_history",
+    "InvariantError": "_checkers",
     "Link": "_pipes",
+    "LEAST_ACK_SECONDS": "_checkers",
     "LivelockError": "_simulate",
+    "Misbehaviour": "_behaviour",
     "NondeterminismError": "_simulate",
     "Outcome": "_simulate",
+    "PowerLossError": "_disk",
     "SimConnection": "_network",
+    "SimDisk": "_disk",
     "SimHost": "_network",
     "SimListener": "_network",
     "SimNetwork": "_network",
@@ -46,6 +72,8 @@ _HOMES = {
     "SimulationError": "_simulate",
     "World": "_world",
     "check_determinism": "_simulate",
+    "check_history": "_checkers",
+    "record_states": "_checkers",
     "simulate": "_simulate",
 }
 

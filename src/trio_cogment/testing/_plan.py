@@ -19,13 +19,18 @@ class Fault:
         name: what it is, as the scenario understands it.
         at: when, in virtual seconds; 0 for what is wrong from the start.
         target: whom it hits.
-        details: whatever else the scenario needs.
+        details: whatever else the scenario needs, by names that could be those of arguments.
     """
 
     name: str
     at: float = 0.0
     target: str = ""
     details: dict[str, Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.details:
+            if not name.isidentifier() or name in ("name", "at", "target"):
+                raise ValueError(f"details: expected names of their own, got {name!r}")
 
     def __str__(self) -> str:
         parts = [repr(self.name)]
@@ -75,7 +80,7 @@ class FaultPlan:
         try:
             expression = ast.parse(text.strip(), mode="eval").body
             faults = ast.literal_eval(_plain(expression))
-        except (SyntaxError, TypeError, AttributeError, IndexError) as error:
+        except (SyntaxError, TypeError, ValueError, IndexError) as error:
             raise ValueError(f"expected FaultPlan(Fault(...), ...), got {text!r}") from error
         return cls(tuple(_fault(dict(pairs)) for pairs in faults))
 
