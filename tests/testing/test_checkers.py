@@ -75,6 +75,11 @@ def test_honest_history_passes() -> None:
     check_history(history_of(HONEST))
 
 
+def test_id_of_a_failed_start_may_come_again() -> None:
+    failed: list[Line] = [("near", "state", {"state": state}) for state in (1, 5)]
+    check_history(history_of([*failed, *failed, *HONEST]))
+
+
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
@@ -90,6 +95,7 @@ def test_honest_history_passes() -> None:
         ("ticks-grow-by-one", after(ACTIONS, HONEST[ACTIONS])),
         ("actions-belong-to-their-tick", instead(ACTIONS, contents={"ann": "ann:1"})),
         ("actions-belong-to-their-tick", instead(ACTIONS, contents={"ann": "wrong"})),
+        ("environments-may-end", after(8, ("environment env", "actions", {**HONEST[ACTIONS][2], "tick": 1}))),
         ("absent-once", instead(ACTIONS, unavailable=[0, 0])),
         ("wrong-observations-are-refused", instead(6, content="wrong")),
         ("rewards-come-once", after(12, ("actor ann", "reward", {"tick": 1, "values": [2.0]}))),

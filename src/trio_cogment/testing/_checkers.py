@@ -82,20 +82,31 @@ def _sessions(history: History) -> Iterator[list[HistoryEvent]]:
     yield from open_ones.values()
 
 
+def _lives(history: History) -> Iterator[tuple[str, int, str, list[int]]]:
+    """Yield trial, which of several of that id, watcher, and the states it saw: the id of a failed start is free."""
+    for (trial_id, who), events in _by(history, "state").items():
+        lives: list[list[int]] = [[]]
+        for state in (event.details["state"] for event in events):
+            if state == TrialState.INITIALIZING and lives[-1][-1:] == [TrialState.ENDED]:
+                lives.append([])
+            lives[-1].append(state)
+        for number, states in enumerate(lives):
+            yield trial_id, number, who, states
+
+
 def states_go_forward(history: History) -> Iterator[str]:
     """A trial's state only moves forward, and each is announced once."""
-    for (trial_id, who), events in _by(history, "state").items():
-        states = [event.details["state"] for event in events]
+    for trial_id, _, who, states in _lives(history):
         if any(later <= earlier for earlier, later in pairwise(states)):
             yield f"{trial_id}: {who} saw {states}"
 
 
 def watchers_see_all(history: History) -> Iterator[str]:
     """Who watches misses no state between the first and the last it sees, and all see the same."""
-    seen: dict[str, dict[str, list[int]]] = defaultdict(dict)
-    for (trial_id, who), events in _by(history, "state").items():
-        seen[trial_id][who] = [event.details["state"] for event in events]
-    for trial_id, watchers in seen.items():
+    seen: dict[tuple[str, int], dict[str, list[int]]] = defaultdict(dict)
+    for trial_id, number, who, states in _lives(history):
+        seen[trial_id, number][who] = states
+    for (trial_id, _), watchers in seen.items():
         every = sorted({state for states in watchers.values() for state in states})
         for who, states in watchers.items():
             between = [state for state in every if states[0] <= state <= states[-1]]
@@ -149,6 +160,14 @@ def actions_belong_to_their_tick(history: History) -> Iterator[str]:
                 own = content.startswith(f"{name}:")
                 if content == WRONG.decode() or (own and content != action_content(name, tick).decode()):
                     yield f"{event.trial_id}: the action of {name} at tick {tick} was {content!r}"
+
+
+def environments_may_end(history: History) -> Iterator[str]:
+    """After an environment has said that its next observations are the last, it is given no more actions."""
+    for session in _sessions(history):
+        whats = [event.what for event in session]
+        if "ends by itself" in whats and "actions" in whats[whats.index("ends by itself") :]:
+            yield f"{session[0].trial_id}: {session[0].who} was given actions after its LAST"
 
 
 def absent_once(history: History) -> Iterator[str]:
@@ -232,6 +251,7 @@ CHECKERS: dict[str, Checker] = {
         sessions_close_once,
         ticks_grow_by_one,
         actions_belong_to_their_tick,
+        environments_may_end,
         absent_once,
         wrong_observations_are_refused,
         rewards_come_once,

@@ -76,8 +76,9 @@ class FakeDatalog:
         with part.session(raising=True):
             async for message in call:
                 if message.HasField("sample"):
-                    tick_id = message.sample.info.tick_id
-                    part.record("sample", tick=tick_id, state=message.sample.info.state)
+                    info = message.sample.info
+                    tick_id = max(tick_id, info.tick_id)
+                    part.record("afterthought" if info.out_of_sync else "sample", tick=info.tick_id, state=info.state)
                 if await part.think(tick_id) and not part.does(Misbehaviour.NEVER_ACK, tick_id):
                     await call.send(RunTrialDatalogOutput())
             if part.does(Misbehaviour.NEVER_ACK, tick_id):
