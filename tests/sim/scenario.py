@@ -33,6 +33,7 @@ from trio_cogment.testing import (
 )
 
 TRIALS = 4
+MOST_TICKS = 20
 PORT = 9000
 HOOKED = "trial-3"
 #: When the last fault is over, and everybody is asked to end.
@@ -130,7 +131,9 @@ class Play:
         self.world = world
         self.network = world.network
         self.network.set_default_link(Link(fragments=0.1, loss=0.01))
-        self.ticks = {f"trial-{number}": world.stream(f"ticks {number}").randint(3, 20) for number in range(TRIALS)}
+        self.ticks = {
+            f"trial-{number}": world.stream(f"ticks {number}").randint(3, MOST_TICKS) for number in range(TRIALS)
+        }
         self.environment = FakeEnvironment(world, self.behave, ticks=self.ticks.__getitem__)
         self.actor = FakeActor(world, self.behave)
         self.datalog = FakeDatalog(world, self.behave)
@@ -186,7 +189,7 @@ class Play:
                         for fault in world.plan:
                             acting.start_soon(self.happen, fault, orchestrator, name=f"fault {fault.name}")
                         acting.start_soon(self.calm_down, orchestrator)
-                        await self.all_over(Controller(near))
+                        await self.all_over(Controller(near), orchestrator)
                         acting.cancel_scope.cancel()
                     check_leftovers(orchestrator)
                     await orchestrator.stop()  # which ends the watches
@@ -276,7 +279,7 @@ class Play:
         for trial in orchestrator.trials:
             trial.soft_end()
 
-    async def all_over(self, controller: Controller) -> None:
+    async def all_over(self, controller: Controller, orchestrator: Orchestrator) -> None:
         """Wait until every trial that ever was is over, and what is left of it gone; in time."""
         await trio.sleep_until(4)  # all starts have been asked for
         while True:
@@ -285,7 +288,11 @@ class Play:
                 break
             assert trio.current_time() < END_SECONDS, [(info.trial_id, info.state) for info in infos]
             await trio.sleep(1)
-        await trio.sleep(15)  # farewells, and the flush of the samples
+        # Farewells; and a data log that acknowledges each sample may take its time for each.
+        with trio.fail_after(15 + 10 * MOST_TICKS):
+            while orchestrator.running_trials:  # noqa: ASYNC110  there is no event for it
+                await trio.sleep(1)
+        await trio.sleep(1)
 
     def starting(self) -> bool:
         """Whether somebody still waits for the reply to a start, or a client actor for its trial."""

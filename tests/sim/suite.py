@@ -51,7 +51,10 @@ def run_chunk(seeds: list[int]) -> tuple[Counter[str], list[tuple[int, str]]]:
             reached.update(dict.fromkeys(run_seed(seed), 1))
         except Exception as error:  # noqa: BLE001  as above
             plan = draw_plan(seed).shrink(lambda smaller, seed=seed: fails(seed, smaller), attempts=40)  # type: ignore[misc]
-            failures.append((seed, f"{type(error).__name__}: {error}\nsmallest plan: {plan}"))
+            cause: BaseException = error
+            while isinstance(cause, BaseExceptionGroup):
+                cause = cause.exceptions[0]
+            failures.append((seed, f"{type(cause).__name__}: {cause}\nsmallest plan: {plan}"))
     return reached, failures
 
 
