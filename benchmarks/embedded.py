@@ -18,11 +18,13 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 from _report import number, print_json, print_table
 
 import trio_cogment
+from trio_cogment.metrics.prometheus import PrometheusMetrics
 
 SIZES = ((1, 1), (1, 2), (1, 8), (8, 2), (32, 2), (512, 2))  # trials, actors in each
 WARM_TICKS = 5
@@ -64,8 +66,9 @@ class Meter:
 # --- ours ---
 
 
-async def run_platform(trials: int, actors: int, ticks: int) -> float:
+async def run_platform(trials: int, actors: int, ticks: int, *, measured: bool = False) -> float:
     """Run this many trials side by side in process and return the seconds that `ticks` ticks of each took."""
+    metrics = PrometheusMetrics() if measured else None
     meter = Meter(trials)
     observations = [("*", OBSERVATION)]
 
@@ -87,7 +90,7 @@ async def run_platform(trials: int, actors: int, ticks: int) -> float:
             if event.observation is not None:
                 await session.do_action(ACTION)
 
-    async with trio_cogment.open_platform() as platform:
+    async with trio_cogment.open_platform(metrics=metrics) as platform:
         platform.participants.register_environment(environment)
         platform.participants.register_actor(actor, "actor")
         params = trio_cogment.trial_params(
@@ -181,6 +184,28 @@ def benchmark(rounds: int, round_s: float, floor_only: bool) -> dict[str, float 
     return values
 
 
+def cost_of_metrics(rounds: int, round_s: float) -> dict[str, float | None]:
+    """Compare our own processor time per tick with metrics and without."""
+    values: dict[str, float | None] = {}
+    rows = []
+    for trials, actors in SIZES:
+        ticks = ticks_for(run_platform, trials, actors, round_s)
+        seconds: dict[bool, list[float]] = {False: [], True: []}
+        for number_of_round in range(rounds):
+            for measured in (True, False) if number_of_round % 2 else (False, True):
+                # Its processor's time: what others do on the machine matters less to it.
+                began = time.process_time()
+                trio.run(partial(run_platform, measured=measured), trials, actors, ticks)
+                seconds[measured].append((time.process_time() - began) / (trials * (ticks + WARM_TICKS)))
+        ratio = statistics.median(on / off for off, on in zip(seconds[False], seconds[True], strict=True))
+        values[f"metrics_ratio_{trials}x{actors}"] = ratio
+        micros = [1e6 * statistics.median(seconds[measured]) for measured in (False, True)]
+        rows.append([str(trials), str(actors), *(number(value) for value in (*micros, ratio))])
+    print(f"medians of {rounds} alternated rounds of about {round_s:g} s; processor time of a tick, in \N{MICRO SIGN}s")
+    print_table(["trials", "actors", "metrics off", "metrics on", "on / off"], rows)
+    return values
+
+
 def ticks_for(run: Callable[[int, int, int], Awaitable[float]], trials: int, actors: int, seconds: float) -> int:
     probe = max(2, 400 // trials)
     return max(2, int(probe * seconds / trio.run(run, trials, actors, probe)))
@@ -192,8 +217,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--round", type=float, default=0.6, metavar="SECONDS")
     parser.add_argument("--floor-only", action="store_true", help="leave our platform out")
+    parser.add_argument("--metrics", action="store_true", help="compare trials that are measured with others instead")
     args = parser.parse_args()
-    values = benchmark(args.rounds, args.round, args.floor_only)
+    if args.metrics:
+        values = cost_of_metrics(args.rounds, args.round)
+    else:
+        values = benchmark(args.rounds, args.round, args.floor_only)
     if args.json:
         print_json(values)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,10 +18,11 @@ from trio_cogment.api.common_pb2 import (
     ActorRunTrialOutput,
     CommunicationState,
     TrialParams,
+    TrialState,
 )
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput, ObservationSet
 from trio_cogment.directory import ServiceKind
-from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink
 from trio_cogment.rpc import CallOpener, Channel, InProcessChannel, ServerCall, bind, serve_stream
 from trio_cogment.sdk import Controller
 
@@ -61,13 +63,14 @@ class HookScript:
 
 
 class Everything:
-    """Local services that find everything in one channel."""
+    """Local services that find everything in one channel, but for a sink of samples if there is one."""
 
-    def __init__(self, channel: CallOpener) -> None:
+    def __init__(self, channel: CallOpener, sink: SampleSink | None = None) -> None:
         self.channel = channel
+        self.sink = sink
 
-    def find(self, _kind: ServiceKind, _properties: Mapping[str, str]) -> CallOpener:
-        return self.channel
+    def find(self, kind: ServiceKind, _properties: Mapping[str, str]) -> CallOpener:
+        return LocalSink(self.sink) if self.sink is not None and kind is ServiceKind.DATALOG else self.channel
 
 
 class Bench:
@@ -96,15 +99,18 @@ async def wire_channel(services: Iterable[Service]) -> AsyncIterator[CallOpener]
 
 
 @asynccontextmanager
-async def bench(*services: Service, wire: bool = False, **options: Any) -> AsyncIterator[Bench]:
+async def bench(
+    *services: Service, wire: bool = False, sink: SampleSink | None = None, **options: Any
+) -> AsyncIterator[Bench]:
     """Run an orchestrator whose `cogment://discover` leads to `services`, in process or over HTTP/2."""
     ids = itertools.count()
+    options.setdefault("rng", random.Random(0))
     open_channel = wire_channel if wire else InProcessChannel
     async with open_channel(services) as local:
         orchestrator = Orchestrator(
             wall_clock=lambda: 1_000_000_000 + round(trio.current_time() * 1e9),
             new_trial_id=lambda: f"trial-{next(ids)}",
-            local=Everything(local),
+            local=Everything(local, sink),
             **options,
         )
         own = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
@@ -127,7 +133,9 @@ async def start_environment(call: ServerCall) -> int:
     return len(first.init_input.actors_in_trial)
 
 
-def environment_of(ticks: int | None = None, seen: list[Any] | None = None) -> RunTrial:
+def environment_of(
+    ticks: int | None = None, seen: list[Any] | None = None, *, seconds_per_tick: float | None = None
+) -> RunTrial:
     """Return an environment that goes on for some ticks (for ever without) and plays a soft end by the book."""
 
     async def run(call: ServerCall) -> None:
@@ -143,6 +151,8 @@ def environment_of(ticks: int | None = None, seen: list[Any] | None = None) -> R
                 return
             elif message.HasField("action_set"):
                 tick = message.action_set.tick_id + 1
+                if seconds_per_tick is not None:
+                    await trio.sleep(seconds_per_tick)
                 if ticks is not None and tick >= ticks and not ending:
                     ending = True
                     await call.send(EnvRunTrialOutput(state=LAST))
@@ -183,3 +193,12 @@ def params_of(*names: str, actor_class: str = "player", **options: Any) -> Trial
     from trio_cogment.sdk import actor_params, trial_params
 
     return trial_params([actor_params(name, actor_class) for name in names], **options)
+
+
+async def wait_ended(orchestrator: Orchestrator, trial_id: str) -> None:
+    """Wait until a trial has ended; it may have before."""
+    present = [(trial.trial_id, trial.state, trial.info) for trial in orchestrator.trials]
+    with orchestrator.watchers.subscribe([TrialState.ENDED], False, present) as watch:
+        async for entry in watch:
+            if entry.trial_id == trial_id:
+                return

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from trio_cogment.errors import CogmentError as CogmentError
     from trio_cogment.errors import RpcError as RpcError
     from trio_cogment.orchestrator import Orchestrator as Orchestrator
+    from trio_cogment.orchestrator import SampleSink as SampleSink
+    from trio_cogment.orchestrator import SampleStream as SampleStream
     from trio_cogment.platform import Platform as Platform
     from trio_cogment.platform import open_platform as open_platform
     from trio_cogment.sdk import ActorSession as ActorSession
@@ -50,6 +52,8 @@ _HOMES = {
     "PreTrialSession": "sdk",
     "RpcConfig": "config",
     "RpcError": "errors",
+    "SampleSink": "orchestrator",
+    "SampleStream": "orchestrator",
     "Spec": "spec",
     "actor_params": "sdk",
     "join_trial": "sdk",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from collections.abc import Callable, Iterable
 
 from trio_cogment._version import __version__
@@ -14,21 +15,65 @@ API_VERSION = "2.22.0"
 #: The transport is our own, so its version is ours.
 GRPC_VERSION = f"trio-cogment {__version__}"
 
-#: The highest load a Cogment directory understands as "loaded"; 255 means "do not use".
-_HIGHEST_LOAD = 254
+_HIGHEST_LOAD = 100
+#: The load is measured over this long at least; who asks more often gets the same answer.
+_LOAD_SECONDS = 1.0
+
+
+class LoadMeter:
+    """How near to its limit this server is, from 0 to 100.
+
+    That is the larger of two shares. One is this process's use of one processor since somebody asked before: a server
+    runs in one thread, so it can do no more than that. The other is the machine's one-minute load average by its number
+    of processors: with nobody else on it the server may still be waiting for its turn.
+
+    Args:
+        cpu_seconds: the processor time this process has used.
+        clock: seconds that never go back, nor jump with the time of day.
+        machine: the machine's share, from 0 to 1 or more.
+    """
+
+    def __init__(
+        self, cpu_seconds: Callable[[], float], clock: Callable[[], float], machine: Callable[[], float]
+    ) -> None:
+        self._cpu_seconds = cpu_seconds
+        self._clock = clock
+        self._machine = machine
+        self._share = 0.0
+        self._before = (clock(), cpu_seconds())
+
+    def percent(self) -> int:
+        """Return the load; cheap enough for whoever asks, however often."""
+        now = self._clock()
+        began, used_before = self._before
+        if now - began >= _LOAD_SECONDS:
+            used = self._cpu_seconds()
+            self._share = (used - used_before) / (now - began)
+            self._before = (now, used)
+        return max(0, min(_HIGHEST_LOAD, round(100 * max(self._share, self._machine()))))
+
+
+def machine_share() -> float:
+    """Return the machine's one-minute load average by its number of processors; 0 where none is kept."""
+    try:
+        return os.getloadavg()[0] / (os.cpu_count() or 1)
+    except OSError:
+        return 0.0
+
+
+_load = LoadMeter(time.process_time, time.monotonic, machine_share)
 
 
 def overall_load() -> int:
-    """Return the machine's load in percent of its processors (one-minute average), from 0 to 254."""
-    try:
-        load = os.getloadavg()[0]
-    except OSError:  # not every system keeps one
-        return 0
-    return max(0, min(_HIGHEST_LOAD, round(100 * load / (os.cpu_count() or 1))))
+    """Return the load of this process and its machine, from 0 to 100; see `LoadMeter`."""
+    return _load.percent()
 
 
 def version_info() -> VersionInfo:
-    """Return the versions a peer may want to know."""
+    """Return the versions a peer may want to know.
+
+    There is no entry `cogment`: the reference's own has its version there, and we are another program.
+    """
     entries = {
         "trio-cogment": __version__,
         "cogment-api": API_VERSION,

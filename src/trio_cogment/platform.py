@@ -5,16 +5,20 @@ This is where the world comes in: the wall clock and the ids. Everything below g
 
 from __future__ import annotations
 
+import random
+import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from purerpc import Service
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import OrchestratorConfig, RpcConfig
-from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.directory import DirectoryClient, ServiceKind
+from trio_cogment.metrics import OrchestratorMetrics
+from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink
 from trio_cogment.rpc import CallOpener, InProcessChannel
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import Controller, LocalParticipants, Participants, join_trial
@@ -30,6 +34,18 @@ def wall_clock_ns() -> int:
 def random_trial_id() -> str:
     """Return an id nobody else has."""
     return str(uuid.uuid4())
+
+
+class _Local:
+    """What is found in this process: participants, and a sink for samples where no data log is registered."""
+
+    def __init__(self, participants: LocalParticipants, sink: SampleSink | None) -> None:
+        self._participants = participants
+        self._sink = None if sink is None else LocalSink(sink)
+
+    def find(self, kind: ServiceKind, properties: Mapping[str, str]) -> CallOpener | None:
+        found = self._participants.find(kind, properties)
+        return self._sink if found is None and kind is ServiceKind.DATALOG and not properties else found
 
 
 class Platform:
@@ -75,8 +91,13 @@ async def open_platform(
     rpc_config: RpcConfig | None = None,
     default_params: TrialParams | None = None,
     pre_trial_hooks: Sequence[str] = (),
+    directory: DirectoryClient | None = None,
+    client_tls: ssl.SSLContext | None = None,
+    metrics: OrchestratorMetrics | None = None,
     wall_clock: Callable[[], int] = wall_clock_ns,
     new_trial_id: Callable[[], str] = random_trial_id,
+    sample_sink: SampleSink | None = None,
+    rng: random.Random | None = None,
 ) -> AsyncIterator[Platform]:
     """Run the platform for the time of an `async with` block.
 
@@ -90,8 +111,14 @@ async def open_platform(
         rpc_config: for the channels to participants elsewhere.
         default_params: what a trial gets whose starter gave no parameters.
         pre_trial_hooks: endpoints; `cogment://discover` means the hooks registered here.
+        directory: who is asked for what is not registered here; see `trio_cogment.directory.open_directory`.
+        client_tls: encrypts every connection to participants elsewhere; see `rpc.client_tls`.
+        metrics: what measurements are handed to, for example a `metrics.prometheus.PrometheusMetrics`.
         wall_clock: nanoseconds since the epoch.
         new_trial_id: makes trial ids.
+        sample_sink: takes the samples of trials whose data log is `cogment://discover`, as the objects they are (see
+            `docs/data-logs.md`); a data log registered with the participants comes first.
+        rng: for pauses that should differ.
     """
     participants = participants or Participants(spec, wall_clock=wall_clock)
     # Whoever is in the process may fill its memory anyway.
@@ -104,7 +131,11 @@ async def open_platform(
             rpc_config=rpc_config,
             default_params=default_params,
             pre_trial_hooks=pre_trial_hooks,
-            local=LocalParticipants(participants, participants_channel),
+            directory=directory,
+            client_tls=client_tls,
+            metrics=metrics,
+            local=_Local(LocalParticipants(participants, participants_channel), sample_sink),
+            rng=rng,
         )
         services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
         async with orchestrator, InProcessChannel(services, config=inside) as channel:

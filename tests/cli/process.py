@@ -26,7 +26,7 @@ LISTENING = re.compile(r"orchestrator listening on (\S+):(\d+) \((.*)\)")
 
 def environment_variables(**changes: str) -> dict[str, str]:
     """Return this process's variables without any that the command line reads, and with some changes."""
-    ours = ("COGMENT_", "TRIAL_", "PROMETHEUS_")
+    ours = ("COGMENT_", "TRIAL_", "PROMETHEUS_", "TRIO_COGMENT_")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)} | changes
 
 

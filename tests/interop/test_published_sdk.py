@@ -6,21 +6,17 @@ The application is in `app/`; each of its participants writes what it saw as JSO
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
+from tests.interop.processes import HERE, Process, Stage, check_errors, free_port
+
 ROUNDS = 20
 BUSY_LOOPS = 4
 
@@ -34,135 +30,6 @@ OUR_MESSAGES = {".cogmentAPI.LogExporterSampleRequest", ".cogmentAPI.LogExporter
 TRIALS = ("by-environment", "soft", "hard")
 LAST_TICK = 4  # of a trial that ends in order
 HELD_TICK = 3  # when the controller terminates
-
-
-# --- processes ---
-
-
-class Process:
-    """A child in its own process group, its output in a file; leaving the block ends the whole group."""
-
-    def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
-        self.name = name
-        self.log = folder / f"{name}.log"
-        with self.log.open("wb") as output:
-            self._child = subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-            )
-
-    def __enter__(self) -> Process:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def returncode(self) -> int | None:
-        return self._child.poll()
-
-    @property
-    def output(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def wait(self, seconds: float) -> int:
-        return self._child.wait(seconds)
-
-    def stop(self, seconds: float = 15) -> int:
-        """Ask the child to end, insist after `seconds`, and return its exit code."""
-        if self._child.poll() is None:
-            self._child.terminate()
-        try:
-            self._child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            pass
-        # Its group may outlive it.
-        try:
-            os.killpg(self._child.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        return self._child.wait(seconds)
-
-
-class Stage:
-    """The processes of one test, and waiting that notices when one of them is gone."""
-
-    def __init__(self, folder: Path, slowness: float) -> None:
-        self.folder = folder
-        self.slowness = slowness
-        self.processes: list[Process] = []
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Stage:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def start(self, name: str, *command: str) -> Process:
-        process = self._stack.enter_context(Process(name, command, self.folder))
-        self.processes.append(process)
-        return process
-
-    def until(self, what: str, ready: Callable[[], Any], seconds: float = 30) -> Any:
-        """Poll until `ready` returns something true."""
-        deadline = time.monotonic() + seconds * self.slowness
-        while not (found := ready()):
-            for process in self.processes:
-                if process.returncode is not None:
-                    self.fail(f"{process.name} ended with {process.returncode} before: {what}")
-            if time.monotonic() > deadline:
-                self.fail(f"waited in vain for: {what}")
-            time.sleep(0.02)
-        return found
-
-    def port(self, name: str) -> int:
-        """The port that an application's server tells in its file."""
-        file = self.folder / f"{name}.port"
-        self.until(f"{name} serves", file.exists)
-        return int(file.read_text())
-
-    def fail(self, why: str) -> None:
-        logs = "\n".join(f"----- {process.name}\n{process.output[-8000:]}" for process in self.processes)
-        pytest.fail(f"{why}\n{logs}", pytrace=False)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def our_command() -> list[str]:
-    """`trio-cogment` of the environment that runs the tests."""
-    script = Path(sys.executable).with_name("trio-cogment")
-    return [str(script)] if script.exists() else [sys.executable, "-m", "trio_cogment"]
-
-
-@pytest.fixture(scope="module")
-def foreign_python() -> str:
-    python = os.environ.get("TRIO_COGMENT_PUBLISHED_SDK_PYTHON")
-    if python is None:
-        pytest.fail("TRIO_COGMENT_PUBLISHED_SDK_PYTHON is not set; `nox -s interop` makes the environment and sets it")
-    return python
-
-
-@pytest.fixture(scope="module")
-def project(foreign_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the application with its generated settings."""
-    folder = tmp_path_factory.mktemp("project") / "app"
-    shutil.copytree(HERE / "app", folder, ignore=shutil.ignore_patterns("__pycache__"))
-    made = subprocess.run(
-        [foreign_python, "-m", "cogment.generate", "--spec", "cogment.yaml", "--output", "cog_settings.py"],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert made.returncode == 0, made.stdout + made.stderr
-    return folder
 
 
 # --- the run ---
@@ -186,24 +53,13 @@ def run_application(python: str, project: Path, folder: Path, slowness: float = 
             "environment", *program("environment"), "--port-file", str(folder / "environment.port"), "--actors", actors
         )
         hook = f"grpc://127.0.0.1:{stage.port('environment')}"
-        lifecycle_port, actor_port = free_port(), free_port()
-        status = folder / "orchestrator.status"
-        orchestrator = stage.start(
-            "orchestrator",
-            *our_command(),
-            "services",
-            "orchestrator",
-            f"--lifecycle_port={lifecycle_port}",
-            f"--actor_port={actor_port}",
-            f"--pre_trial_hooks={hook}",
-            f"--status_file={status}",
-        )
-        stage.until("the orchestrator is ready", lambda: status.exists() and "R" in status.read_text())
+        # Two servers, each with a service of its own.
+        orchestrator = stage.orchestrator(f"--pre_trial_hooks={hook}", lifecycle_port=free_port())
         client = stage.start(
             "client",
             *program("client"),
-            f"--lifecycle=grpc://127.0.0.1:{lifecycle_port}",
-            f"--actors=grpc://127.0.0.1:{actor_port}",
+            f"--lifecycle={orchestrator.lifecycle}",
+            f"--actors={orchestrator.actors}",
             f"--timeout={40 * slowness}",
         )
         try:
@@ -214,13 +70,8 @@ def run_application(python: str, project: Path, folder: Path, slowness: float = 
             stage.fail(f"the client ended with {code}")
         stage.processes.remove(client)
         stage.until("every participant's record", records)
-        code = orchestrator.stop()
-        if code or "Traceback" in orchestrator.output:
-            stage.fail(f"the orchestrator ended with {code} on SIGTERM, or has written a traceback")
-        # Not those of gRPC itself: at a forced end the SDK cancels a write that may be under way, and gRPC complains.
-        for process in (client, *stage.processes):
-            if any(line.startswith(("ERROR:cogment", "CRITICAL")) for line in process.output.splitlines()):
-                stage.fail(f"the SDK logged an error in {process.name}:\n{process.output[-8000:]}")
+        check_errors(stage, client)
+        stage.end(orchestrator)
     return {name: json.loads((folder / f"{name}.json").read_text()) for name in wanted}
 
 

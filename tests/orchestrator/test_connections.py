@@ -9,7 +9,7 @@ import trio
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.directory import GrpcEndpoint, ServiceKind
-from trio_cogment.errors import EndpointError
+from trio_cogment.errors import CogmentError, EndpointError, FailedPreconditionError
 from trio_cogment.orchestrator._connections import IDLE_CHANNEL_SECONDS, Connections
 from trio_cogment.rpc import CallOpener, InProcessChannel
 
@@ -51,16 +51,29 @@ async def test_discovery_by_context_and_by_path() -> None:
             ("cogment://discover?__implementation=y", ServiceKind.ACTOR, {"__implementation": "y"}),
             ("cogment://discover/environment?a=b", ServiceKind.ENVIRONMENT, {"a": "b"}),
         ):
-            assert connections.resolve(text, ServiceKind.ACTOR, "f", context) is channel
+            assert await connections.resolve(text, ServiceKind.ACTOR, "f", context) is channel
             assert local.asked.pop() == (kind, properties)
-        assert connections.resolve("cogment://client", ServiceKind.ACTOR, "f") is None
+        assert await connections.resolve("cogment://client", ServiceKind.ACTOR, "f") is None
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("text", ["cogment://client", "cogment://discover/service?__id=3", "cogment://discover", "x"])
-async def test_what_leads_nowhere_is_refused_by_field(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("cogment://client", EndpointError),
+        ("x", EndpointError),
+        *[
+            (f"cogment://discover/{path}", EndpointError)
+            for path in ("lifecycle", "actservice", "datastore", "modelregistry", "directory", "other", "bogus")
+        ],
+        ("cogment://discover/service?__id=3", FailedPreconditionError),
+        ("cogment://discover", FailedPreconditionError),
+        ("", FailedPreconditionError),
+    ],
+)
+async def test_what_leads_nowhere_is_refused_by_field(text: str, kind: type[CogmentError]) -> None:
     async with trio.open_nursery() as nursery:
         connections = Connections(nursery, Local(None), RpcConfig())
-        with pytest.raises(EndpointError, match=r"environment\.endpoint"):
-            connections.resolve(text, ServiceKind.ENVIRONMENT, "environment.endpoint")
+        with pytest.raises(kind, match=r"^environment\.endpoint: "):
+            await connections.resolve(text, ServiceKind.ENVIRONMENT, "environment.endpoint")
         nursery.cancel_scope.cancel()

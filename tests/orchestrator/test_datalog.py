@@ -12,7 +12,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import ServerCall
+from trio_cogment.rpc import ServerCall, serve_stream
 
 both = pytest.mark.parametrize("wire", [False, True])
 LOGGED = "cogment://discover/datalog"
@@ -81,7 +81,7 @@ async def test_trial_goes_on_without_a_datalog_that_leaves(
         info = await table.controller.wait_trial("t")
         assert info is not None
         assert info.tick_id == 50
-    assert "data log is lost" in caplog.text
+    assert "data log is away" in caplog.text
 
 
 async def test_slow_datalog_makes_the_trial_wait_and_loses_nothing(autojump_clock: trio.testing.MockClock) -> None:
@@ -268,3 +268,40 @@ async def test_log_that_ends_with_an_error_is_reported(
         await table.controller.wait_trial("t")
         await trio.testing.wait_all_tasks_blocked()
     assert "nothing stored" in caplog.text
+
+
+async def test_a_data_log_that_was_away_for_long_is_found_at_the_next_try(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Channels make growing pauses too: on top of the data log's own, most of its tries would be none."""
+    opened: list[float] = []
+    gone, back = 5, 305
+    first = trio.CancelScope(deadline=gone)
+
+    async def log(call: ServerCall) -> None:
+        opened.append(trio.current_time())
+        async for _ in call:
+            await call.send(RunTrialDatalogOutput())
+
+    async def serve_it(stream: trio.abc.Stream) -> None:
+        with trio.CancelScope() if opened else first:
+            await serve_stream([Script(log).datalog()], stream)
+        await stream.aclose()
+
+    async def connect(_host: str, _port: int) -> trio.abc.Stream:
+        if gone <= trio.current_time() < back:
+            raise OSError("refused")
+        ours, theirs = trio.testing.memory_stream_pair()
+        nursery.start_soon(serve_it, theirs)
+        return ours
+
+    monkeypatch.setattr(trio, "open_tcp_stream", connect)
+    services = Script(environment_of(500, seconds_per_tick=1)).environment(), Script(actor_that_acts()).actor()
+    async with trio.open_nursery() as nursery:
+        async with bench(*services) as table:
+            await table.controller.start_trial(params_of("a", datalog_endpoint="grpc://datalog:9003"), trial_id="t")
+            await table.controller.wait_trial("t")
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert len(opened) == 2
+    assert back <= opened[1] <= back + 1.2 * OrchestratorConfig().datalog_reconnect_max_seconds

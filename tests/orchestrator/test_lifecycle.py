@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -181,6 +183,17 @@ async def test_watch_with_full_info_and_filter(autojump_clock: trio.testing.Mock
     assert (entry.trial_id, entry.info.trial_id, entry.info.state) == ("", trial_id, TrialState.ENDED)
     assert dict(entry.info.properties) == {"k": "v"}
     assert not entry.info.actors_in_trial
+
+
+async def test_watch_with_full_info_shows_each_state_of_a_hard_end(autojump_clock: trio.testing.MockClock) -> None:
+    services = Script(environment_of(None)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services) as table, table.controller.watch_trials(full_info=True) as watch:
+        trial_id = await table.controller.start_trial(params_of("a"))
+        seen = [(await watch.receive()).info.state for _ in range(3)]
+        await table.controller.terminate_trial(trial_id, hard=True)
+        # One input, two changes.
+        seen += [(await watch.receive()).info.state for _ in range(2)]
+    assert seen == ALL_STATES
 
 
 async def test_watcher_that_never_reads_is_given_up_and_harms_nobody(autojump_clock: trio.testing.MockClock) -> None:
@@ -372,3 +385,41 @@ async def test_version_and_status() -> None:
             assert list(status.statuses) == ["overall_load"]
             assert 0 <= int(status.statuses["overall_load"]) <= 254
             assert not (await table.channel.unary(methods["Status"], StatusRequest())).statuses
+
+
+@pytest.mark.parametrize("where", ["hook", "data log"])
+async def test_a_start_that_a_stop_interrupts_says_so(where: str, autojump_clock: trio.testing.MockClock) -> None:
+    """UNAVAILABLE: trying elsewhere, or later, may help; the caller's request is not to blame."""
+
+    async def hangs(request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
+        await trio.sleep_forever()
+        return request
+
+    class Hanging:
+        @asynccontextmanager
+        async def open(self, *_: Any) -> AsyncIterator[Any]:
+            await trio.sleep_forever()
+            yield
+
+    hooks = ["cogment://discover"] if where == "hook" else []
+    async with (
+        bench(HookScript(hangs).service(), sink=Hanging(), pre_trial_hooks=hooks) as table,
+        trio.open_nursery() as nursery,
+    ):
+        caught: list[RpcError] = []
+
+        async def start() -> None:
+            try:
+                params = None if hooks else params_of("a", datalog_endpoint="cogment://discover/datalog")
+                await table.controller.start_trial(params, trial_id="t")
+            except RpcError as error:
+                caught.append(error)
+
+        nursery.start_soon(start)
+        await trio.testing.wait_all_tasks_blocked()
+        await table.orchestrator.stop()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [(error.code, error.message) for error in caught] == [
+            (StatusCode.UNAVAILABLE, "the orchestrator is stopping")
+        ]
+        assert not await table.controller.trial_infos()

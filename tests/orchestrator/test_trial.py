@@ -9,7 +9,7 @@ import trio
 
 from tests.helpers import Script, actor_that_acts, bench, environment_of, params_of
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.orchestrator._trial import Trial
+from trio_cogment.orchestrator._participant import Link
 from trio_cogment.trial import Received, TrialMachine
 
 
@@ -43,14 +43,14 @@ async def test_machine_that_fails_ends_its_trial_and_no_other(
 async def test_task_that_fails_ends_its_trial_and_no_other(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hold = Trial._hold
+    hold = Link.hold
 
-    async def fails_in_one(self: Trial, link: Any, target: Any) -> None:
-        if self.trial_id == "bad":
+    async def fails_in_one(self: Link, connections: Any, target: Any, method: Any, trial_id: str, *more: Any) -> None:
+        if trial_id == "bad":
             raise ZeroDivisionError
-        await hold(self, link, target)
+        await hold(self, connections, target, method, trial_id, *more)
 
-    monkeypatch.setattr(Trial, "_hold", fails_in_one)
+    monkeypatch.setattr(Link, "hold", fails_in_one)
     services = Script(environment_of(3)).environment(), Script(actor_that_acts()).actor()
     async with bench(*services) as table:
         await table.controller.start_trial(params_of("a"), trial_id="bad")

@@ -89,7 +89,7 @@ async def test_a_peer_that_grants_much_and_reads_nothing_holds_up_only_itself() 
         huge = (2**31 - 1 - 65535).to_bytes(4, "big")
         await peer.send(PREFACE, settings({4: 2**31 - 1}), frame(WINDOW_UPDATE, 0, 0, huge))
         await peer.send(peer.headers(1, request_headers(path=FLOOD.path.encode())))
-        await peer.send(frame(DATA, END_STREAM, 1, message(b"")))
+        await peer.send(frame(DATA, END_STREAM, 1, message(Action(tick_id=1024).SerializeToString())))
         await service.flood_full.wait()
         # One outbox and what fits below the high-water mark.
         assert service.flooded * 1024 < RpcConfig().write_high_water_bytes + RpcConfig().call_outbox_bytes + 4096

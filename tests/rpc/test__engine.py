@@ -82,7 +82,16 @@ frames = st.one_of(
 
 
 @hypothesis.given(st.lists(frames, max_size=12), st.lists(st.integers(0, 2000), max_size=8), st.booleans())
-@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.example(
+    [
+        frame(HEADERS, END_HEADERS, 5, good_block),
+        frame(DATA, 0, 5, b"\x83" + bytes(8)),
+        frame(RST, 0, 5, b"\0\0\0\x08"),
+    ],
+    [],
+    False,
+)
+@hypothesis.settings(max_examples=300)
 def test_any_frames_in_any_split(parts: list[bytes], cuts: list[int], client: bool) -> None:
     data = (b"" if client else PREFACE) + settings() + b"".join(parts)
     runs = []
@@ -101,7 +110,7 @@ def merged(seen: list[tuple[Any, ...]]) -> list[str]:
 
 
 @hypothesis.given(st.binary(max_size=300), st.booleans(), st.booleans())
-@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.settings(max_examples=300)
 def test_any_bytes_never_raise(data: bytes, client: bool, opened: bool) -> None:
     if opened:
         data = (b"" if client else PREFACE) + settings() + data
@@ -176,7 +185,7 @@ def test_messages_around_and_above_the_window(size: int) -> None:
 
 
 @hypothesis.given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2000)), max_size=40), st.randoms())
-@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.settings(max_examples=100)
 def test_streams_side_by_side_keep_order_and_end(plan: list[tuple[int, int]], chance: random.Random) -> None:
     pair = Pair()
     streams = [pair.request() for _ in range(4)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import hpack
 import hypothesis
 import hypothesis.strategies as st
@@ -15,6 +18,7 @@ names = st.sampled_from([b":status", b"content-type", b"grpc-status", b"a", b"b"
 values = st.sampled_from([b"", b"0", b"200", b"application/grpc", b"x" * 50, b"y" * 3000])
 lists = st.lists(st.tuples(names, values), min_size=1, max_size=6)
 sizes = st.sampled_from([0, 40, 100, 4096])
+LONG_INTEGER = re.compile(rb"[\x80-\xff]{5}")
 
 
 def decoded(decoder: hpack.Decoder, block: bytes) -> RawHeaders:
@@ -22,6 +26,7 @@ def decoded(decoder: hpack.Decoder, block: bytes) -> RawHeaders:
 
 
 @hypothesis.given(st.lists(st.one_of(lists, sizes), max_size=30))
+@hypothesis.settings(deadline=None)
 def test_what_is_encoded_is_decoded_again(plan: list[RawHeaders | int]) -> None:
     ours, plain = Encoder(), hpack.Encoder()
     ours_read, plain_read = hpack.Decoder(), Decoder(2**20)
@@ -68,6 +73,24 @@ def test_what_a_peer_chooses_is_not_kept_without_bound() -> None:
     assert decoder.decode(large) is not decoder.decode(large)
 
 
+pieces = st.lists(
+    st.sampled_from(
+        [
+            b"\x82",
+            b"\xbe",
+            b"\xbf",
+            b"\x20",
+            b"\x3f\xe1\x1f",
+            b"\x40\1a\1b",
+            b"\x7e\2xy",
+            b"\0\1a\x81\x1f",
+            b"\x1f\0\1b",
+        ]
+    ),
+    max_size=12,
+).map(b"".join)
+
+
 @pytest.mark.parametrize(
     ("block", "code"),
     [
@@ -83,6 +106,48 @@ def test_broken_blocks_end_the_connection(block: bytes, code: ErrorCode) -> None
     with pytest.raises(ConnectionFaultError) as caught:
         ControlPlane(client_side=False).decode(block)
     assert caught.value.code == code
+
+
+ENDLESS = [bytes([first]) + b"\xff" * 65_000 + b"\1" for first in (0xFF, 0x3F, 0x7F, 0x0F, 0x1F)]
+ENDLESS += [b"\x00\x7f" + b"\xff" * 65_000 + b"\1", b"\x00\x01a\xff" + b"\xff" * 65_000 + b"\1"]
+
+
+def test_endless_integers_are_cheap_to_refuse() -> None:
+    """Each took a third of a second when it was read to its end."""
+    began = time.process_time()
+    for _ in range(20):
+        for block in ENDLESS:
+            with pytest.raises(ConnectionFaultError) as caught:
+                ControlPlane(client_side=False).decode(block)
+            assert caught.value.code == ErrorCode.COMPRESSION_ERROR
+    assert time.process_time() - began < 10
+
+
+def test_table_sizes_without_end_are_refused() -> None:
+    control = ControlPlane(client_side=False)
+    assert control.decode(b"\x20\x3f\xe1\x1f" * 10 + b"\x82") == [(b":method", b"GET")]
+    with pytest.raises(ConnectionFaultError):
+        control.decode(b"\x20" * 65_000)
+
+
+def by(decoder: Decoder | hpack.Decoder, block: bytes) -> object:
+    """Return what a decoder makes of a block, None where it fails."""
+    try:
+        return [(bytes(name), bytes(value)) for name, value in decoder.decode(block, raw=True)]
+    except (hpack.HPACKError, IndexError, TypeError, ValueError):
+        return None
+
+
+@hypothesis.given(st.lists(st.binary(max_size=30) | pieces, max_size=20))
+@hypothesis.settings(deadline=None, max_examples=500)
+def test_any_block_is_decoded_as_by_hpack(blocks: list[bytes]) -> None:
+    ours, theirs = Decoder(2000), hpack.Decoder(max_header_list_size=2000)
+    for block in blocks:
+        hypothesis.assume(not LONG_INTEGER.search(block))  # hpack takes any
+        expected = by(theirs, block)
+        assert by(ours, block) == expected
+        if expected is None:
+            return  # and so the connection is over
 
 
 def test_large_header_lists_are_cut_into_frames() -> None:

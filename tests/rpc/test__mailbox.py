@@ -13,11 +13,13 @@ from trio_cogment.rpc._mailbox import SENDS_PER_CHECKPOINT, Mailbox
 ABORTED = RpcError(StatusCode.ABORTED, "no more")
 
 
-def box(capacity: int = 2) -> Mailbox:
+def box(max_items: int = 2, max_bytes: int = 1000) -> Mailbox:
+    """Return a mailbox for numbers, which are their own size."""
+
     def broke() -> None:
         raise AssertionError("the consumer broke")
 
-    return Mailbox(capacity, broke)
+    return Mailbox(max_items, max_bytes, size_of=int, on_broken_consumer=broke)
 
 
 class Collecting:
@@ -86,10 +88,10 @@ async def test_sender_waits_for_room_and_for_its_turn(autojump_clock: trio.testi
     mailbox.put_nowait(1)
     assert mailbox.is_busy()
     with trio.move_on_after(1) as scope:
-        await mailbox.wait_room()
+        await mailbox.wait_room(1)
     assert scope.cancelled_caught
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(mailbox.wait_room)
+        nursery.start_soon(mailbox.wait_room, 1)
         await trio.testing.wait_all_tasks_blocked()
         assert await mailbox.get() == 1
     assert [box(1000).is_busy() for _ in range(3)] == [False] * 3
@@ -97,7 +99,7 @@ async def test_sender_waits_for_room_and_for_its_turn(autojump_clock: trio.testi
     assert [roomy.is_busy() for _ in range(SENDS_PER_CHECKPOINT)].count(True) == 1
     mailbox.put_nowait(2)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(mailbox.wait_room)
+        nursery.start_soon(mailbox.wait_room, 1)
         await trio.testing.wait_all_tasks_blocked()
         mailbox.abort(ABORTED)
 
@@ -139,7 +141,7 @@ def test_consumer_set_after_the_end_is_told_at_once() -> None:
 def test_consumer_that_raises_ends_the_call_as_a_bug(caplog: pytest.LogCaptureFixture) -> None:
     broken: list[bool] = []
     consumer = Collecting()
-    mailbox = Mailbox(2, lambda: broken.append(True))
+    mailbox = Mailbox(2, 1000, size_of=int, on_broken_consumer=lambda: broken.append(True))
     mailbox.set_consumer(consumer)
     mailbox.put_nowait("boom")
     assert broken == [True]
@@ -166,3 +168,124 @@ def test_consumer_may_pause_itself() -> None:
     mailbox.resume()
     mailbox.resume()
     assert consumer.got == [0, 1, 2, None]
+
+
+@pytest.mark.parametrize("how", ["resumes", "ends the call", "fails"])
+def test_consumer_hears_of_the_end_once(how: str) -> None:
+    """Whatever it does while it is given what waited at the end."""
+
+    class Meddling(Collecting):
+        def on_message(self, message: Any) -> None:
+            super().on_message(message)
+            if how == "resumes":
+                mailbox.pause()
+                mailbox.resume()
+            elif how == "ends the call":
+                mailbox.abort(ABORTED)
+            else:
+                raise ValueError
+
+    mailbox = Mailbox(3, 1000, size_of=int, on_broken_consumer=lambda: None)
+    consumer = Meddling()
+    for number in range(3):
+        mailbox.put_nowait(number)
+    mailbox.finish()
+    mailbox.set_consumer(consumer)
+    if how == "resumes":
+        assert consumer.got == [0, 1, 2, None]
+    else:
+        assert consumer.got[0] == 0
+        (end,) = consumer.got[1:]
+        assert end.code is (ABORTED.code if how == "ends the call" else StatusCode.INTERNAL)
+
+
+def test_a_consumer_that_resumes_each_time_needs_no_depth() -> None:
+    class Resuming(Collecting):
+        def on_message(self, message: Any) -> None:
+            super().on_message(message)
+            mailbox.pause()
+            mailbox.resume()
+
+    mailbox, consumer = box(10_000), Resuming()
+    for _ in range(5000):
+        mailbox.put_nowait(0)
+    mailbox.set_consumer(consumer)
+    assert len(consumer.got) == 5000
+
+
+def test_bytes_are_bounded_but_for_a_single_item() -> None:
+    mailbox = box(10, 100)
+    mailbox.put_nowait(1000)  # alone
+    with pytest.raises(trio.WouldBlock):
+        mailbox.put_nowait(1)
+    mailbox.set_consumer(Collecting())  # takes it
+    mailbox.pause()
+    for size in (60, 30, 10):
+        mailbox.put_nowait(size)
+    with pytest.raises(trio.WouldBlock):
+        mailbox.put_nowait(1)
+    mailbox.put_nowait(0)
+    mailbox.abort(ABORTED)
+
+
+def test_an_item_that_waits_alone_is_never_measured() -> None:
+    measured: list[int] = []
+
+    def size_of(item: int) -> int:
+        measured.append(item)
+        return item
+
+    mailbox, consumer = Mailbox(10, 100, size_of=size_of, on_broken_consumer=lambda: None), Collecting()
+    mailbox.put_nowait(1)
+    mailbox.set_consumer(consumer)
+    for number in range(10):
+        mailbox.put_nowait(number)
+    assert (len(consumer.got), measured) == (11, [])
+    mailbox.pause()
+    mailbox.put_nowait(5)
+    mailbox.put_nowait(6)
+    mailbox.put_nowait(7, 7)
+    assert measured == [6, 5]
+
+
+async def test_senders_get_their_turns_in_order() -> None:
+    """A large item is not overtaken for ever by small ones, and small ones share the room that it leaves."""
+    mailbox = box(10, 100)
+    mailbox.put_nowait(50)
+    mailbox.put_nowait(50)
+    sent: list[int] = []
+
+    async def send(size: int) -> None:
+        await mailbox.wait_room(size)
+        mailbox.put_nowait(size)
+        sent.append(size)
+
+    async with trio.open_nursery() as nursery:
+        for size in (90, 5, 4, 3):
+            nursery.start_soon(send, size)
+            await trio.testing.wait_all_tasks_blocked()
+        assert await mailbox.get() == 50
+        await trio.testing.wait_all_tasks_blocked()
+        assert sent == []  # the others would fit
+        assert await mailbox.get() == 50
+        await trio.testing.wait_all_tasks_blocked()
+        assert sent == [90, 5, 4]
+        assert [await mailbox.get() for _ in range(3)] == [90, 5, 4]
+    assert sent == [90, 5, 4, 3]
+
+
+async def test_a_sender_that_gives_up_leaves_its_turn_to_the_next() -> None:
+    mailbox = box(10, 100)
+    mailbox.put_nowait(100)
+    done: list[int] = []
+
+    async def wait(size: int) -> None:
+        await mailbox.wait_room(size)  # and then it does not put anything
+        done.append(size)
+
+    async with trio.open_nursery() as nursery:
+        for size in (50, 60, 70):
+            nursery.start_soon(wait, size)
+            await trio.testing.wait_all_tasks_blocked()
+        assert await mailbox.get() == 100
+    assert done == [50, 60, 70]

@@ -117,6 +117,59 @@ def test_backoff_grows_to_its_limit_and_differs_by_client() -> None:
     assert backoff.failed() <= 1.2
 
 
+class Extreme(random.Random):
+    """Draws the least and the greatest number in turn."""
+
+    greatest = False
+
+    def uniform(self, a: float, b: float) -> float:
+        self.greatest = not self.greatest
+        return a if self.greatest else b
+
+
+def test_backoff_is_jittered_by_a_fifth_either_way() -> None:
+    backoff = Backoff(1.0, 2.0, Extreme())
+    delays = [backoff.failed() for _ in range(6)]
+    assert delays == pytest.approx([0.8, 1.6 * 1.2, 2.0 * 0.8, 2.0 * 1.2, 2.0 * 0.8, 2.0 * 1.2])
+    drawn = [Backoff(1.0, 2.0, random.Random(seed)).failed() for seed in range(300)]
+    assert 0.8 <= min(drawn) < 0.82
+    assert 1.18 < max(drawn) <= 1.2
+
+
+def test_backoff_never_exceeds_its_limit_not_even_at_first() -> None:
+    backoff = Backoff(10.0, 2.0, random.Random(1))
+    assert all(1.6 <= backoff.failed() <= 2.4 for _ in range(10))
+
+
+@pytest.mark.parametrize(("initial", "longest"), [(0.5, 3.0), (2.0, 60.0), (7.0, 7.0)])
+async def test_connect_backoff_seconds_are_the_configurations(
+    initial: float, longest: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    config = RpcConfig(connect_backoff_initial_seconds=initial, connect_backoff_max_seconds=longest)
+    for seed in range(5):
+        async with server_and_channel(config=config, seed=seed) as (server, channel):
+            server.down = True
+            with pytest.raises(RpcError):
+                await channel.unary(ECHO_ONE, Action(), wait_for_ready=True, timeout=500)
+            gaps = [b - a for a, b in zip(server.attempts, server.attempts[1:], strict=False)]
+            expected = initial
+            for gap in gaps:
+                assert 0.8 * expected <= gap <= 1.2 * expected + 0.01
+                expected = min(expected * 1.6, longest)
+            assert expected == longest
+            # A connection that carries a call makes the next failure the first one again.
+            server.down = False
+            await check(channel, wait_for_ready=True)
+            server.down = True
+            server.live[0].cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            server.attempts.clear()
+            with pytest.raises(RpcError):
+                await channel.unary(ECHO_ONE, Action(), wait_for_ready=True, timeout=1.2 * initial + 0.1)
+            first, second, *_ = server.attempts
+            assert 0.8 * initial <= second - first <= 1.2 * initial + 0.01
+
+
 async def test_fast_calls_fail_at_once_with_the_last_error(autojump_clock: trio.testing.MockClock) -> None:
     async with server_and_channel() as (server, channel):
         server.down = True
@@ -177,6 +230,27 @@ async def test_wait_for_ready_ends_with_the_surrounding_scope(autojump_clock: tr
             await channel.unary(ECHO_ONE, Action(), wait_for_ready=True)
         assert scope.cancelled_caught
         assert trio.current_time() == pytest.approx(5)
+
+
+async def test_wait_for_ready_ends_with_the_calls_own_timeout(autojump_clock: trio.testing.MockClock) -> None:
+    async with server_and_channel() as (server, channel):
+        server.down = True
+        with pytest.raises(RpcError) as caught:
+            async with channel.call(WAIT, wait_for_ready=True, timeout=5):
+                raise AssertionError("there is nobody to be ready")
+        assert caught.value.code is StatusCode.DEADLINE_EXCEEDED
+        assert trio.current_time() == pytest.approx(5)
+
+
+async def test_wait_for_ready_does_not_outlive_the_connection(autojump_clock: trio.testing.MockClock) -> None:
+    """A call that has been made may have had its effect: it is not made again."""
+    async with server_and_channel() as (server, channel), channel.call(WAIT, wait_for_ready=True) as call:
+        await call.wait_initial_metadata()
+        server.live[0].cancel()
+        with pytest.raises(RpcError) as caught:
+            await call.receive()
+        assert caught.value.code is StatusCode.UNAVAILABLE
+        assert len(server.attempts) == 1
 
 
 async def test_wait_for_ready_means_nothing_in_process() -> None:

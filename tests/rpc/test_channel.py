@@ -56,7 +56,6 @@ ENDINGS: list[tuple[str, list[tuple[int, int, bytes]], StatusCode]] = [
     ("empty trailers", [(HEADERS, 4, encode(OK_HEADERS)), (HEADERS, 5, encode([(b"x", b"1")]))], StatusCode.INTERNAL),
     ("strange status", [(HEADERS, 5, encode([*OK_HEADERS, (b"grpc-status", b"99")]))], StatusCode.UNKNOWN),
     ("trailers-only", [(HEADERS, 5, encode([*OK_HEADERS, (b"grpc-status", b"5")]))], StatusCode.NOT_FOUND),
-    ("refused", [(RST, 0, b"\0\0\0\7")], StatusCode.UNAVAILABLE),
     ("cancelled", [(RST, 0, b"\0\0\0\x08")], StatusCode.CANCELLED),
     ("calm", [(RST, 0, b"\0\0\0\x0b")], StatusCode.RESOURCE_EXHAUSTED),
     ("security", [(RST, 0, b"\0\0\0\x0c")], StatusCode.PERMISSION_DENIED),

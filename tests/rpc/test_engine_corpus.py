@@ -127,7 +127,7 @@ CUTS = st.lists(st.integers(0, 2**16), max_size=10)
 
 
 @hypothesis.given(SCRIPTS, CUTS, st.booleans())
-@hypothesis.settings(deadline=None, max_examples=100)
+@hypothesis.settings(max_examples=100)
 def test_valid_traffic_means_the_same_in_any_split(script: list[Step], cuts: list[int], client: bool) -> None:
     talk = Talk()
     talk.run(script)
@@ -165,7 +165,7 @@ def damaged(data: bytes, damage: list[tuple[str, int, bytes]]) -> bytes:
 
 
 @hypothesis.given(SCRIPTS, DAMAGE, CUTS, st.booleans())
-@hypothesis.settings(deadline=None, max_examples=200)
+@hypothesis.settings(max_examples=200)
 def test_damaged_traffic_gives_events_or_the_documented_fault(
     script: list[Step], damage: list[tuple[str, int, bytes]], cuts: list[int], client: bool
 ) -> None:

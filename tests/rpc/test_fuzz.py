@@ -34,7 +34,7 @@ def test_mutations_of_the_corpus_pass(name: str) -> None:
     change = st.tuples(st.integers(0, 4000), st.integers(0, 8), st.binary(max_size=8))
 
     @hypothesis.given(st.sampled_from(SEEDS[name]), st.lists(change, min_size=1, max_size=6))
-    @hypothesis.settings(deadline=None, max_examples=150)
+    @hypothesis.settings(max_examples=150)
     def passes(seed: bytes, changes: list[tuple[int, int, bytes]]) -> None:
         check(mutate(seed, changes))
 

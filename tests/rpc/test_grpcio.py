@@ -11,11 +11,12 @@ from typing import Any
 import grpc
 import pytest
 import trio
+from purerpc import Cardinality, RPCSignature, Service
 
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import Channel, open_listeners, serve
+from trio_cogment.rpc import Channel, ServerCall, open_listeners, serve
 from trio_cogment.testing.check_channel import (
     COUNT,
     ECHO,
@@ -256,3 +257,37 @@ async def test_grpcio_server_cancel_and_deadline() -> None:
             async with channel.call(WAIT, timeout=0.1) as call:
                 await call.receive()
         assert caught.value.code is StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_grpcio_client_that_credits_in_small_steps_is_no_flood() -> None:
+    """100 MB down in messages of 1 to 16 KiB, and thousands to and fro: two WINDOW_UPDATEs for each, or more."""
+    config = RpcConfig(max_empty_frames=20, flood_interval_seconds=1000)
+    content = bytes(16 * 1024)
+
+    class Flooding:
+        async def handle(self, call: ServerCall) -> None:
+            await call.receive()
+            for number in range(10_000):
+                await call.send(Observation(content=content[: 1024 if number & 1 else len(content)]))
+
+    service = Service("t.T")
+    service.add_method("M", Flooding().handle, RPCSignature(Cardinality.UNARY_STREAM, Action, Observation))
+
+    def calls(channel: grpc.Channel) -> int:
+        down = channel.unary_stream("/t.T/M", serialize, Observation.FromString)
+        sizes = [len(reply.content) for reply in down(Action(), timeout=60)]
+        both = channel.stream_stream(ECHO.path, serialize, Observation.FromString)
+        assert sum(1 for _ in both((Action(tick_id=n) for n in range(3000)), timeout=60)) == 3000
+        return sum(sizes)
+
+    with trio.fail_after(90):
+        async with trio.open_nursery() as nursery:
+            listeners = await open_listeners("127.0.0.1")
+
+            async def run(task_status: Any) -> None:
+                services = [service, CheckService().service()]
+                await serve(services, listeners, config=config, task_status=task_status)
+
+            serving = await nursery.start(run)
+            assert await with_grpcio_client(serving.port, calls) > 80_000_000
+            nursery.cancel_scope.cancel()

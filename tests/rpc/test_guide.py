@@ -46,7 +46,8 @@ def folder(tmp_path: Path) -> Path:
 def test_server_and_client(folder: Path) -> None:
     port = str(free_port())
     for name, code in zip(("server.py", "client.py"), blocks("python"), strict=False):
-        assert len([line for line in code.splitlines() if line]) <= 12
+        assert len([line for line in code.splitlines() if line]) <= 10
+        assert code.count("50051") == 1  # all else is as printed
         (folder / name).write_text(code.replace("50051", port))
     with subprocess.Popen([sys.executable, "server.py"], cwd=folder) as server:
         try:

@@ -110,6 +110,38 @@ async def test_a_drain_tells_those_who_watch_and_does_not_wait_for_them() -> Non
                 await call.receive()
 
 
+async def tells(channel: CallOpener, own: str, other: str, status: ServingStatus) -> None:
+    assert await check(channel, own) is status
+    assert await check(channel) is ServingStatus.SERVING
+    with pytest.raises(RpcError) as caught:
+        await check(channel, other)
+    assert caught.value.code is StatusCode.NOT_FOUND
+    listed = await channel.unary(METHODS["List"], HealthListRequest())
+    assert {name: entry.status for name, entry in listed.statuses.items()} == {"": 1, own: status.value, "anybody's": 1}
+
+
+async def test_servers_that_share_a_table_tell_of_their_own_services() -> None:
+    """As two ports of one process do."""
+    names = ["one.Service", "two.Service"]
+    health = HealthService(names)
+    first, second = (InProcessChannel(standard_services([Service(name)], health)) for name in names)
+    async with first, second, second.call(METHODS["Watch"]) as watching:
+        await watching.send(HealthCheckRequest(service=names[0]))
+        await watching.done_sending()
+        assert (await watching.receive()).status == ServingStatus.SERVICE_UNKNOWN.value
+        health.set_status(names[0], ServingStatus.NOT_SERVING)
+        health.set_status("anybody's", ServingStatus.SERVING)
+        await tells(first, names[0], names[1], ServingStatus.NOT_SERVING)
+        await tells(second, names[1], names[0], ServingStatus.SERVING)
+        health.stop()
+        with pytest.raises(RpcError) as caught:
+            await watching.receive()  # nothing had changed for it
+        assert caught.value.code is StatusCode.UNAVAILABLE
+    async with InProcessChannel([health.service()]) as channel:
+        listed = await channel.unary(METHODS["List"], HealthListRequest())
+        assert set(listed.statuses) == {"", *names, "anybody's"}
+
+
 async def test_without_a_health_service_all_services_are_serving() -> None:
     services = [CheckService().service()]
     async with InProcessChannel(standard_services(services)) as channel:

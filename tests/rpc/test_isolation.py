@@ -27,8 +27,9 @@ from tests.rpc.raw_peer import (
     request_headers,
 )
 from trio_cogment.api.common_pb2 import Action, Observation
-from trio_cogment.rpc import ServerCall, open_listeners, serve
-from trio_cogment.testing.check_channel import CheckService
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc import Channel, Method, ServerCall, open_listeners, serve
+from trio_cogment.testing.check_channel import ECHO, CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
 GOOD = Action(tick_id=3, content=b"good").SerializeToString()
@@ -147,6 +148,73 @@ async def test_b9_what_is_no_exception_is_never_swallowed() -> None:
             await peer.send(frame(DATA, END_STREAM, 1, message(GOOD)))
             await peer.until(lambda: False)
             assert peer.answer(1).status != 0
+
+
+async def test_b9_cancelled_is_never_swallowed() -> None:
+    """A handler that catches everything ends all the same, and a call on another connection does not notice."""
+    ended = trio.Event()
+
+    async def stubborn(call: ServerCall) -> None:
+        try:
+            for _ in range(3):
+                try:
+                    await trio.sleep_forever()
+                except BaseException:  # noqa: BLE001  as others' code does
+                    pass
+            await trio.lowlevel.checkpoint()
+        finally:
+            ended.set()
+
+    service = Service("t.T")
+    service.add_method("M", stubborn, RPCSignature(Cardinality.UNARY_UNARY, Action, Observation))
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            services = [service, CheckService().service()]
+            serving = await nursery.start(serve, services, await open_listeners("127.0.0.1"))
+            async with Channel("127.0.0.1", serving.port) as channel, channel.call(ECHO) as call:
+                stream = await trio.open_tcp_stream("127.0.0.1", serving.port)
+                peer = RawPeer(stream)
+                await peer.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0))
+                headers = peer.headers(1, request_headers(path=b"/t.T/M", grpc_timeout=b"50m"))
+                await peer.send(headers, peer.headers(3, request_headers()))
+                await peer.until(lambda: bool(peer.answer(1).headers))
+                assert peer.answer(1).status == StatusCode.DEADLINE_EXCEEDED
+                await ended.wait()
+                assert await peer.echo(3, GOOD) == ANSWER
+                await stream.aclose()
+                await call.send(Action(tick_id=3))
+                assert (await call.receive()).tick_id == 3
+            nursery.cancel_scope.cancel()
+
+
+async def test_b9_who_is_there_when_a_server_fails_is_told() -> None:
+    """`SystemExit` and its like end the program, not one call: callers on other connections hear it, nobody hangs."""
+    failed = trio.Event()
+
+    async def run(task_status: Any) -> None:
+        services = [failing(Strange()), CheckService().service()]
+        with pytest.raises(BaseExceptionGroup) as caught:
+            await serve(services, await open_listeners("127.0.0.1"), task_status=task_status)
+        assert caught.group_contains(Strange)
+        failed.set()
+
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            serving = await nursery.start(run)
+            async with (
+                Channel("127.0.0.1", serving.port) as channel,
+                Channel("127.0.0.1", serving.port) as other,
+                channel.call(ECHO) as call,
+            ):
+                await call.send(Action(tick_id=3))
+                assert (await call.receive()).tick_id == 3
+                with pytest.raises(RpcError) as caught:
+                    await other.unary(Method("/t.T/M", Cardinality.UNARY_UNARY, Action, Observation), Action())
+                assert caught.value.code is StatusCode.UNAVAILABLE
+                with pytest.raises(RpcError) as caught:
+                    await call.receive()
+                assert caught.value.code is StatusCode.UNAVAILABLE
+                await failed.wait()
 
 
 @pytest.mark.parametrize(

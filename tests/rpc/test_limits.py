@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from purerpc import Cardinality, RPCSignature, Service
 
 from tests.rpc.raw_peer import (
     CONTINUATION,
@@ -32,7 +33,7 @@ from tests.rpc.raw_peer import (
 )
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import ServerCall, _wire, serve_stream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
 from trio_cogment.rpc._streams import Stream
@@ -170,9 +171,106 @@ def test_answers_that_nobody_reads_are_bounded() -> None:
         if engine.fault is not None:
             break
     assert engine.fault is not None
-    config = RpcConfig()
-    limit = config.write_high_water_bytes + config.max_frame_bytes + config.max_control_output_bytes
-    assert largest <= limit + 1000
+    assert largest <= RpcConfig().max_control_output_bytes + 1000
+
+
+def test_what_an_honest_peer_has_not_read_yet_is_no_flood() -> None:
+    """Calls that end together say much at once, more than answers may: 3 KB of trailers each, while PINGs come."""
+    count = RpcConfig().max_concurrent_streams
+    engine = Engine(client_side=False, config=RpcConfig(max_control_output_bytes=1024))
+    engine.receive_data(PREFACE + settings())
+    engine.take_output()
+    block = encode(request_headers())
+    first = next(
+        stream for kind, stream, _ in engine.receive_data(frame(HEADERS, END_HEADERS, 1, block)) if kind is Kind.REQUEST
+    )
+    streams = [first]
+    for number in range(3, 2 * count, 2):
+        events = engine.receive_data(frame(HEADERS, END_HEADERS | 1, number, block))
+        streams.append(next(stream for kind, stream, _ in events if kind is Kind.REQUEST))
+    assert len(streams) == count
+    for stream in streams[1:]:
+        engine.send_headers(stream, _wire.RESPONSE_HEADERS)
+        engine.end(stream, [(b"grpc-status", b"0"), (b"x", b"%05d" % stream.id + b"y" * 3000)])
+    assert engine.out_size > 2_000_000
+    engine.receive_data(frame(PING, 0, 0, bytes(8)) + frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\1") * 3)
+    assert engine.fault is None
+    while engine.take_output():
+        pass
+    engine.receive_data(frame(PING, 0, 0, bytes(8)) * 50)
+    engine.take_output()
+    engine.receive_data(frame(PING, 0, 0, bytes(8)) * 50)  # taken answers do not count
+    assert engine.fault is None
+
+
+@pytest.mark.parametrize(
+    "path", [b"/trio_cogment.testing.Check/Fail", b"/no/Thing", b"none"], ids=["failing", "unknown", "malformed"]
+)
+async def test_calls_whose_ends_nobody_reads_are_bounded(path: bytes) -> None:
+    """A peer that reads nothing can open ever more calls; what they say at their ends would pile up."""
+    service, stuck = CheckService(), Stuck()
+    config = RpcConfig(
+        max_concurrent_streams=10, max_control_output_bytes=10_000, farewell_timeout_seconds=0.001, max_resets=10**6
+    )
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_stream_with, [service.service()], stuck, config)
+            peer = RawPeer(stuck.other)
+            await peer.send(PREFACE, settings())
+            stuck.opened = trio.Event()
+            number = 1
+            while not stuck.closed and number < 20_000:
+                headers = peer.headers(number, request_headers(path=path))
+                await peer.send(headers, frame(DATA, 1, number, message(b"")))
+                await trio.testing.wait_all_tasks_blocked()
+                number += 2
+            assert number < 2000
+
+
+async def test_a_ping_flood_of_a_peer_that_does_not_read() -> None:
+    stuck = Stuck()
+    config = RpcConfig(max_control_output_bytes=10_000, farewell_timeout_seconds=0.001, max_pings=10**6)
+    with trio.fail_after(30):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_stream_with, [CheckService().service()], stuck, config)
+            peer = RawPeer(stuck.other)
+            await peer.send(PREFACE, settings())
+            await trio.testing.wait_all_tasks_blocked()
+            stuck.opened = trio.Event()
+            sent = 0
+            while not stuck.closed and sent < 10_000:
+                await peer.send(frame(PING, 0, 0, bytes(8)))
+                await trio.testing.wait_all_tasks_blocked()
+                sent += 1
+            assert sent < 1000
+
+
+class Stuck(trio.abc.Stream):
+    """A stream on which nothing can be sent for as long as `opened` is not set."""
+
+    def __init__(self) -> None:
+        self.other, self._stream = trio.testing.memory_stream_pair()
+        self.opened = trio.Event()
+        self.opened.set()
+        self.closed = False
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self.opened.wait()
+        await self._stream.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self.opened.wait()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        return await self._stream.receive_some(max_bytes)
+
+    async def aclose(self) -> None:
+        self.closed = True
+        await self._stream.aclose()
+
+
+async def serve_stream_with(services: list[Any], stream: trio.abc.Stream, config: RpcConfig) -> None:
+    await serve_stream(services, stream, config=config)
 
 
 # --- sizes ---
@@ -189,7 +287,7 @@ async def test_length_prefix_alone_refuses_a_message() -> None:
         assert not any(kind == WINDOW_UPDATE and stream == 3 for kind, _, stream, _ in peer.frames)
 
 
-@pytest.mark.parametrize("size", [16_000, 70_000, 400_000])
+@pytest.mark.parametrize("size", [16_000, 60_000, 70_000, 400_000])
 async def test_header_bytes_are_enforced_on_the_stream(size: int) -> None:
     """B12: what is announced is enforced, in one frame or in several; beyond a bound a block is not even decoded."""
     config = RpcConfig(max_header_list_bytes=15_000)
@@ -199,8 +297,10 @@ async def test_header_bytes_are_enforced_on_the_stream(size: int) -> None:
         block = bytes(peer.encoder.encode(request_headers(x=b"x" * size), huffman=False))
         pieces = [block[start : start + 16_384] for start in range(0, len(block), 16_384)]
         frames = [frame(CONTINUATION, 0, 3, piece) for piece in pieces[1:]]
-        await peer.send(frame(HEADERS, 0, 3, pieces[0]), *frames, frame(CONTINUATION, END_HEADERS, 3))
-        if size < 400_000:
+        await peer.send(frame(HEADERS, 0, 3, pieces[0]), *frames)
+        if size < 65_536:  # what is larger is refused before it ends
+            await peer.send(frame(CONTINUATION, END_HEADERS, 3))
+        if size < 65_536:
             answer = await peer.until_over(3)
             assert answer.status == 8
             assert answer.field(b":status") == b"431"
@@ -468,9 +568,16 @@ def test_what_a_peer_does_not_take_is_bounded_for_the_connection() -> None:
     assert engine._queued == 0
 
 
-async def test_an_unknown_method_uses_up_nothing() -> None:
-    """B6: 30 MiB to an unknown method, and to a handler that has ended; then a normal call."""
-    async with raw_client([CheckService().service()]) as peer:
+async def ends_at_once(call: ServerCall) -> None:
+    pass
+
+
+@pytest.mark.parametrize("path", [b"/no/Thing", b"/t.T/EndsAtOnce"])
+async def test_data_for_nobody_uses_up_nothing(path: bytes) -> None:
+    """B6: 30 MiB to an unknown method, or to a handler that has ended; then a normal call."""
+    brief = Service("t.T")
+    brief.add_method("EndsAtOnce", ends_at_once, RPCSignature(Cardinality.STREAM_STREAM, Action, Observation))
+    async with raw_client([CheckService().service(), brief]) as peer:
         await peer.send(peer.headers(1, request_headers()))
         window = 65_535
         sent = stream = 0
@@ -479,7 +586,8 @@ async def test_an_unknown_method_uses_up_nothing() -> None:
         while sent < 30 * MIB:
             if not stream:
                 stream, number = number, number + 2
-                await peer.send(peer.headers(stream, request_headers(path=b"/no/Thing")))
+                await peer.send(peer.headers(stream, request_headers(path=path)))
+                assert (await peer.until_over(stream)).status == (12 if path == b"/no/Thing" else 0)
             if window >= 16_384:
                 await peer.send(frame(DATA, 0, stream, bytes(16_384)))
                 sent += 16_384
@@ -507,6 +615,8 @@ def test_names_and_values_of_metadata_are_checked_both_ways() -> None:
         ("", "x"),
         (":path", "x"),
         ("é", ""),
+        ("Connection", "close"),
+        ("te", "gzip"),
     ]:
         with pytest.raises(InvalidArgumentError):
             Metadata([(name, value)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.rpc.raw_peer import (
     request_headers,
     settings,
 )
+from tests.rpc.test_limits import Stuck, serve_stream_with
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
@@ -176,6 +178,35 @@ async def test_a_silent_client_is_given_up_within_thirty_seconds(autojump_clock:
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("seconds", [0.5, 3, 60])
+async def test_a_silent_client_has_its_time_to_answer(seconds: float, autojump_clock: Clock) -> None:
+    """`keepalive_timeout_seconds`, after `keepalive_seconds` without a word."""
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery, RpcConfig(keepalive_seconds=5, keepalive_timeout_seconds=seconds))
+        await served.start()
+        peer = await served.peer()
+        await peer.send(peer.headers(1, request_headers(path=PATH + b"Wait")))
+        await served.service.cancelled.wait()
+        assert trio.current_time() == pytest.approx(5 + seconds)
+        await peer.until(lambda: False)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_peer_that_does_not_read_is_left_after_the_farewell(autojump_clock: Clock) -> None:
+    """`farewell_timeout_seconds` bounds what telling a peer may take, by default a second."""
+    for config, expected in ((RpcConfig(), 1), (RpcConfig(farewell_timeout_seconds=7), 7)):
+        stuck = Stuck()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve_stream_with, [CheckService().service()], stuck, config)
+            peer = RawPeer(stuck.other)
+            await peer.send(PREFACE, settings())
+            await trio.testing.wait_all_tasks_blocked()
+            stuck.opened = trio.Event()
+            began = trio.current_time()
+            await peer.send(frame(PING, 0, 1, bytes(8)))
+        assert trio.current_time() - began == pytest.approx(expected)
+
+
 async def test_a_silent_client_that_answers_is_kept(autojump_clock: Clock) -> None:
     async with trio.open_nursery() as nursery:
         served = Served(nursery)
@@ -262,6 +293,40 @@ async def test_a_client_pings_a_silent_server_sparingly(autojump_clock: Clock) -
         assert len(server.times) == count
 
 
+@pytest.mark.parametrize(("seconds", "number"), [(60.0, 16), (250.0, 3), (0.0, 0)])
+async def test_client_keepalive_seconds_are_the_configurations(
+    seconds: float, number: int, autojump_clock: Clock
+) -> None:
+    """A silent server is PINGed so often while calls run, and never with 0."""
+    server = SilentServer()
+    config = RpcConfig(client_keepalive_seconds=seconds)
+    async with trio.open_nursery() as nursery:
+        async with Channel.over(server.connect, config=config) as channel, channel.call(ECHO):
+            nursery.start_soon(server.run)
+            await trio.sleep(1000)
+            assert len(server.times) == number
+            for earlier, later in itertools.pairwise([0.0, *server.times]):
+                assert seconds <= later - earlier <= seconds + 11
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("seconds", [60.0, 300.0])
+async def test_after_client_keepalive_seconds_a_dead_server_is_given_up(seconds: float, autojump_clock: Clock) -> None:
+    server = SilentServer()
+    server.answering = False
+    config = RpcConfig(client_keepalive_seconds=seconds, keepalive_timeout_seconds=5)
+    async with (
+        trio.open_nursery() as nursery,
+        Channel.over(server.connect, config=config) as channel,
+        channel.call(ECHO) as call,
+    ):
+        nursery.start_soon(server.run)
+        with pytest.raises(RpcError) as caught:
+            await call.receive()
+        assert caught.value.code is StatusCode.UNAVAILABLE
+        assert seconds + 5 <= trio.current_time() <= seconds + 16
+
+
 async def test_a_client_gives_a_dead_server_up(autojump_clock: Clock) -> None:
     server = SilentServer()
     server.answering = False
@@ -329,6 +394,25 @@ async def test_drain_cancels_after_the_grace(answers: bool, autojump_clock: Cloc
         await peer.until(lambda: False)
         await serving._group.done.wait()
         assert 5 <= trio.current_time() - began <= 6
+
+
+async def test_the_default_grace_is_ten_seconds(autojump_clock: Clock) -> None:
+    """`drain_grace_seconds`: calls run on for so long, then callers are told, and the server ends."""
+    async with trio.open_nursery() as nursery:
+        served = Served(nursery)
+        serving = await served.start()
+        peer = await served.peer()
+        await peer.send(peer.headers(1, request_headers(path=PATH + b"Wait")))
+        await served.service.entered.wait()
+        began = trio.current_time()
+        nursery.start_soon(serving.drain)
+        await peer.until(lambda: bool(pings(peer)))
+        await peer.send(frame(PING, 1, 0, pings(peer)[0]))
+        assert (await peer.until_over(1)).status == StatusCode.UNAVAILABLE
+        assert trio.current_time() - began == pytest.approx(10, abs=0.1)
+        await peer.until(lambda: False)
+        await serving._group.done.wait()
+        assert trio.current_time() - began == pytest.approx(10, abs=0.1)
 
 
 async def test_drain_without_connections_ends_at_once(autojump_clock: Clock) -> None:

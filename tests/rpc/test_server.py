@@ -33,10 +33,11 @@ from tests.rpc.raw_peer import (
     request_headers,
     settings,
 )
+from trio_cogment.api import hooks_pb2, orchestrator_pb2
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import Channel, Method, ServerCall, open_listeners, serve, serve_stream
+from trio_cogment.rpc import Channel, Method, ServerCall, bind, open_listeners, serve, serve_stream
 from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
@@ -163,6 +164,33 @@ async def test_content_length_is_ignored() -> None:
             await peer.send(peer.headers(stream, request_headers(content_length=length)))
             await peer.send(frame(DATA, END_STREAM, stream, message(GOOD)))
             assert (await peer.until_over(stream)).status == OK
+
+
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("method", ["unary", "streaming"])
+async def test_a_method_of_one_request_gets_none_or_two(count: int, method: str) -> None:
+    """As bound from a descriptor: the implementation is not called."""
+
+    class Never:
+        async def OnPreTrial(self, request: Any, call: ServerCall) -> Any:
+            raise AssertionError("called")
+
+        WatchTrials = OnPreTrial
+
+    services = [
+        bind(hooks_pb2.DESCRIPTOR.services_by_name["TrialHooksSP"], Never()),
+        bind(orchestrator_pb2.DESCRIPTOR.services_by_name["TrialLifecycleSP"], Never()),
+    ]
+    name = {"unary": "TrialHooksSP/OnPreTrial", "streaming": "TrialLifecycleSP/WatchTrials"}[method]
+    async with raw_client([*services, CheckService().service()]) as peer:
+        await peer.send(peer.headers(1, request_headers()))
+        await peer.send(peer.headers(3, request_headers(path=b"/cogmentAPI." + name.encode())))
+        await peer.send(frame(DATA, END_STREAM, 3, message(b"") * count))
+        answer = await peer.until_over(3)
+        assert answer.status == INVALID_ARGUMENT
+        assert not answer.data
+        assert b"got none" in (answer.field(b"grpc-message") or b"") or count
+        await check_neighbour(peer, 1)
 
 
 async def test_padding_continuation_and_interleaving() -> None:

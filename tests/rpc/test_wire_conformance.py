@@ -61,6 +61,15 @@ EIGHT = b"12345678"
 BAD_BLOCK = b"\xff\xff\xff\xff"
 
 Check = Callable[[RawPeer], bool]
+FORBIDDEN = [
+    (b"connection", b"keep-alive"),
+    (b"keep-alive", b"timeout=5"),
+    (b"proxy-connection", b"close"),
+    (b"transfer-encoding", b"chunked"),
+    (b"upgrade", b"h2c"),
+    (b"te", b"gzip"),
+    (b"te", b"trailers, deflate"),
+]
 
 
 def headers(stream: int, flags: int = END_HEADERS, block: bytes = REQUEST) -> bytes:
@@ -122,11 +131,19 @@ class Answers:
 
 
 @dataclass(frozen=True)
+class Stops:
+    """So much data comes on this stream, and no more; the connection lives."""
+
+    stream: int
+    data: bytes
+
+
+@dataclass(frozen=True)
 class Lives:
     """Nothing is sent on any stream but 1, and the connection lives."""
 
 
-Expected = Breaks | Resets | Sends | Answers | Lives
+Expected = Breaks | Resets | Sends | Answers | Stops | Lives
 
 
 @dataclass(frozen=True)
@@ -152,6 +169,7 @@ def openings(*table: tuple[str, str, bytes, Expected]) -> list[Row]:
 
 ECHOED = Answers(3, 0, message(ANSWER))
 WHOLE = message(GOOD)
+ECHO = headers(3) + frame(DATA, 1, 3, WHOLE)
 LARGE = Action(content=bytes(16_384 - 5 - 4)).SerializeToString()
 
 TABLE: list[Row] = [
@@ -219,8 +237,14 @@ TABLE: list[Row] = [
         (
             "6.9.2",
             "SETTINGS shrink a window below zero",
-            settings({4: 20}) + headers(3) + frame(DATA, 0, 3, WHOLE) + settings({4: 0}),
-            Sends(SETTINGS, 1, 0),
+            settings({4: 5}) + headers(3) + frame(DATA, 1, 3, WHOLE) + settings({4: 0}) + window_update(3, 6),
+            Stops(3, message(ANSWER)[:6]),
+        ),
+        (
+            "6.9.2",
+            "a window below zero grows to be one again",
+            settings({4: 5}) + headers(3) + frame(DATA, 1, 3, WHOLE) + settings({4: 0}) + settings({4: 100}),
+            ECHOED,
         ),
     ),
     *rows(
@@ -259,12 +283,13 @@ TABLE: list[Row] = [
     ),
     *rows(
         "GOAWAY",
-        ("6.8", "calls go on", goaway(0), Lives()),
+        ("6.8", "calls go on", goaway(0) + frame(DATA, 0, 1, WHOLE), Sends(DATA, 0, 1, message(ANSWER))),
         ("6.8", "and new ones may begin", goaway(0) + headers(3) + frame(DATA, 1, 3, WHOLE), ECHOED),
-        ("6.8", "with text", goaway(0, CALM, b"\xff\0debug"), Lives()),
-        ("7", "with an unknown code", goaway(0, 0xABCDEF), Lives()),
-        ("6.8", "the reserved bit", goaway(2**31), Lives()),
-        ("6.8", "twice", goaway(2**31 - 1) + goaway(0), Lives()),
+        ("6.8", "with text", goaway(0, CALM, b"\xff\0debug") + ECHO, ECHOED),
+        ("7", "with an unknown code", goaway(0, 0xABCDEF) + ECHO, ECHOED),
+        ("6.8", "the reserved bit", goaway(2**31) + ECHO, ECHOED),
+        ("6.8", "twice", goaway(2**31 - 1) + goaway(0) + ECHO, ECHOED),
+        ("6.8", "with an error", goaway(0, PROTOCOL) + frame(PING, 0, 0, EIGHT), Sends(PING, 1, 0, EIGHT)),
         ("6.8", "on a stream", frame(GOAWAY, 0, 1, bytes(8)), Breaks(PROTOCOL)),
         ("6.8", "too short", frame(GOAWAY, 0, 0, bytes(7)), Breaks(SIZE)),
         ("6.8", "inside a header block", headers(3, 0) + goaway(0), Breaks(PROTOCOL)),
@@ -336,6 +361,21 @@ TABLE: list[Row] = [
         ("5.1", "closed: PRIORITY", headers(3) + rst(3) + frame(PRIORITY, 0, 3, bytes(5)), Lives()),
         ("8.1", "trailers without END_STREAM", headers(3, block=WAIT) + headers(3), Resets(3, PROTOCOL)),
         ("8.1", "trailers", headers(3) + frame(DATA, 0, 3, WHOLE) + headers(3, 5, encode([(b"x", b"1")])), ECHOED),
+        *[
+            (
+                "8.2.2",
+                f"{name.decode()}: {value.decode()}",
+                headers(3, block=encode([*request_headers(), (name, value)])),
+                Resets(3, PROTOCOL),
+            )
+            for name, value in FORBIDDEN
+        ],
+        (
+            "8.2.2",
+            "a forbidden field in trailers",
+            headers(3, block=WAIT) + headers(3, 5, encode([(b"connection", b"close")])),
+            Resets(3, PROTOCOL),
+        ),
         ("5.1.2", "one call too many", b"".join(headers(n, block=WAIT) for n in (3, 5, 7, 9, 11)), Resets(11, REFUSED)),
         ("5.5", "an unknown frame", frame(99, 0xFF, 3, b"what?"), Lives()),
         ("4.3", "a block that cannot be decoded", headers(3, block=BAD_BLOCK), Breaks(COMPRESSION)),
@@ -404,9 +444,16 @@ async def check_alive(peer: RawPeer, expected: Expected) -> None:
         assert answer.status == expected.status
         if expected.data is not None:
             assert bytes(answer.data) == expected.data
+    elif isinstance(expected, Stops):
+        await peer.until(lambda: len(peer.answer(expected.stream).data) >= len(expected.data))
     # The innocent call notices nothing.
     await peer.send(window_update(1, 1000))
+    before = len(peer.answer(1).data)
     assert await peer.echo(1, GOOD) == ANSWER
+    assert len(peer.answer(1).data) == before + len(message(ANSWER))
+    if isinstance(expected, Stops):
+        assert peer.answer(expected.stream).data == expected.data
+        assert not peer.answer(expected.stream).ended
     if isinstance(expected, Lives):
         assert all(stream in (0, 1) for _, _, stream, _ in peer.frames)
     assert peer.goaway is None
@@ -445,6 +492,7 @@ def test_we_begin_with_settings_and_keep_to_the_peers_frame_size() -> None:
 
 # --- the client's rules ---
 
+GRPC = [(b"content-type", b"application/grpc"), (b"grpc-status", b"0")]
 RESPONSE = encode([(b":status", b"200"), (b"content-type", b"application/grpc")])
 TRAILERS = encode([(b"grpc-status", b"0")])
 
@@ -474,6 +522,17 @@ CLIENT_TABLE: list[tuple[str, str, bytes, int | None, list[Kind]]] = [
         None,
         [Kind.RESPONSE],
     ),
+    *[
+        (
+            "8.2.2",
+            f"{name.decode()}: {value.decode()}{' in trailers' * ended}",
+            settings() + headers(1, 5 if ended else 4, encode([(b":status", b"200"), *GRPC, (name, value)])),
+            None,
+            [Kind.BROKEN],
+        )
+        for name, value in FORBIDDEN
+        for ended in (False, True)
+    ],
     ("6.8", "GOAWAY below a stream", settings() + goaway(0), None, [Kind.RESET]),
     ("6.8", "GOAWAY above it", settings() + goaway(1), None, []),
     ("6.4", "RST_STREAM", settings() + rst(1), None, [Kind.RESET]),

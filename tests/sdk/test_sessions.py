@@ -334,7 +334,7 @@ async def test_what_is_registered_nowhere_is_refused_by_name() -> None:
         ):
             with pytest.raises(RpcError) as caught:
                 await platform.controller.start_trial(params)
-            assert caught.value.code is StatusCode.INVALID_ARGUMENT
+            assert caught.value.code is StatusCode.FAILED_PRECONDITION
             assert named in caught.value.message
         with pytest.raises(AlreadyExistsError):
             platform.participants.register_actor(never, "a")

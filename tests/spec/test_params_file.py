@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.spec import load_params
-from trio_cogment.spec.params_file import DEFAULT_MAX_INACTIVITY_SECONDS
+from trio_cogment.spec.params_file import _READERS, DEFAULT_MAX_INACTIVITY_SECONDS
 
 
 def written(folder: Path, text: str) -> Path:
@@ -65,7 +68,9 @@ def test_nothing_said_is_nothing_set(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("trial_params: {bogus: 1}", "bogus"),
+        ("trial_params: {bogus: 1}", "line 1: trial_params: unknown key 'bogus'; expected one of actors, "),
+        ("trial_params:\n  max_step: 1\n", "line 2: trial_params: unknown key 'max_step'; did you mean 'max_steps'?"),
+        ("trial_params:\n  actors:\n    - nam: 1\n", "line 3: trial_params.actors[0]: unknown key 'nam'; did you mean"),
         ("trial_params: {max_steps: 1.5}", "max_steps"),
         ("trial_params: {max_steps: 0x10}", "max_steps"),
         ("trial_params: {max_steps: -1}", "max_steps"),
@@ -76,7 +81,24 @@ def test_nothing_said_is_nothing_set(tmp_path: Path, text: str) -> None:
         ("a: [", "YAML"),
         ("a: b: c", "YAML"),
         ("trial_params: {max_steps: 1, max_steps: 2}", "max_steps"),
-        ("trial_params: &x {environment: *x}", "alias of itself"),
+        ("trial_params: {maxSteps: 1, max_steps: 2}", "line 1: trial_params.max_steps: given twice, in two spellings"),
+        ("trial_params: &x {environment: *x}", "trial_params.environment: unknown key 'environment'"),
+        ("trial_params: &x {<<: *x}", "trial_params: it is merged into itself"),
+        ("&x {<<: [&y {<<: *x}]}", "it is merged into itself"),
+        ("trial_params: {[a]: 1}", "expected a name as the key, got a list"),
+        ("trial_params: {max_steps: {a: 1}}", "trial_params.max_steps: expected one value, got a mapping"),
+        ("trial_params: {max_steps: 1e3}", "max_steps: expected a decimal integer from 0 to 4294967295, got '1e3'"),
+        ("trial_params: {max_steps: 1_000}", "got '1_000'"),
+        ("trial_params: {max_steps: 4294967296}", "got '4294967296'"),
+        ("trial_params: {max_steps: " + "9" * 5000 + "}", "expected a decimal integer"),
+        ("trial_params: {actors: [{name: a}, ]}\n---\n", "not YAML"),
+        ("trial_params:\n  actors:\n    -\n", "line 3: trial_params.actors[0]: expected a mapping, got nothing"),
+        ("trial_params: {actors: [{response_timeout: nan}]}", "response_timeout: expected a number, got 'nan'"),
+        ("trial_params: {actors: [{response_timeout: 1e39}]}", "response_timeout: expected a number, got '1e39'"),
+        ("trial_params: {trial_config: {content: ab!}}", "trial_params.trial_config.content: expected base64, got"),
+        ("trial_params: {trial_config: YQ==}", "trial_params.trial_config: expected a mapping, got 'YQ=='"),
+        ("trial_params: {datalog: {exclude_fields: messages}}", "exclude_fields: expected a list, got 'messages'"),
+        ("a: \x00", "not YAML"),
         ("trial_params: " + "[" * 5000, "nested too deeply"),
     ],
 )
@@ -87,6 +109,121 @@ def test_faults_are_named(tmp_path: Path, text: str, named: str) -> None:
     assert str(path) in str(caught.value)
     assert named in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("datalog: {type: grpc, url: h:1}", "line 1: datalog: is the layout of Cogment 1; now it is trial_params:"),
+        (
+            "trial:\n  pre_hooks: [grpc://h:1]",
+            "line 2: trial.pre_hooks: is the layout of Cogment 1; now hooks are given",
+        ),
+        ("trial_params: {environment: {id: e}}", "trial_params.environment.id: is an old name of 'name'"),
+        (
+            "trial_params: {datalog: {url: h:1}}",
+            "trial_params.datalog.url: is the layout of Cogment 1; now it is 'endp",
+        ),
+        ("trial_params: {datalog: {type: none}}", "trial_params.datalog.type: is the layout of Cogment 1; remove it"),
+        ("trial_params: {datalog: {fields: {exclude: [a]}}}", "now it is 'exclude_fields', a list"),
+    ],
+)
+def test_old_layouts_are_told_what_to_become(tmp_path: Path, text: str, advice: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        load_params(written(tmp_path, text))
+    assert advice in str(caught.value)
+
+
+def test_what_is_passed_over_stays_passed_over(tmp_path: Path) -> None:
+    text = "trial: {config_type: a.B, pre_hooks: []}\ndatalog:\ncommands: {run: x}\nactor_classes: [{name: p}]\n"
+    assert load_params(written(tmp_path, text)).max_inactivity == DEFAULT_MAX_INACTIVITY_SECONDS
+
+
+def test_the_blank_values_of_the_reference_documents(tmp_path: Path) -> None:
+    text = """
+trial_params:
+  max_inactivity:
+  max_steps: ~
+  trial_config: {content: }
+  datalog:
+  properties: {flag: , quoted: "null", word: no}
+  environment:
+    implementation:
+    endpoint: NULL
+  actors:
+    - name: "null"
+      actor_class: ''
+      implementation:
+      default_action: {}
+"""
+    params = load_params(written(tmp_path, text))
+    assert (params.max_steps, params.max_inactivity) == (0, DEFAULT_MAX_INACTIVITY_SECONDS)
+    assert dict(params.properties) == {"flag": "", "quoted": "null", "word": "no"}
+    assert params.environment.implementation == params.environment.endpoint == ""
+    (actor,) = params.actors
+    assert (actor.name, actor.actor_class, actor.implementation) == ("null", "", "")
+    # A message that is there and empty is a default, or a configuration, all the same.
+    assert actor.HasField("default_action")
+    assert params.HasField("trial_config")
+    assert not actor.HasField("config")
+    assert not params.HasField("datalog")
+
+
+def test_anchors_merges_and_block_scalars(tmp_path: Path) -> None:
+    text = """
+base: &base
+  actor_class: p
+  endpoint: &there grpc://localhost:9001
+  response_timeout: 2.5
+more: &more {optional: Y}
+trial_params:
+  environment: {endpoint: *there}
+  properties:
+    text: |
+      two
+      lines
+  actors:
+    - <<: [*base, *more]
+      name: a
+      response_timeout: 1
+    - {<<: *base, name: b, config: {content: _-8}, default_action: {content: "YQ"}}
+"""
+    params = load_params(written(tmp_path, text))
+    first, second = params.actors
+    assert (first.actor_class, first.response_timeout, first.optional) == ("p", 1, True)
+    assert (second.response_timeout, second.optional) == (2.5, False)
+    assert (second.config.content, second.default_action.content) == (b"\xff\xef", b"a")
+    assert params.environment.endpoint == first.endpoint == "grpc://localhost:9001"
+    assert params.properties["text"] == "two\nlines\n"
+
+
+def test_aliases_cannot_grow_without_end(tmp_path: Path) -> None:
+    lines = ["a0: &a0 {max_steps: 1}"]
+    lines += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}" for n in range(1, 9)]
+    lines.append("trial_params: *a8")
+    with pytest.raises(InvalidArgumentError, match="more than 100000 values"):
+        load_params(written(tmp_path, "\n".join(lines)))
+
+
+@pytest.mark.parametrize("spelling", ["TRUE", "t", "Yes", "y", "1"])
+def test_spellings_of_true(tmp_path: Path, spelling: str) -> None:
+    assert load_params(written(tmp_path, f"trial_params: {{actors: [{{optional: {spelling}}}]}}")).actors[0].optional
+
+
+def test_signed_and_negative_integers(tmp_path: Path) -> None:
+    params = load_params(written(tmp_path, "trial_params: {max_steps: +7, nb_buffered_ticks: -9223372036854775808}"))
+    assert (params.max_steps, params.nb_buffered_ticks) == (7, -(2**63))
+
+
+def test_every_field_of_the_parameters_can_be_read() -> None:
+    def types(descriptor: Any) -> Iterator[int]:
+        for field in descriptor.fields:
+            if field.message_type is None:
+                yield field.type
+            elif not field.message_type.GetOptions().map_entry:
+                yield from types(field.message_type)
+
+    assert set(types(TrialParams.DESCRIPTOR)) <= _READERS.keys()
 
 
 def test_missing_file_and_bytes_that_are_no_text(tmp_path: Path) -> None:

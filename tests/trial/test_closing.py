@@ -124,7 +124,7 @@ def test_without_the_environments_acknowledgement_end_carries_details() -> None:
 
 
 def test_waiting_for_ever_for_acknowledgements() -> None:
-    rules = TrialRules(environment_ack_timeout_seconds=0, actor_ack_timeout_seconds=0)
+    rules = TrialRules(environment_ack_timeout_seconds=0, actor_ack_timeout_seconds=0, heartbeat_seconds=0)
     play = soft_ended(Play(rules=rules).start())
     assert not play.timers
     play.pass_time(1e6)

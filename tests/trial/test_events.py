@@ -13,6 +13,7 @@ def test_the_rules_defaults() -> None:
         "environment_init_timeout_seconds": 60,
         "environment_ack_timeout_seconds": 60,
         "actor_ack_timeout_seconds": 30,
+        "heartbeat_seconds": 20,
         "max_held_messages": MAX_HELD_MESSAGES,
         "max_said_per_tick": 10_000,
     }

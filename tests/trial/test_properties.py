@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from trio_cogment.api.common_pb2 import ActorInitialOutput
 from trio_cogment.api.environment_pb2 import EnvInitialOutput
 from trio_cogment.errors import FailedPreconditionError, LocalProtocolError, NotFoundError
-from trio_cogment.trial import ENVIRONMENT, Joined, ParametersComplete
+from trio_cogment.trial import ENVIRONMENT, Joined, ParametersComplete, TrialRules
 from trio_cogment.trial._stream_table import StreamState
 
 from .harness import CLIENT, LAST, LAST_ACK, NORMAL, SERVICE, Play, actor, kind_of, make_params, snapshot
@@ -49,6 +49,7 @@ class Trials(RuleBasedStateMachine):
         buffered=st.sampled_from([0, 2, 3]),
         ready=st.booleans(),
         collect=st.booleans(),
+        heartbeat=st.sampled_from([0, 3, 20]),
     )
     def begin(
         self,
@@ -58,6 +59,7 @@ class Trials(RuleBasedStateMachine):
         buffered: int,
         ready: bool,
         collect: bool,
+        heartbeat: float,
     ) -> None:
         params = make_params(
             *(actor(f"n{index}", **more) for index, more in enumerate(actors)),
@@ -66,7 +68,8 @@ class Trials(RuleBasedStateMachine):
             nb_buffered_ticks=buffered,
         )
         self.count = len(actors)
-        self.play = Play(params, collect_samples=collect).begin()
+        rules = TrialRules(heartbeat_seconds=heartbeat)
+        self.play = Play(params, rules=rules, collect_samples=collect).begin()
         self.last_sets: list[int] = []
         self.last_observed: dict[int, int] = {}
         self.ended_with: list[int] = []
@@ -194,6 +197,8 @@ class Trials(RuleBasedStateMachine):
             # Who sees one tick sees the next, until it is lost.
             assert message.observation.tick_id == self.last_observed.get(index, -1) + 1
             self.last_observed[index] = message.observation.tick_id
+        elif kind == "HEARTBEAT":
+            assert self.play.machine.participants[index].state not in (StreamState.IDLE, StreamState.LOST)
         elif kind == "NORMAL/message":
             assert message.message.receiver_name == ("env" if index == ENVIRONMENT else f"n{index}")
         elif kind == "NORMAL/reward":
@@ -232,6 +237,5 @@ class TestTrials(Trials.TestCase):  # type: ignore[valid-type,misc]
     settings = settings(
         max_examples=60,
         stateful_step_count=60,
-        deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )

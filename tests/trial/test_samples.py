@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.trial import ENVIRONMENT
 from trio_cogment.trial._samples import END_ASKED, FINAL_OBSERVATION, OUT_OF_SYNC, STEPS_USED_UP
@@ -106,6 +108,74 @@ def test_one_tick_more_held_back() -> None:
     play.hard()
     assert [sample.info.tick_id for sample in play.samples] == [0, 0, 1, 2]
     assert [len(sample.rewards) for sample in play.samples] == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize(("asked", "warned"), [(0, False), (1, True), (-3, True), (2, False)])
+def test_fewer_than_two_buffered_ticks_are_two(asked: int, warned: bool) -> None:
+    play = Play(make_params(nb_buffered_ticks=asked)).begin()
+    assert [("nb_buffered_ticks" in note.text) for note in play.notes] == [True] * warned
+    play.ready(0, 1).environment_ready()
+    play.observe()
+    assert not play.samples
+    play.act(0, 1)
+    play.observe()
+    assert [sample.info.tick_id for sample in play.samples] == [0]
+
+
+def test_an_out_of_sync_sample_goes_before_older_buffered_ones() -> None:
+    play = play_ticks(Play(make_params(nb_buffered_ticks=4)).start(), 5)
+    assert [sample.info.tick_id for sample in play.samples] == [0, 1]
+    play.reward(ENVIRONMENT, "a", (1, 1), tick_id=1)
+    out_of_sync = play.samples[-1]
+    assert (out_of_sync.info.tick_id, out_of_sync.info.out_of_sync, out_of_sync.info.state) == (1, True, 0)
+    assert out_of_sync.info.timestamp == play.wall_ns
+    play.hard()
+    assert [sample.info.tick_id for sample in play.samples] == [0, 1, 1, 2, 3, 4]
+
+
+def test_abandoned_tick_has_no_listed_absences() -> None:
+    """The environment goes on before the actions are complete: no set was built, so nobody is listed."""
+    play = Play(make_params(actor("a", optional=True, response_timeout=9), actor("b"))).start()
+    play.observe()
+    play.act(1)
+    play.observe()
+    (sample,) = play.samples
+    assert [a.tick_id for a in sample.actions] == [-2, -1]
+    assert not sample.default_actors
+    assert not sample.unavailable_actors
+
+
+def test_the_first_sample_is_stamped_anew_by_the_first_observation() -> None:
+    play = Play().start()
+    play.now += 5
+    stamp = play.wall_ns
+    play.observe()
+    play.now += 1
+    play.hard()
+    assert play.samples[0].info.timestamp == stamp
+
+
+def test_a_stale_trial_says_so_in_its_last_sample() -> None:
+    play = Play(make_params(max_inactivity=30)).start()
+    play.pass_time(30)
+    assert play.is_over()
+    (event,) = play.samples[-1].info.special_events
+    assert "nothing happened for 30 s" in event
+
+
+def test_every_field_can_be_excluded_in_any_case_and_unknown_ones_are_told_once() -> None:
+    names = ["OBSERVATIONS", "Actions", "rewards", "MESSAGES", "default_Actors", "Unavailable_actors", "x", "X", "y"]
+    play = Play(make_params(actor("a", optional=True), actor("b", optional=True, default=b"d"), exclude=names)).begin()
+    assert len(play.notes) == 2
+    play.ready(0, 1).environment_ready()
+    play.observe()
+    play.tell(0, "*")
+    play.reward(0, "*", (1, 1))
+    play.lose(0)
+    play.lose(1)
+    play.hard()
+    for sample in play.samples:
+        assert [field.name for field, _ in sample.ListFields()] == ["info"]
 
 
 def test_a_reward_for_the_tick_before_the_final_one_finds_its_sample() -> None:

@@ -7,10 +7,11 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from trio_cogment.cli._options import Failure, LogSettings
+from trio_cogment.cli._settings import Failure, LogSettings
+from trio_cogment.logs import TrialFilter
 
 TRACE = 5
-_OFF = logging.CRITICAL + 10
+_OFF = sys.maxsize
 _LEVELS = {
     "trace": TRACE,
     "debug": logging.DEBUG,
@@ -19,6 +20,8 @@ _LEVELS = {
     "error": logging.ERROR,
     "off": _OFF,
 }
+#: What readers of the JSON know; one of them fails at any other level.
+_JSON_LEVELS = ((logging.CRITICAL, "critical"), (logging.ERROR, "error"), (logging.WARNING, "warning"))
 
 
 class _Text(logging.Formatter):
@@ -28,18 +31,38 @@ class _Text(logging.Formatter):
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         return _time(record)
 
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        trial_id = getattr(record, "trial_id", "")
+        prefix = f"trial {trial_id}: "
+        if trial_id and not record.message.startswith(prefix):
+            record.message = prefix + record.message
+        return super().formatMessage(record)
+
 
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         entry = {
             "time": _time(record),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
+            "level": _json_level(record.levelno),
+            "component": _component(record.name),
+            "msg": record.getMessage(),
         }
+        if trial_id := getattr(record, "trial_id", ""):
+            entry["trial_id"] = trial_id
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False)
+
+
+def _json_level(number: int) -> str:
+    least = "info" if number >= logging.INFO else "debug"
+    return next((name for level, name in _JSON_LEVELS if number >= level), least)
+
+
+def _component(logger: str) -> str:
+    """Return the package of ours that a logger belongs to, or the logger of somebody else."""
+    parts = logger.split(".")
+    return parts[1] if parts[0] == "trio_cogment" and len(parts) > 1 else logger
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -61,6 +84,7 @@ def set_up_logging(settings: LogSettings) -> None:
             handler = logging.FileHandler(settings.file, encoding="utf-8")
         except OSError as error:
             raise Failure(f"--log_file: {settings.file}: {error.strerror or error}") from error
+    handler.addFilter(TrialFilter())
     handler.setFormatter(_Json() if settings.form == "json" else _Text())
     root = logging.getLogger()
     root.handlers[:] = [handler]

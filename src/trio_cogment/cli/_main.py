@@ -11,15 +11,17 @@ import click
 from click.core import ParameterSource
 
 from trio_cogment._version import __version__
+from trio_cogment.cli._directory_options import directory_options
 from trio_cogment.cli._options import (
     HELP_LIKE,
-    Failure,
     as_port,
+    configuration_of,
     log_options,
     not_built_options,
     server_options,
     server_settings,
 )
+from trio_cogment.cli._settings import Failure
 
 _DEFAULT_PORT = "9000"
 #: What a shell expects of a command that Control-C ended.
@@ -54,7 +56,6 @@ def version() -> None:
 
 
 @cli.command()
-@click.option("--host", default="0.0.0.0", show_default=True, help="Address or name to listen on.")
 @click.option(
     "--port",
     callback=as_port,
@@ -64,12 +65,13 @@ def version() -> None:
     help="TCP port; 0: any free one.",
 )
 @server_options
+@directory_options
 @log_options
 @not_built_options
 @click.pass_context
-def serve(ctx: click.Context, /, host: str, port: int, **_options: Any) -> None:
+def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:
     """Serve everything there is, on one port."""
-    settings = server_settings(ctx, host=host, lifecycle_port=port, actor_port=port)
+    settings = server_settings(ctx, lifecycle_port=port, actor_port=port)
     from trio_cogment.cli._serve import run_orchestrator
 
     run_orchestrator(settings)
@@ -106,13 +108,13 @@ def services(ctx: click.Context, /, **_options: Any) -> None:
     help="Port for client actors; the same port means one server with both services.",
 )
 @server_options
+@directory_options
 @log_options
 @not_built_options
 @click.pass_context
 def orchestrator(ctx: click.Context, /, lifecycle_port: int, actor_port: int, **_options: Any) -> None:
     """Run an orchestrator."""
-    # All addresses, as the reference does.
-    settings = server_settings(ctx, host="0.0.0.0", lifecycle_port=lifecycle_port, actor_port=actor_port)
+    settings = server_settings(ctx, lifecycle_port=lifecycle_port, actor_port=actor_port)
     from trio_cogment.cli._serve import run_orchestrator
 
     run_orchestrator(settings)
@@ -185,9 +187,12 @@ def _one_line(error: click.ClickException) -> str:
 
 
 def _where(ctx: click.Context | None, option: click.Option) -> str:
-    """Name a flag, and the variable if the value came from there."""
+    """Name a flag, and the variable or the line of the file if the value came from there."""
     flag = option.opts[0]
-    if ctx is None or not option.name or ctx.get_parameter_source(option.name) is not ParameterSource.ENVIRONMENT:
+    source = None if ctx is None or not option.name else ctx.get_parameter_source(option.name)
+    if ctx is not None and option.name and source is ParameterSource.DEFAULT_MAP:
+        return f"{flag} (from {configuration_of(ctx).places[option.name]})"
+    if source is not ParameterSource.ENVIRONMENT:
         return flag
     names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
     return f"{flag} (from {next((name for name in names if os.environ.get(name)), 'the environment')})"

@@ -5,29 +5,39 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import ssl
 from collections.abc import AsyncIterator, Iterable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 import trio
 from purerpc import Service
 
 from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.cli._directory import opened_directory, stay_registered
 from trio_cogment.cli._logs import set_up_logging
-from trio_cogment.cli._options import Failure, ServerSettings
+from trio_cogment.cli._settings import Failure, ServerSettings
 from trio_cogment.cli._status_file import INITIALIZING, READY, StatusFile
-from trio_cogment.directory import GrpcEndpoint, parse_endpoint
+from trio_cogment.cli._tls import Tls, load_tls
+from trio_cogment.config import RpcConfig
+from trio_cogment.directory import ClientEndpoint, DiscoverEndpoint, parse_endpoint
 from trio_cogment.errors import CogmentError
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import HealthService, Serving, open_listeners, serve, standard_services
 from trio_cogment.spec import load_params
+from trio_cogment.trial import validate_params
 
 #: What the goodbye may take before everything is cancelled; with the farewells that follow a stop stays below 5 s.
 STOP_SECONDS = 1.5
 
+if TYPE_CHECKING:
+    from trio_cogment.metrics.prometheus import PrometheusMetrics
+
 _log = logging.getLogger(__name__)
 
-_Sockets = Sequence[trio.SocketListener]
+_Sockets = Sequence[trio.SocketListener] | Sequence[trio.SSLListener[trio.SocketStream]]
 
 
 def run_orchestrator(settings: ServerSettings) -> None:
@@ -108,54 +118,174 @@ async def _watch_signals(signals: AsyncIterator[int], stop: _Stop, status: _Stat
 
 
 async def _serve(settings: ServerSettings, status: _Status, stop: _Stop) -> None:
+    listeners = _Listeners()
     with stop.starting:
         if settings.status_file is not None:
             await status.open(settings.status_file)
         status.write(INITIALIZING)
-        params = _load_params(settings.params)
-        _check_hooks(settings.pre_trial_hooks)
-        listeners = await _listen(settings)
+        tls = None if settings.tls is None else load_tls(settings.tls)
+        _check_hooks(settings.pre_trial_hooks, discovery=settings.directory is not None)
+        params = _load_params(settings)
+        await listeners.open(settings, None if tls is None else tls.server)
     if stop.starting.cancelled_caught:
         return
     try:
-        async with (
-            open_platform(default_params=params, pre_trial_hooks=settings.pre_trial_hooks) as platform,
-            trio.open_nursery() as nursery,
-        ):
-            health = HealthService(service.name for service in platform.services)
-            servings = [
-                (services, await nursery.start(serve, [*services, *standard_services(services, health)], sockets))
-                for services, sockets in _shared_out(platform, listeners)
-            ]
-            status.write(READY)
-            for services, serving in servings:
-                _announce(services, serving)
-            await stop.asked.wait()
-            health.stop()
-            await platform.orchestrator.stop()
-            nursery.cancel_scope.cancel()
+        await _serve_platform(settings, params, tls, listeners, status, stop)
     except CogmentError as error:
         raise Failure(str(error)) from error
     finally:
-        _close(listeners)
+        listeners.close()
 
 
-def _close(listeners: Iterable[_Sockets]) -> None:
-    for sockets in listeners:
-        for listener in sockets:
-            listener.socket.close()
+async def _serve_platform(
+    settings: ServerSettings,
+    params: TrialParams | None,
+    tls: Tls | None,
+    listeners: _Listeners,
+    status: _Status,
+    stop: _Stop,
+) -> None:
+    configuration = settings.configuration
+    metrics = _metrics(settings)
+    client_tls = None if tls is None else tls.client
+    async with (
+        opened_directory(settings.directory, client_tls=client_tls, configuration=configuration) as directory,
+        open_platform(
+            config=configuration.orchestrator,
+            rpc_config=configuration.rpc,
+            default_params=params,
+            pre_trial_hooks=settings.pre_trial_hooks,
+            directory=directory,
+            client_tls=client_tls,
+            metrics=metrics,
+        ) as platform,
+        trio.open_nursery() as nursery,
+    ):
+        if metrics is not None:
+            from trio_cogment.metrics.endpoint import serve_metrics
+
+            serve_them = partial(serve_metrics, config=configuration.metrics)
+            await nursery.start(serve_them, metrics.registry, listeners.metrics)
+        servings, healths = await _start_servers(nursery, platform, listeners, configuration.rpc)
+        status.write(READY)
+        for services, serving in servings:
+            _announce(services, serving)
+        registered = trio.CancelScope()
+        # The directory calls our services back when they are registered: now they answer.
+        register = partial(stay_registered, until=registered, tls=tls is not None)
+        nursery.start_soon(register, directory, settings.directory, servings)
+        await stop.asked.wait()
+        registered.cancel()
+        for health in healths:
+            health.stop()
+        # Everybody hears how it ended, then the connections are closed in order; all of it within STOP_SECONDS.
+        await platform.orchestrator.stop()
+        async with trio.open_nursery() as drains:
+            for _, serving in servings:
+                drains.start_soon(serving.drain)
+        nursery.cancel_scope.cancel()
 
 
-def _load_params(path: Path | None) -> TrialParams | None:
-    if path is None:
+async def _start_servers(
+    nursery: trio.Nursery, platform: Platform, listeners: _Listeners, config: RpcConfig
+) -> tuple[list[tuple[list[Service], Serving]], list[HealthService]]:
+    servings: list[tuple[list[Service], Serving]] = []
+    healths: list[HealthService] = []
+    for services, sockets in _shared_out(platform, listeners.servers):
+        # Each server speaks for itself: what another port serves is unknown here.
+        health = HealthService(service.name for service in services)
+        everything = [*services, *standard_services(services, health)]
+        start = partial(serve, config=config, health=health)
+        servings.append((services, await nursery.start(start, everything, sockets)))
+        healths.append(health)
+    return servings, healths
+
+
+def _metrics(settings: ServerSettings) -> PrometheusMetrics | None:
+    if not settings.prometheus_port:
+        return None
+    from trio_cogment.metrics.prometheus import PrometheusMetrics
+
+    return PrometheusMetrics(settings.configuration.metrics)
+
+
+class _Listeners:
+    """The sockets of our servers: those of one or of two, as the same port twice, also 0 and 0, means one."""
+
+    def __init__(self) -> None:
+        self.servers: list[_Sockets] = []
+        self.metrics: list[trio.SocketListener] = []
+
+    async def open(self, settings: ServerSettings, tls: ssl.SSLContext | None) -> None:
+        """Bind everything; nothing is left open when that fails.
+
+        Raises:
+            Failure: naming the address.
+        """
+        ports = dict.fromkeys([settings.lifecycle_port, settings.actor_port])
+        listen: Any = open_listeners  # which kind it returns hangs on `tls`
+        try:
+            for port in ports:
+                self.servers.append(await listen(settings.hosts, port, tls=tls))
+            if settings.prometheus_port:
+                self.metrics = await open_listeners(settings.hosts, settings.prometheus_port)
+        except (OSError, UnicodeError) as error:
+            self.close()
+            raise Failure(_cannot_listen(error, settings.hosts)) from error
+
+    def close(self) -> None:
+        """Close what is still open."""
+        for sockets in (*self.servers, self.metrics):
+            for listener in sockets:
+                plain = listener.transport_listener if isinstance(listener, trio.SSLListener) else listener
+                assert isinstance(plain, trio.SocketListener)
+                plain.socket.close()
+
+
+def _cannot_listen(error: OSError | UnicodeError, hosts: Sequence[str]) -> str:
+    # A message of `open_listeners` names the address; what looking up a name raises does not.
+    text = (error.strerror if isinstance(error, OSError) else "no host's name looks like that") or str(error)
+    return text if text.startswith("cannot listen") else f"cannot listen on {', '.join(hosts)}: {text}"
+
+
+def _load_params(settings: ServerSettings) -> TrialParams | None:
+    if settings.params is None:
         return None
     try:
-        return load_params(path)
+        params = load_params(settings.params)
+        problem = _problem(params, discovery=settings.directory is not None)
     except CogmentError as error:
         raise Failure(f"--params: {error}") from error
+    if problem is None:
+        return params
+    text = f"--params: {settings.params}: {problem}"
+    # Hooks may mend anything, and with no actors at all it may be meant for starters that bring their own.
+    if params.actors and not settings.pre_trial_hooks:
+        raise Failure(text)
+    _log.warning("%s", text)
+    return params
 
 
-def _check_hooks(endpoints: Iterable[str]) -> None:
+def _problem(params: TrialParams, *, discovery: bool) -> str | None:
+    """Return why no trial could start with these parameters as they are."""
+    try:
+        checked = validate_params(params)
+        fields = {f"actors[{number}].endpoint": actor.endpoint for number, actor in enumerate(checked.actors)}
+        fields["environment.endpoint"] = checked.environment.endpoint
+        if checked.datalog.endpoint:  # an empty one means that there is no data log
+            fields["datalog.endpoint"] = checked.datalog.endpoint
+        for name, endpoint in fields.items():
+            parsed = parse_endpoint(endpoint, field_name=name)
+            if isinstance(parsed, ClientEndpoint) and not name.startswith("actors"):
+                return f"trial_params.{name}: cogment://client is for actors only"
+            if isinstance(parsed, DiscoverEndpoint) and not discovery:
+                return f"trial_params.{name}: {parsed}: discovery needs a directory (--directory_endpoint)"
+    except CogmentError as error:
+        return f"trial_params.{error}"
+    return None
+
+
+def _check_hooks(endpoints: Iterable[str], *, discovery: bool) -> None:
     """Refuse now what could only fail at every start of a trial: nothing is registered in this process.
 
     Raises:
@@ -167,27 +297,10 @@ def _check_hooks(endpoints: Iterable[str]) -> None:
             endpoint = parse_endpoint(text, field_name=name)
         except CogmentError as error:
             raise Failure(str(error)) from error
-        if not isinstance(endpoint, GrpcEndpoint):
-            raise Failure(f"{name}: {text!r}: expected grpc://host:port; discovery needs a directory (not built yet)")
-
-
-async def _listen(settings: ServerSettings) -> list[_Sockets]:
-    """Return the sockets of one server or of two: the same port twice, also 0 and 0, means one."""
-    ports = dict.fromkeys([settings.lifecycle_port, settings.actor_port])
-    found: list[_Sockets] = []
-    try:
-        for port in ports:
-            found.append(await open_listeners(settings.host, port))
-    except (OSError, UnicodeError) as error:
-        _close(found)
-        raise Failure(_cannot_listen(error, settings.host)) from error
-    return found
-
-
-def _cannot_listen(error: OSError | UnicodeError, host: str) -> str:
-    # A message of `open_listeners` names the address; what looking up a name raises does not.
-    text = (error.strerror if isinstance(error, OSError) else "no host's name looks like that") or str(error)
-    return text if text.startswith("cannot listen") else f"cannot listen on {host}: {text}"
+        if isinstance(endpoint, ClientEndpoint):
+            raise Failure(f"{name}: {text!r}: expected grpc://host:port or cogment://discover")
+        if isinstance(endpoint, DiscoverEndpoint) and not discovery:
+            raise Failure(f"{name}: {endpoint}: discovery needs a directory (--directory_endpoint)")
 
 
 def _shared_out(platform: Platform, listeners: Sequence[_Sockets]) -> Iterable[tuple[list[Service], _Sockets]]:

@@ -6,12 +6,17 @@
   registrations are asked first, then the directory. A path (``/actor``, ``/environment``...) names the kind explicitly,
   a query adds properties, ``/service?__id=N`` names one registration.
 
-Scheme, host and path are case-insensitive; the first of repeated properties counts; values are optional.
+Scheme, host and path are case-insensitive; nothing is percent-decoded. Blanks around an endpoint do not count, those
+within a query do. Values of properties are optional; the first of repeated ones counts. (The reference's two parsers
+differ there: the orchestrator's takes the first, the other one refuses. What an orchestrator takes stays good.)
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -23,6 +28,9 @@ IMPLEMENTATION = "__implementation"
 
 _ID = "__id"
 _TOKEN = "__authentication-token"
+_TOKEN_VALUE = re.compile(rf"({_TOKEN}=)[^&]*")
+#: More digits make no number that we use, and Python refuses to read very many.
+_MOST_DIGITS = 20
 
 
 class ServiceKind(enum.Enum):
@@ -37,6 +45,7 @@ class ServiceKind(enum.Enum):
     DATASTORE = "datastore"
     MODEL_REGISTRY = "modelregistry"
     DIRECTORY = "directory"
+    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +76,33 @@ class DiscoverEndpoint:
         kind: None when the context tells it.
         properties: what the registration must have, in the order given.
         service_id: one registration, 0 for any.
-        token: replaces the general authentication token for this inquiry; never sent as a property.
+        token: replaces the general authentication token for this inquiry (an empty one: by none); never sent as a
+            property, never shown.
     """
 
     kind: ServiceKind | None = None
     properties: dict[str, str] = field(default_factory=dict)
     service_id: int = 0
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
+
+    def in_context(self, kind: ServiceKind, properties: Mapping[str, str]) -> DiscoverEndpoint:
+        """Return what is looked for where a `kind` with these properties is needed.
+
+        An endpoint that names a kind or a registration itself takes no properties from the context; otherwise its own
+        win over the context's.
+        """
+        if self.kind is not None:
+            return self
+        if self.service_id:
+            return dataclasses.replace(self, kind=kind)
+        return dataclasses.replace(self, kind=kind, properties={**properties, **self.properties})
 
     def __str__(self) -> str:
-        path = "/service" if self.service_id else f"/{self.kind.value}" if self.kind else ""
-        return f"cogment://discover{path}"
+        if self.service_id:
+            return f"cogment://discover/service?{_ID}={self.service_id}"
+        path = f"/{self.kind.value}" if self.kind else ""
+        query = "&".join(f"{name}={value}" if value else name for name, value in self.properties.items())
+        return f"cogment://discover{path}?{query}" if query else f"cogment://discover{path}"
 
 
 Endpoint: TypeAlias = GrpcEndpoint | ClientEndpoint | DiscoverEndpoint
@@ -87,54 +112,71 @@ def parse_endpoint(text: str, *, field_name: str = "endpoint") -> Endpoint:
     """Read an endpoint; an empty text means ``cogment://discover``.
 
     Raises:
-        EndpointError: the text does not follow the grammar; the message names `field_name` and what was expected.
+        EndpointError: the text does not follow the grammar; the message names `field_name` and what was expected. A
+            token in the text is not repeated in the message.
     """
     trimmed = text.strip()
     if not trimmed:
         return DiscoverEndpoint()
     if trimmed == "client":
         return ClientEndpoint()
-    if any(character.isspace() for character in trimmed):
-        raise EndpointError(f"{field_name}: {text!r} contains blanks")
-    scheme, separator, rest = trimmed.partition("://")
+    try:
+        return _parse(trimmed)
+    except _GrammarError as refusal:
+        shown = _TOKEN_VALUE.sub(r"\1***", text)
+        raise EndpointError(f"{field_name}: {shown!r}: {refusal}") from None
+
+
+class _GrammarError(Exception):
+    """Says what was expected."""
+
+
+def _parse(text: str) -> Endpoint:
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise _GrammarError("expected UTF-8")  # what Python makes of other bytes in arguments and variables
+    scheme, separator, rest = text.partition("://")
     if separator and scheme.lower() == "grpc":
-        return _parse_grpc(rest, text, field_name)
+        return _parse_grpc(rest)
     if separator and scheme.lower() == "cogment":
-        return _parse_cogment(rest, text, field_name)
-    raise EndpointError(f"{field_name}: {text!r}: expected grpc://host:port, cogment://client or cogment://discover")
+        return _parse_cogment(rest)
+    raise _GrammarError("expected grpc://host:port, cogment://client or cogment://discover")
 
 
-def _parse_grpc(rest: str, text: str, field_name: str) -> GrpcEndpoint:
+def _parse_grpc(rest: str) -> GrpcEndpoint:
     host, separator, port = rest.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
         separator = ""
-    usable = separator and host and not set("/?#@") & set(host)
-    if not (usable and port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        raise EndpointError(f"{field_name}: {text!r}: expected grpc://host:port with a port from 1 to 65535")
-    return GrpcEndpoint(host, int(port))
+    usable = separator and host.isprintable() and not set("/?#@ ") & set(host)
+    if not (usable and host and 0 < _number(port) < 65536):
+        raise _GrammarError("expected grpc://host:port with a port from 1 to 65535")
+    return GrpcEndpoint(host, _number(port))
 
 
-def _parse_cogment(rest: str, text: str, field_name: str) -> Endpoint:
+def _parse_cogment(rest: str) -> Endpoint:
     address, has_query, query = rest.partition("?")
     host, has_path, path = address.partition("/")
     if host.lower() == "client":
         if path or has_query:
-            raise EndpointError(f"{field_name}: {text!r}: cogment://client takes no path and no query")
+            raise _GrammarError("cogment://client takes no path and no query")
         return ClientEndpoint()
     if host.lower() != "discover":
-        raise EndpointError(f"{field_name}: {text!r}: expected cogment://client or cogment://discover")
+        raise _GrammarError("expected cogment://client or cogment://discover")
     properties = _parse_query(query)
     token = properties.pop(_TOKEN, None)
-    if not has_path or not path:
+    if token is not None and not all("!" <= character <= "~" for character in token):
+        raise _GrammarError(f"expected printable ASCII without blanks as {_TOKEN}")
+    if has_path and path.lower() == "service":
+        return DiscoverEndpoint(None, {}, _service_id(properties), token)
+    if _ID in properties:
+        raise _GrammarError(f"{_ID} belongs to cogment://discover/service?{_ID}=<number>")
+    if not path:
         return DiscoverEndpoint(None, properties, token=token)
-    if path.lower() == "service":
-        return DiscoverEndpoint(None, {}, _service_id(properties, text, field_name), token)
     kind = next((kind for kind in ServiceKind if kind.value == path.lower()), None)
     if kind is None:
         expected = ", ".join(kind.value for kind in ServiceKind)
-        raise EndpointError(f"{field_name}: {text!r}: expected a path among {expected}, service")
+        raise _GrammarError(f"expected a path among {expected}, service")
     return DiscoverEndpoint(kind, properties, token=token)
 
 
@@ -142,12 +184,19 @@ def _parse_query(query: str) -> dict[str, str]:
     properties: dict[str, str] = {}
     for item in filter(None, query.split("&")):
         name, _, value = item.partition("=")
+        if not name:
+            raise _GrammarError("expected a name before each '=' of the query")
         properties.setdefault(name, value)
     return properties
 
 
-def _service_id(properties: dict[str, str], text: str, field_name: str) -> int:
-    given = properties.pop(_ID, "")
-    if properties or not (given.isascii() and given.isdigit() and 0 < int(given) < 1 << 64):
-        raise EndpointError(f"{field_name}: {text!r}: expected cogment://discover/service?__id=<number>")
-    return int(given)
+def _service_id(properties: dict[str, str]) -> int:
+    number = _number(properties.pop(_ID, ""))
+    if properties or not 0 < number < 1 << 64:
+        raise _GrammarError(f"expected cogment://discover/service?{_ID}=<number>, and no property but {_TOKEN}")
+    return number
+
+
+def _number(text: str) -> int:
+    """Return a number, 0 for what is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0

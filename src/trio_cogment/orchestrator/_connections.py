@@ -1,9 +1,12 @@
-"""From endpoints to channels: what is served in this process first, sockets shared by address."""
+"""From endpoints to channels: what is served in this process first, then the directory; sockets shared by address."""
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import trio
@@ -12,17 +15,25 @@ from trio_util import AsyncValue
 from trio_cogment.config import RpcConfig
 from trio_cogment.directory import (
     ClientEndpoint,
+    DirectoryClient,
     DiscoverEndpoint,
     Endpoint,
     GrpcEndpoint,
     ServiceKind,
     parse_endpoint,
 )
-from trio_cogment.errors import EndpointError
+from trio_cogment.errors import EndpointError, FailedPreconditionError
 from trio_cogment.rpc import CallOpener, Channel
 
 #: A channel nobody uses is kept this long: the next trial usually goes to the same place.
 IDLE_CHANNEL_SECONDS = 30.0
+
+#: The pause between attempts to connect where the caller makes pauses of its own: just enough that a crowd of trials
+#: with one data log does not try all at once.
+SELF_PACED_BACKOFF_SECONDS = 0.25
+
+#: What a trial has to do with; nothing else can be meant by an endpoint in its parameters.
+_PARTICIPANTS = (ServiceKind.ACTOR, ServiceKind.ENVIRONMENT, ServiceKind.DATALOG, ServiceKind.PRE_TRIAL_HOOK)
 
 Target: TypeAlias = GrpcEndpoint | CallOpener
 
@@ -31,8 +42,8 @@ Target: TypeAlias = GrpcEndpoint | CallOpener
 MakeChannel: TypeAlias = Callable[[str, int, RpcConfig], Channel]
 
 
-def _socket_channel(host: str, port: int, config: RpcConfig) -> Channel:
-    return Channel(host, port, config=config)
+def _socket_channel(tls: ssl.SSLContext | None, host: str, port: int, config: RpcConfig) -> Channel:
+    return Channel(host, port, tls=tls, config=config)
 
 
 class LocalServices(Protocol):
@@ -43,22 +54,41 @@ class LocalServices(Protocol):
 
 
 class Connections:
-    """Resolves endpoints and lends channels. Its channels live in `nursery`."""
+    """Resolves endpoints and lends channels. Its channels live in `nursery`.
+
+    Args:
+        nursery: where the channels' tasks run.
+        local: what is served in this process.
+        config: for the channels.
+        directory: who is asked for what is not served here.
+        client_tls: encrypts every channel; without it none is encrypted.
+        make_channel: makes the channels; over sockets unless given.
+    """
 
     def __init__(
         self,
         nursery: trio.Nursery,
         local: LocalServices | None,
         config: RpcConfig,
+        *,
+        directory: DirectoryClient | None = None,
+        client_tls: ssl.SSLContext | None = None,
         make_channel: MakeChannel | None = None,
     ) -> None:
         self._nursery = nursery
         self._local = local
         self._config = config
-        self._make_channel = make_channel or _socket_channel
-        self._channels: dict[GrpcEndpoint, _SharedChannel] = {}
+        self._directory = directory
+        self._client_tls = client_tls
+        self._make_channel = make_channel or partial(_socket_channel, client_tls)
+        self._self_paced_config = replace(
+            config,
+            connect_backoff_initial_seconds=min(config.connect_backoff_initial_seconds, SELF_PACED_BACKOFF_SECONDS),
+            connect_backoff_max_seconds=min(config.connect_backoff_max_seconds, SELF_PACED_BACKOFF_SECONDS),
+        )
+        self._channels: dict[tuple[GrpcEndpoint, bool], _SharedChannel] = {}
 
-    def resolve(
+    async def resolve(
         self, text: str, kind: ServiceKind, field_name: str, properties: Mapping[str, str] | None = None
     ) -> Target | None:
         """Return what an endpoint leads to, None for a client actor.
@@ -70,47 +100,68 @@ class Connections:
             properties: what the context adds to a discovery.
 
         Raises:
-            EndpointError: a bad endpoint, one that has no place here, or nobody serves what it describes.
+            EndpointError: a bad endpoint, or one that has no place here.
+            FailedPreconditionError: nobody serves what it describes, or what is registered cannot be used.
+            UnavailableError: the directory does not answer.
         """
         endpoint: Endpoint = parse_endpoint(text, field_name=field_name)
-        if isinstance(endpoint, GrpcEndpoint):
-            return endpoint
+        if isinstance(endpoint, DiscoverEndpoint):
+            return await self._discover(endpoint.in_context(kind, properties or {}), kind, field_name)
         if isinstance(endpoint, ClientEndpoint):
             if kind is not ServiceKind.ACTOR:
                 raise EndpointError(f"{field_name}: cogment://client is for actors only")
             return None
-        return self._discover(endpoint, kind, field_name, properties or {})
+        return endpoint
 
-    def _discover(
-        self, endpoint: DiscoverEndpoint, kind: ServiceKind, field_name: str, context: Mapping[str, str]
-    ) -> CallOpener:
-        explicit = endpoint.kind is not None or endpoint.service_id
-        # The user's own properties win over the context's, and an explicit kind takes nothing from the context.
-        properties = dict(endpoint.properties) if explicit else {**context, **endpoint.properties}
-        opener = None
-        if self._local is not None and not endpoint.service_id:
-            opener = self._local.find(endpoint.kind or kind, properties)
-        if opener is None:
-            wanted = ", ".join(f"{name}={value}" for name, value in properties.items())
-            raise EndpointError(
-                f"{field_name}: no {(endpoint.kind or kind).value} with {wanted or 'any properties'} is registered in "
-                "this process, and no directory is configured to look further"
+    async def _discover(self, wanted: DiscoverEndpoint, kind: ServiceKind, field_name: str) -> Target | None:
+        assert wanted.kind is not None
+        if wanted.kind not in _PARTICIPANTS:
+            expected = ", ".join(kind.value for kind in _PARTICIPANTS)
+            raise EndpointError(f"{field_name}: {wanted}: expected a path among {expected}, service")
+        if self._local is not None and not wanted.service_id:
+            opener = self._local.find(wanted.kind, wanted.properties)
+            if opener is not None:
+                return opener
+        if self._directory is None:
+            raise FailedPreconditionError(
+                f"{field_name}: {wanted}: nothing like that is registered in this process, and no directory is "
+                "configured to look further (--directory_endpoint)"
             )
-        return opener
+        found = await self._directory.find(wanted, kind, field_name=field_name)
+        if isinstance(found.endpoint, ClientEndpoint):
+            if kind is not ServiceKind.ACTOR:
+                raise FailedPreconditionError(
+                    f"{field_name}: {wanted}: service {found.service_id} is registered as cogment://client, which is "
+                    "for actors only"
+                )
+            return None
+        if found.ssl and self._client_tls is None:
+            raise FailedPreconditionError(
+                f"{field_name}: {wanted}: service {found.service_id} at {found.endpoint} expects TLS, and none is "
+                "configured here for outgoing calls"
+            )
+        # The other way round is no error, as with the reference: one that is registered without TLS is called with it.
+        return found.endpoint
 
-    def open(self, target: Target) -> AbstractAsyncContextManager[CallOpener]:
-        """Lend the channel to a target for the time of an `async with` block."""
-        return self._lend(target)
+    def open(self, target: Target, *, self_paced: bool = False) -> AbstractAsyncContextManager[CallOpener]:
+        """Lend the channel to a target for the time of an `async with` block.
+
+        Args:
+            target: where to.
+            self_paced: the caller makes growing pauses between its tries. The channel's own on top of them would let
+                most tries fail without one: until its next attempt is due, a channel repeats its last error.
+        """
+        return self._lend(target, self_paced)
 
     @asynccontextmanager
-    async def _lend(self, target: Target) -> AsyncIterator[CallOpener]:
+    async def _lend(self, target: Target, self_paced: bool) -> AsyncIterator[CallOpener]:
         if isinstance(target, CallOpener):
             yield target
             return
-        shared = self._channels.get(target)
+        shared = self._channels.get((target, self_paced))
         if shared is None:
-            shared = self._channels[target] = _SharedChannel()
-            self._nursery.start_soon(self._keep, target, shared, name=f"channel to {target}")
+            shared = self._channels[target, self_paced] = _SharedChannel()
+            self._nursery.start_soon(self._keep, target, self_paced, shared, name=f"channel to {target}")
         shared.users.value += 1
         try:
             await shared.ready.wait()
@@ -119,8 +170,9 @@ class Connections:
         finally:
             shared.users.value -= 1
 
-    async def _keep(self, target: GrpcEndpoint, shared: _SharedChannel) -> None:
-        async with self._make_channel(target.host, target.port, self._config) as channel:
+    async def _keep(self, target: GrpcEndpoint, self_paced: bool, shared: _SharedChannel) -> None:
+        config = self._self_paced_config if self_paced else self._config
+        async with self._make_channel(target.host, target.port, config) as channel:
             shared.channel = channel
             shared.ready.set()
             idle = False
@@ -128,7 +180,7 @@ class Connections:
                 await shared.users.wait_value(0, held_for=IDLE_CHANNEL_SECONDS)
                 # Somebody may have come in the very turn in which the wait was over.
                 idle = shared.users.value == 0
-            del self._channels[target]
+            del self._channels[target, self_paced]
 
 
 class _SharedChannel:

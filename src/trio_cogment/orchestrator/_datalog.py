@@ -1,165 +1,376 @@
-"""A trial's samples on their way to its data log."""
+"""A trial's samples on their way to their sink: the queue between them, and what happens while the sink is away.
+
+- While a stream is open, a full queue is back-pressure: the trial waits.
+- A stream that breaks is opened again, after growing pauses. The parameters come first, then what the sink is not known
+  to have taken, then the rest: a sink that confirms gets every sample at least once, another at most once.
+- A sink that is away for less than `datalog_grace_seconds` holds the trial up when the queue is full, as a slow one
+  does. After that the trial goes on without it: the oldest samples are dropped, counted, and told of by a special event
+  in the next sample that gets through.
+- When the trial is over, what is left is written in order. The sink may take `datalog_flush_seconds` for each step of
+  it; what has not got through then is lost, counted and logged.
+"""
 
 from __future__ import annotations
 
 import logging
-import math
+import random
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Protocol
 
 import trio
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.api.datalog_pb2 import DESCRIPTOR, DatalogSample, RunTrialDatalogInput
-from trio_cogment.errors import RpcError
-from trio_cogment.orchestrator._connections import Connections, Target
-from trio_cogment.rpc import ClientCall, methods_of
+from trio_cogment.api.datalog_pb2 import DatalogSample
+from trio_cogment.config import OrchestratorConfig
+from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode, UnavailableError
+from trio_cogment.orchestrator._remote_sink import RemoteSink
+from trio_cogment.orchestrator.sinks import SampleSink, SampleStream
 
 _log = logging.getLogger(__name__)
 
-RUN_TRIAL_DATALOG = methods_of(DESCRIPTOR.services_by_name["DatalogSP"])["RunTrialDatalog"]
+#: Each pause before a reconnection is this much longer than the one before, give or take a fifth.
+_BACKOFF_FACTOR = 1.6
+_BACKOFF_JITTER = 0.2
+
+#: A sample that the sink's own refusal keeps coming back to is dropped after this many streams.
+_TRIES_PER_SAMPLE = 3
+
+#: Failures that say nothing about what was sent.
+_TRANSPORT = frozenset({StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED})
+
+
+class Owner(Protocol):
+    """What the trial does for its data log."""
+
+    def spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
+        """Start a task of the trial."""
+
+    def on_datalog_full(self, full: bool) -> None:
+        """Pause the trial, or let it go on; never called with the same value twice in a row."""
+
+    def on_samples_lost(self, count: int) -> None:
+        """Learn that samples were lost."""
 
 
 class Datalog:
-    """The stream of one trial: a queue that `put` fills from the tick, and a task that empties it.
+    """The samples of one trial: a queue that `put` fills from the tick, and a task that empties it.
 
     Args:
-        trial_id: goes out as metadata, for logs too.
-        user_id: goes out as metadata.
-        max_queued_samples: from here on `on_full(True)` asks for a pause; `on_full(False)` follows at half of it.
-        flush_seconds: how long the log may take for one sample, or for its end, once the trial is over.
-        on_full: see above. Called from any task, never with the same value twice in a row.
+        trial_id: goes to the sink, and into logs.
+        user_id: goes to the sink.
+        sink: where streams are opened.
+        config: limits and timeouts.
+        rng: makes the pauses between reconnections differ.
+        owner: see its class.
 
     Attributes:
-        opened: set once the parameters are out, or `failure` is.
-        failure: why the log did not accept the stream.
-        dropped_samples: those that did not reach the log.
+        opened: set once the first stream is open, or `failure` is.
+        failure: why the sink did not accept the first stream.
+        dropped_samples: those that did not reach the sink.
     """
 
     def __init__(
         self,
         trial_id: str,
         user_id: str,
+        sink: SampleSink,
         *,
-        max_queued_samples: int,
-        flush_seconds: float,
-        on_full: Callable[[bool], None],
+        config: OrchestratorConfig,
+        rng: random.Random,
+        owner: Owner,
     ) -> None:
         self._trial_id = trial_id
-        self._metadata = (("trial-id", trial_id), ("user-id", user_id))
-        self._max_queued_samples = max_queued_samples
-        self._flush_seconds = flush_seconds
-        self._on_full = on_full
+        self._user_id = user_id
+        self._sink = sink
+        self._config = config
+        self._rng = rng
+        self._owner = owner
         self._queue: deque[DatalogSample] = deque()
+        #: Written to the open stream, and not known to be taken.
+        self._sent: deque[DatalogSample] = deque()
+        self._stream: SampleStream | None = None
         self._parked = trio.lowlevel.ParkingLot()
-        self._patience = trio.CancelScope()
+        self._writing = trio.CancelScope()
+        self._flushing = trio.CancelScope()
+        self._grace = trio.CancelScope()
+        self._connected_at = 0.0
+        self._stream_seconds = 0.0
+        self._away_since: float | None = None
+        self._lossy = False
         self._full = False
-        self._complete = False
-        self._lost = False
+        self._completed = trio.Event()
+        self._over = False
+        self._taken = 0
+        self._refusals = 0
+        self._untold = 0
+        self._telling: tuple[DatalogSample, int] | None = None
         self.opened = trio.Event()
-        self.failure: RpcError | None = None
+        self.failure: Exception | None = None
         self.dropped_samples = 0
+        if isinstance(sink, RemoteSink):
+            sink.on_reply = self._progress
+
+    # Called by the trial
+
+    @property
+    def queued_samples(self) -> int:
+        """How many samples wait for the sink."""
+        return len(self._queue)
 
     def put(self, sample: DatalogSample) -> None:
-        """Queue a sample; after the data log was lost it is dropped and counted."""
-        if self._lost:
-            self.dropped_samples += 1
+        """Queue a sample; where there is no room for it, see the head of this module."""
+        if self._over:
+            self._count_lost(1)
             return
         self._queue.append(sample)
         self._parked.unpark()
-        if not self._full and len(self._queue) >= self._max_queued_samples:
-            self._full = True
-            self._on_full(True)
+        if len(self._queue) >= self._config.max_queued_samples:
+            self._make_room()
 
     def complete(self) -> None:
-        """No more samples come; `run` returns when the queued ones are out, or the log takes no more of them."""
-        self._complete = True
-        self._patience.deadline = trio.current_time() + self._flush_seconds
-        self._parked.unpark()
+        """No more samples come; `run` returns when the queued ones are out, or the sink takes no more of them."""
+        self._completed.set()
+        if not self._over:
+            self._flushing.deadline = trio.current_time() + self._config.datalog_flush_seconds
+            self._owner.spawn(self._wait_flushed, "patience with the data log")
+            self._parked.unpark()
 
-    async def run(self, connections: Connections, target: Target, params: TrialParams) -> None:
-        """Connect, send the parameters, then write samples until complete.
+    async def wait_opened(
+        self, endpoint: str, over: Callable[[], bool], waiting: trio.CancelScope
+    ) -> CogmentError | None:
+        """Wait until the sink has accepted the first stream; return why the trial cannot start, if it cannot.
 
-        The loss of the data log after that is logged and counted, and the trial goes on. After `Cancelled` what was
-        still queued is lost, and logged and counted too.
+        Args:
+            endpoint: for the error's text.
+            over: tells whether the trial has ended; whoever ends it cancels `waiting` too.
+            waiting: bounds the wait here.
         """
+        limit = self._config.datalog_connect_timeout_seconds
+        waiting.deadline = trio.current_time() + limit
+        with waiting:
+            await self.opened.wait()
+        if self.failure is not None:
+            return UnavailableError(f"datalog: {endpoint}: {_text(self.failure)}")
+        if over():
+            return FailedPreconditionError("the trial was terminated while it was starting")
+        if waiting.cancelled_caught:
+            return UnavailableError(f"datalog: {endpoint}: no connection in {limit:g} s")
+        return None
+
+    # The task
+
+    async def run(self, params: TrialParams) -> None:
+        """Open a stream and write samples until complete, over as many streams as it takes.
+
+        That no first stream can be opened is in `failure`; what goes wrong later is logged and counted, and the trial
+        goes on. After `Cancelled` what was still queued is lost, and logged and counted too.
+        """
+        why = "the orchestrator is stopping"
         try:
-            async with (
-                connections.open(target) as opener,
-                opener.call(RUN_TRIAL_DATALOG, metadata=self._metadata) as call,
-            ):
-                await call.send(RunTrialDatalogInput(trial_params=params))
-                self.opened.set()
-                await self._write(call)
-        except RpcError as error:
-            if not self.opened.is_set():
-                self.failure = error
-                self.opened.set()
-            else:
-                self._lose(str(error))
+            with self._writing:
+                await self._write_everything(params)
+            if self._writing.cancelled_caught:
+                why = f"it took nothing for {self._config.datalog_flush_seconds:g} s"
+                _log.warning("trial %s: the data log is given up: %s", self._trial_id, why)
         finally:
+            self._over = True
+            self._grace.cancel()
+            self._flushing.cancel()
+            self._take_back()
             if self._queue:
-                self._lose("the orchestrator is stopping")
+                self._count_lost(len(self._queue))
+                self._queue.clear()
+            self._set_full(False)
             if self.dropped_samples:
                 _log.warning("trial %s: %d samples did not reach the data log", self._trial_id, self.dropped_samples)
 
-    async def _write(self, call: ClientCall) -> None:
-        end = _EndWatch(self._on_reply)
-        call.set_consumer(end)
+    async def _write_everything(self, params: TrialParams) -> None:
+        pause = self._config.datalog_reconnect_initial_seconds
+        while True:
+            taken, self._stream_seconds = self._taken, 0.0
+            failure = await self._write_stream(params)
+            if failure is None:
+                return
+            if not self.opened.is_set():
+                self.failure = failure
+                self.opened.set()
+                return
+            fruitful = self._taken > taken or self._stream_seconds > self._config.datalog_grace_seconds
+            self._broke(failure, fruitful)
+            if fruitful:
+                pause = self._config.datalog_reconnect_initial_seconds
+            await self._pause(pause * self._rng.uniform(1 - _BACKOFF_JITTER, 1 + _BACKOFF_JITTER))
+            pause = min(pause * _BACKOFF_FACTOR, self._config.datalog_reconnect_max_seconds)
+
+    async def _pause(self, seconds: float) -> None:
+        if self._completed.is_set():
+            await trio.sleep(seconds)
+            return
+        # When the trial ends there is no time to lose: the next attempt is made at once.
+        with trio.move_on_after(seconds):
+            await self._completed.wait()
+
+    async def _wait_flushed(self) -> None:
+        # Not the deadline of the writer's scope: a call that is opened under one keeps it, though progress moves this.
+        with self._flushing:
+            await trio.sleep_forever()
+        if not self._over:
+            self._writing.cancel()
+
+    async def _write_stream(self, params: TrialParams) -> Exception | None:
+        """Open a stream and write until everything is out (None), or it breaks; return why."""
+        failure: Exception | None = None
+        try:
+            async with self._sink.open(self._trial_id, self._user_id, params) as stream:
+                self._connected(stream)
+                await self._write(stream)
+                self._sent.clear()
+        except* CogmentError as errors:
+            failure = _first(errors)
+        except* Exception as errors:  # noqa: BLE001  a sink of this process is somebody else's code
+            _log.error("trial %s: the data log failed", self._trial_id, exc_info=errors)
+            failure = _first(errors)
+        finally:
+            self._take_back()
+        return failure
+
+    def _connected(self, stream: SampleStream) -> None:
+        self._stream = stream
+        self._connected_at = trio.current_time()
+        self._grace.cancel()
+        self._lossy = False
+        if self.opened.is_set():
+            _log.info("trial %s: the data log is back", self._trial_id)
+        self.opened.set()
+        self._make_room()
+
+    async def _write(self, stream: SampleStream) -> None:
         while True:
             while self._queue:
-                # Taken off only once it is sent: the queue's length is the back-pressure.
-                if not await self._within_patience(call.send, RunTrialDatalogInput(sample=self._queue[0])):
-                    self._lose(f"it took no sample for {self._flush_seconds:g} s")
-                    return
-                self._queue.popleft()
-                if self._full and len(self._queue) <= self._max_queued_samples // 2:
-                    self._full = False
-                    self._on_full(False)
-            if self._complete:
+                # Taken off only once it is written: the queue's length is the back-pressure.
+                sample = self._queue[0]
+                if self._untold:
+                    self._tell_loss(sample)
+                await stream.write(sample)
+                self._sent.append(self._queue.popleft())
+                self._progress()
+                if self._full and len(self._queue) <= self._config.max_queued_samples // 2:
+                    self._set_full(False)
+            if self._completed.is_set():
                 break
             await self._parked.park()
-        await call.done_sending()
-        # The log has everything once it has ended the stream.
-        if not await self._within_patience(end.ended.wait):
-            self._lose(f"it did not end its stream in {self._flush_seconds:g} s")
-        elif end.error is not None:
-            self._lose(str(end.error))
+        await stream.complete()
 
-    async def _within_patience(self, function: Callable[..., Awaitable[None]], *arguments: Any) -> bool:
-        """Wait as long as the log may take: for ever while the trial runs, else `flush_seconds`."""
-        patience = trio.current_time() + self._flush_seconds if self._complete else math.inf
-        with trio.CancelScope(deadline=patience) as self._patience:
-            await function(*arguments)
-        return not self._patience.cancelled_caught
+    def _progress(self) -> None:
+        """Forget what the sink is now known to have taken."""
+        if self._stream is None:
+            return
+        keep = max(0, min(self._stream.unconfirmed, self._config.max_queued_samples))
+        if len(self._sent) > keep:
+            self._taken += len(self._sent) - keep
+            while len(self._sent) > keep:
+                self._sent.popleft()
+            self._refusals = 0
+            if self._completed.is_set():
+                self._flushing.deadline = trio.current_time() + self._config.datalog_flush_seconds
 
-    def _on_reply(self) -> None:
-        # A log that acknowledges what it takes shows that it is alive, however slow.
-        if self._complete:
-            self._patience.deadline = trio.current_time() + self._flush_seconds
+    # What goes wrong
 
-    def _lose(self, why: str) -> None:
-        self._lost = True
-        self.dropped_samples += len(self._queue)
-        self._queue.clear()
-        _log.warning("trial %s: the data log is lost: %s", self._trial_id, why)
-        if self._full:
-            self._full = False
-            self._on_full(False)
+    def _take_back(self) -> None:
+        """The stream is left: what it is not known to have taken comes first in the next one."""
+        self._progress()
+        if self._stream is not None:
+            self._stream_seconds = trio.current_time() - self._connected_at
+            self._stream = None
+        self._queue.extendleft(reversed(self._sent))
+        self._sent.clear()
+
+    def _broke(self, failure: Exception, fruitful: bool) -> None:
+        now = trio.current_time()
+        # A stream that was opened and broke without taking anything was no return.
+        if self._away_since is None or fruitful:
+            self._away_since = now
+            _log.warning("trial %s: the data log is away: %s", self._trial_id, _text(failure))
+        else:
+            _log.debug("trial %s: the data log is still away: %s", self._trial_id, _text(failure))
+        if not fruitful and isinstance(failure, RpcError) and failure.code not in _TRANSPORT:
+            self._refused(failure)
+        grace = self._away_since + self._config.datalog_grace_seconds - now
+        if grace <= 0:
+            self._lossy = True
+        else:
+            self._grace.cancel()
+            self._grace = trio.CancelScope()
+            self._grace.deadline = now + grace
+            self._owner.spawn(self._wait_grace, "grace of the data log")
+        self._make_room()
+
+    def _refused(self, failure: RpcError) -> None:
+        # Not the connection but the log itself, again and again: what it chokes on must not hold up all the rest.
+        self._refusals += 1
+        if self._refusals >= _TRIES_PER_SAMPLE and self._queue:
+            self._refusals = 0
+            _log.warning("trial %s: a sample is dropped, the data log refuses it: %s", self._trial_id, failure)
+            self._drop_oldest(1)
+
+    async def _wait_grace(self) -> None:
+        grace = self._grace
+        with grace:
+            await trio.sleep_forever()
+        # Cancelled by hand it was not its deadline that came.
+        if grace is self._grace and not self._over and self._stream is None and trio.current_time() >= grace.deadline:
+            self._lossy = True
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Do what a full queue asks for: pause the trial, or drop what is oldest."""
+        if self._lossy:
+            surplus = len(self._queue) - self._config.max_queued_samples
+            if surplus > 0:
+                self._drop_oldest(surplus)
+            self._set_full(False)
+        elif len(self._queue) >= self._config.max_queued_samples:
+            self._set_full(True)
+
+    def _set_full(self, full: bool) -> None:
+        if full is not self._full:
+            self._full = full
+            self._owner.on_datalog_full(full)
+
+    def _drop_oldest(self, count: int) -> None:
+        if not self._untold:
+            _log.warning("trial %s: samples are dropped, the data log does not take them", self._trial_id)
+        for _ in range(count):
+            sample = self._queue.popleft()
+            if self._telling is not None and self._telling[0] is sample:
+                # What it had to tell is told by another.
+                self._untold += self._telling[1]
+                self._telling = None
+        self._untold += count
+        self._count_lost(count)
+
+    def _count_lost(self, count: int) -> None:
+        self.dropped_samples += count
+        self._owner.on_samples_lost(count)
+
+    def _tell_loss(self, sample: DatalogSample) -> None:
+        count, self._untold = self._untold, 0
+        # Who excluded `info` wants no events either.
+        if sample.HasField("info"):
+            self._telling = (sample, count)
+            what = "1 sample before this one was" if count == 1 else f"{count} samples before this one were"
+            sample.info.special_events.append(f"{what} lost: the data log did not take them in time")
 
 
-class _EndWatch:
-    """Takes the data log's replies (unread they would close its window), and its end."""
+def _text(failure: Exception) -> str:
+    return str(failure) if isinstance(failure, CogmentError) else repr(failure)
 
-    def __init__(self, on_reply: Callable[[], None]) -> None:
-        self._on_reply = on_reply
-        self.ended = trio.Event()
-        self.error: RpcError | None = None
 
-    def on_message(self, _message: Any) -> None:
-        self._on_reply()
-
-    def on_end(self, error: RpcError | None) -> None:
-        self.error = error
-        self.ended.set()
+def _first(errors: BaseExceptionGroup[Exception]) -> Exception:
+    """Return the first error of a group that is none itself."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, Exception)
+    return error

@@ -27,14 +27,17 @@ async def run_hooks(
 ) -> TrialParams:
     """Send the parameters through every hook, in order, and return the result.
 
+    Each is looked for anew, so that a hook or a directory that was away once is not missed for ever.
+
     Raises:
-        EndpointError: a hook's endpoint leads nowhere.
-        UnavailableError: a hook cannot be reached, failed, or took too long; the text names it.
+        EndpointError: a hook's endpoint is none.
+        FailedPreconditionError: nobody serves a hook.
+        UnavailableError: a hook cannot be reached, failed, or took too long, or the directory did; the text names it.
     """
     metadata = (("trial-id", trial_id), ("user-id", user_id))
     for number, endpoint in enumerate(endpoints):
         name = f"pre-trial hook {number + 1} ({endpoint})"
-        target = connections.resolve(endpoint, ServiceKind.PRE_TRIAL_HOOK, f"pre_trial_hooks[{number}]")
+        target = await connections.resolve(endpoint, ServiceKind.PRE_TRIAL_HOOK, f"pre_trial_hooks[{number}]")
         assert target is not None
         try:
             with trio.fail_after(timeout_seconds):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import trio
@@ -17,7 +17,8 @@ from trio_cogment.trial import Event, HalfClosed, Lost, Received
 _log = logging.getLogger(__name__)
 
 Feed: TypeAlias = Callable[[Event], None]
-Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]], str], None]
+#: Takes an asynchronous function, the task's name, and the function's arguments.
+Spawn: TypeAlias = Callable[..., None]
 
 
 #: One turn of everybody may bring a participant this many messages of each of the others, before its own turn comes.
@@ -46,6 +47,11 @@ class Link:
         limits: of the outbox.
     """
 
+    __slots__ = (
+        "_call", "_closing", "_emptied", "_emptying", "_ended", "_error", "_feed", "_gone", "_limits", "_outbox",
+        "_outbox_bytes", "_paused", "_spawn", "index", "name",
+    )  # fmt: skip
+
     def __init__(self, index: int, name: str, feed: Feed, spawn: Spawn, limits: OutboxLimits) -> None:
         self.index = index
         self.name = name
@@ -53,20 +59,27 @@ class Link:
         self._spawn = spawn
         self._limits = limits
         self._call: Call | None = None
-        self._outbox: deque[Any] = deque()
+        # What few participants need is made when they do: there are as many of these as there are participants.
+        self._outbox: deque[Any] | None = None
         self._outbox_bytes = 0
         self._emptying = False
-        self._emptied = trio.Event()
+        self._emptied: trio.Event | None = None
         self._paused = False
         self._error: CogmentError | None = None
         self._closing = trio.Event()
-        self._ended = trio.Event()
+        self._ended = False
+        self._gone: trio.Event | None = None
+
+    @property
+    def queued_messages(self) -> int:
+        """How many messages wait in the outbox."""
+        return len(self._outbox) if self._outbox else 0
 
     def attach(self, call: Call) -> None:
         """Use `call` from now on: what was posted before goes out first."""
         self._call = call
-        early, self._outbox, self._outbox_bytes = self._outbox, deque(), 0
-        for message in early:
+        early, self._outbox, self._outbox_bytes = self._outbox, None, 0
+        for message in early or ():
             self.post(message)
         if self._paused:
             call.pause()
@@ -87,14 +100,15 @@ class Link:
 
     def _keep(self, message: Any) -> None:
         self._outbox_bytes += message.ByteSize()
-        over = self._outbox_bytes > self._limits.bytes or len(self._outbox) >= self._limits.messages
-        if self._outbox and over:
-            self._give_up(ResourceExhaustedError("it does not read what it is sent"))
-            return
+        if self._outbox:
+            if self._outbox_bytes > self._limits.bytes or len(self._outbox) >= self._limits.messages:
+                self._give_up(ResourceExhaustedError("it does not read what it is sent"))
+                return
+        elif self._outbox is None:
+            self._outbox = deque()
         self._outbox.append(message)
         if self._call is not None and not self._emptying:
             self._emptying = True
-            self._emptied = trio.Event()
             self._spawn(self._empty_outbox, f"outbox of {self.name}")
 
     async def _empty_outbox(self) -> None:
@@ -105,19 +119,21 @@ class Link:
                 await self._call.send(self._outbox[0])
                 self._outbox_bytes -= self._outbox.popleft().ByteSize()
         except RpcError as error:
-            self._outbox.clear()
+            self._outbox = None
             self._failed_to_send(error)
         finally:
             self._emptying = False
-            self._emptied.set()
+            if self._emptied is not None:
+                self._emptied.set()
 
     def _failed_to_send(self, error: RpcError) -> None:
         # A call that is over has told its consumer, or is about to. A message that is too large leaves it alive.
-        if error.code is StatusCode.RESOURCE_EXHAUSTED and not self._ended.is_set():
+        if error.code is StatusCode.RESOURCE_EXHAUSTED and not self._ended:
             self._give_up(ResourceExhaustedError(f"it cannot be sent what it should be: {error.message}"))
 
     def _give_up(self, error: CogmentError) -> None:
-        self._outbox.clear()
+        if self._outbox is not None:
+            self._outbox.clear()
         self._feed(Lost(self.index, str(error)))
         self.close(error)
 
@@ -145,7 +161,9 @@ class Link:
 
     def on_end(self, error: RpcError | None) -> None:
         """See `Consumer.on_end`."""
-        self._ended.set()
+        self._ended = True
+        if self._gone is not None:
+            self._gone.set()
         if error is None and isinstance(self._call, ServerCall):
             # It has only finished sending: it can still be told how the trial ends.
             self._feed(HalfClosed(self.index))
@@ -154,7 +172,7 @@ class Link:
         self.close(None)
 
     async def hold(
-        self, connections: Connections, target: Target, method: Method, trial_id: str, *, farewell_seconds: float
+        self, connections: Connections, target: Target, method: Method, trial_id: str, farewell_seconds: float
     ) -> None:
         """Open the stream to a service actor or an environment, and keep it open until the trial is done with it."""
         try:
@@ -171,9 +189,10 @@ class Link:
                 # END is on its way. Leaving at once would reset the stream, and a reset may overtake it.
                 with trio.move_on_after(farewell_seconds):
                     await self._drained()
-                    if not self._ended.is_set():
+                    if not self._ended:
+                        self._gone = trio.Event()
                         await call.done_sending()
-                        await self._ended.wait()
+                        await self._gone.wait()
         except RpcError as error:
             self._feed(Lost(self.index, f"it cannot be reached: {error}"))
 
@@ -192,4 +211,5 @@ class Link:
     async def _drained(self) -> None:
         """Wait until the outbox is empty: END may be in it."""
         if self._emptying:
+            self._emptied = trio.Event()
             await self._emptied.wait()

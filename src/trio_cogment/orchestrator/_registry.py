@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import trio
 
@@ -11,30 +12,57 @@ from trio_cogment.config import OrchestratorConfig
 from trio_cogment.orchestrator._trial import Trial
 
 
+def _nothing(_seconds: float) -> None:
+    pass
+
+
 class Registry:
-    """Trials by id, in the order of their starts. An id is taken for as long as it is here."""
+    """Trials by id, in the order of their starts. An id is taken for as long as it is here.
+
+    Ended trials leave at once when there are too many of them, when they are too old (a task of the orchestrator's
+    sees to that), and, if the operator wants it so, all together on every so-manieth start.
+
+    Args:
+        config: how many, how old, how often.
+
+    Attributes:
+        on_collected: told how long it took, whenever ended trials were looked through; for metrics.
+    """
 
     def __init__(self, config: OrchestratorConfig) -> None:
-        self._config = config
+        self._max_ended = config.max_ended_trials
+        self._max_age = config.ended_trial_age_seconds
+        self._every = config.gc_frequency
+        self._starts = 0
         self._trials: dict[str, Trial] = {}
         self._ended: OrderedDict[str, float] = OrderedDict()
+        self._sleep = trio.CancelScope()
+        self.on_collected: Callable[[float], None] = _nothing
 
     def __contains__(self, trial_id: str) -> bool:
-        self._collect()
         return trial_id in self._trials
 
     def __iter__(self) -> Iterator[Trial]:
-        self._collect()
         return iter(list(self._trials.values()))
+
+    def __len__(self) -> int:
+        return len(self._trials)
 
     def get(self, trial_id: str) -> Trial | None:
         """Return a trial, None for an unknown id."""
-        self._collect()
         return self._trials.get(trial_id)
+
+    def starting(self) -> None:
+        """Count a start that was accepted; it may be one that collects."""
+        if self._every is None:
+            return
+        self._starts += 1
+        if self._starts >= self._every:
+            self._starts = 0
+            self._collect(0, -math.inf)
 
     def add(self, trial: Trial) -> None:
         """Take the trial's id."""
-        self._collect()
         self._trials[trial.trial_id] = trial
 
     def remove(self, trial: Trial) -> None:
@@ -45,15 +73,32 @@ class Registry:
 
     def ended(self, trial: Trial) -> None:
         """Keep an ended trial by count and age from now on."""
-        if self._trials.get(trial.trial_id) is trial:
-            self._ended[trial.trial_id] = trio.current_time()
-            self._collect()
+        if self._trials.get(trial.trial_id) is not trial:
+            return
+        self._ended[trial.trial_id] = trio.current_time()
+        if len(self._ended) > self._max_ended:
+            self._collect(self._max_ended, self._max_age)
+        elif len(self._ended) == 1:
+            self._sleep.deadline = self._next()
 
-    def _collect(self) -> None:
-        oldest = trio.current_time() - self._config.ended_trial_age_seconds
+    async def collect_by_age(self) -> None:
+        """Collect each trial when it is too old, until cancelled."""
+        while True:
+            with self._sleep:
+                await trio.sleep_forever()
+            self._collect(self._max_ended, self._max_age)
+            self._sleep = trio.CancelScope(deadline=self._next())
+
+    def _next(self) -> float:
+        # They are in the order of their ends, and all may grow equally old.
+        return next(iter(self._ended.values())) + self._max_age if self._ended else math.inf
+
+    def _collect(self, count: int, age: float) -> None:
+        began = trio.current_time()
         while self._ended:
             trial_id, ended_at = next(iter(self._ended.items()))
-            if len(self._ended) <= self._config.max_ended_trials and ended_at > oldest:
-                return
+            if len(self._ended) <= count and ended_at + age > began:
+                break
             del self._ended[trial_id]
             del self._trials[trial_id]
+        self.on_collected(trio.current_time() - began)

@@ -13,4 +13,5 @@ def rules_of(config: OrchestratorConfig) -> TrialRules:
         environment_init_timeout_seconds=config.environment_init_timeout_seconds,
         environment_ack_timeout_seconds=config.environment_ack_timeout_seconds,
         actor_ack_timeout_seconds=config.actor_ack_timeout_seconds,
+        heartbeat_seconds=config.heartbeat_seconds,
     )

@@ -19,11 +19,14 @@ class Timers:
     Arming a timer again moves its deadline. Everything but `run` is synchronous and may be called from any task.
     """
 
+    __slots__ = ("_deadlines", "_fire", "_next", "_paused_seconds", "_sleep", "_stopped", "_suspended_at")
+
     def __init__(self, fire: Callable[[Timer], None]) -> None:
         self._fire = fire
         self._deadlines: dict[Timer, float] = {}
         self._next = math.inf
         self._sleep = trio.CancelScope()
+        self._stopped = False
         self._paused_seconds = 0.0
         self._suspended_at: float | None = None
 
@@ -62,8 +65,14 @@ class Timers:
         """
         self._deadlines.pop(timer, None)
 
+    def stop(self) -> None:
+        """Let `run` return; nothing fires any more."""
+        self._stopped = True
+        self._deadlines.clear()
+        self._sleep.cancel()
+
     async def run(self) -> None:
-        """Sleep and fire until cancelled."""
+        """Sleep and fire until stopped."""
         while True:
             with self._sleep:
                 await trio.sleep_forever()
@@ -75,5 +84,7 @@ class Timers:
                     del self._deadlines[timer]
                     self._fire(timer)
             self._next = min(self._deadlines.values(), default=math.inf)
+            if self._stopped:
+                return
             wake_at = math.inf if self._suspended_at is not None else self._next + self._paused_seconds
             self._sleep = trio.CancelScope(deadline=wake_at)

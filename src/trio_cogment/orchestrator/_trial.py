@@ -9,25 +9,26 @@ tasks in the trial's nursery.
 from __future__ import annotations
 
 import logging
-from collections import deque
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import trio
 
-from trio_cogment.api import agent_pb2, environment_pb2
-from trio_cogment.api.common_pb2 import TrialActor, TrialParams, TrialState
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
+from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._datalog import Datalog
-from trio_cogment.orchestrator._participant import OUTBOX_MESSAGES_PER_PARTICIPANT, Link, OutboxLimits
+from trio_cogment.orchestrator._info import describe
+from trio_cogment.orchestrator._links import Links
+from trio_cogment.orchestrator._participant import Link
 from trio_cogment.orchestrator._rules import rules_of
 from trio_cogment.orchestrator._timers import Timers
-from trio_cogment.rpc import Call, methods_of
+from trio_cogment.orchestrator.sinks import SampleSink
+from trio_cogment.rpc import Call
 from trio_cogment.trial import (
-    ENVIRONMENT,
     Announce,
     ArmTimer,
     Begin,
@@ -49,12 +50,8 @@ from trio_cogment.trial import (
 
 _log = logging.getLogger(__name__)
 
-RUN_ACTOR = methods_of(agent_pb2.DESCRIPTOR.services_by_name["ServiceActorSP"])["RunTrial"]
-RUN_ENVIRONMENT = methods_of(environment_pb2.DESCRIPTOR.services_by_name["EnvironmentSP"])["RunTrial"]
-
 STOPPING = "the orchestrator is stopping"
 _FAILED = "the orchestrator failed to run this trial; its log has the details"
-_NANOSECONDS = 1_000_000_000
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -67,6 +64,9 @@ class Trial:
         config: limits and timeouts.
         wall_clock: nanoseconds since the epoch.
         on_state: told about each change of state, after it happened.
+        on_samples_lost: told how many samples did not reach the data log, whenever some did not.
+        rng: makes the trial's reconnections differ from those of others.
+        make_machine: makes its machine.
     """
 
     def __init__(
@@ -77,39 +77,34 @@ class Trial:
         config: OrchestratorConfig,
         wall_clock: Callable[[], int],
         on_state: Callable[[Trial, int], None],
+        on_samples_lost: Callable[[int], None],
+        rng: random.Random,
+        make_machine: Callable[..., TrialMachine] = TrialMachine,
     ) -> None:
         self.trial_id = trial_id
         self.user_id = user_id
         self._config = config
         self._wall_clock = wall_clock
         self._on_state = on_state
-        self.machine = TrialMachine(trial_id, rules=rules_of(config))
+        self.on_samples_lost = on_samples_lost
+        self._rng = rng
+        self.machine = make_machine(trial_id, rules=rules_of(config))
         self.starting = trio.CancelScope()
         self._connecting = trio.CancelScope()
-        self._shield = trio.CancelScope()
-        self.over = trio.Event()
+        self._shield = trio.CancelScope(shield=True)
+        #: Set when the trial is PENDING, or `refusal` says why it could not start.
+        self.settled = trio.Event()
+        self.refusal: CogmentError | None = None
+        self.over = False
         self._started_at = trio.current_time()
         self._ended_at = 0.0
-        self._links: dict[int, Link] = {}
-        self._targets: dict[int, Target | None] = {}
+        self._links = Links(trial_id, config, self.feed, self.spawn)
         self._datalog: Datalog | None = None
         self._timers = Timers(self._fire)
         self._nursery: trio.Nursery | None = None
         self._connections: Connections | None = None
-        self._backlog: deque[Event] = deque()
+        self._backlog: list[Event] = []
         self._feeding = False
-        self._finished = False
-        self._datalog_full = False
-        self._perform: dict[type, Callable[[Any], None]] = {
-            Send: self._send,
-            Connect: self._connect,
-            Close: self._close,
-            ArmTimer: self._arm,
-            DisarmTimer: self._disarm,
-            EmitSample: self._emit,
-            Announce: self._announce,
-            Note: self._note,
-        }
 
     def begin(self) -> None:
         """Announce the trial."""
@@ -127,10 +122,10 @@ class Trial:
         try:
             self._handle(event)
             while self._backlog:
-                self._handle(self._backlog.popleft())
+                self._handle(self._backlog.pop(0))
         finally:
             self._feeding = False
-        if self.machine.is_over and not self.over.is_set():
+        if self.machine.is_over and not self.over:
             self._end()
 
     def _handle(self, event: Event) -> None:
@@ -138,9 +133,8 @@ class Trial:
             self._break_off(event)
             return
         try:
-            perform = self._perform
             for effect in self.machine.handle(event, self._timers.now(), self._wall_clock()):
-                perform[type(effect)](effect)
+                _PERFORM[type(effect)](self, effect)
         except Exception:  # noqa: BLE001  the boundary of a trial
             _log.exception("trial %s: failed while handling %s", self.trial_id, type(event).__name__)
             self._backlog.clear()
@@ -156,7 +150,7 @@ class Trial:
             return
         for effect in effects:
             try:
-                self._perform[type(effect)](effect)
+                _PERFORM[type(effect)](self, effect)
             except Exception:  # noqa: BLE001  the boundary of a trial
                 _log.exception("trial %s: failed while ending", self.trial_id)
 
@@ -186,28 +180,14 @@ class Trial:
     def _send(self, effect: Send) -> None:
         self._links[effect.participant].post(effect.message)
 
-    def _spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
+    def spawn(self, function: Callable[..., Awaitable[None]], name: str, *arguments: Any) -> None:
+        """Start a task of the trial; it is over when the trial is."""
         if self._nursery is not None:
-            self._nursery.start_soon(function, name=f"trial {self.trial_id}: {name}")
+            self._nursery.start_soon(function, *arguments, name=f"trial {self.trial_id}: {name}")
 
     def _connect(self, effect: Connect) -> None:
-        index = effect.participant
-        target = self._targets[index]
-        assert self._nursery is not None
-        assert target is not None
-        self._nursery.start_soon(
-            self._hold,
-            self._links[index],
-            target,
-            name=f"trial {self.trial_id}: {self._links[index].name}",
-        )
-
-    async def _hold(self, link: Link, target: Target) -> None:
         assert self._connections is not None
-        method = RUN_ENVIRONMENT if link.index == ENVIRONMENT else RUN_ACTOR
-        await link.hold(
-            self._connections, target, method, self.trial_id, farewell_seconds=self._config.farewell_seconds
-        )
+        self._links.connect(effect.participant, self._connections)
 
     def _close(self, effect: Close) -> None:
         self._links[effect.participant].close(effect.error)
@@ -232,139 +212,84 @@ class Trial:
     def _note(self, effect: Note) -> None:
         _log.log(_LEVELS[effect.level], "trial %s: %s", self.trial_id, effect.text)
 
-    def _on_datalog_full(self, full: bool) -> None:
-        # The data log cannot keep up: nobody is read until it has, so the whole trial takes its pace, and its time
-        # stands still meanwhile.
-        self._datalog_full = full
+    def on_datalog_full(self, full: bool) -> None:
+        """Let the trial wait for its data log: nobody is read, and its time stands still, until the log has room."""
         if full:
             self._timers.suspend()
-            for link in self._links.values():
-                link.pause()
-            return
-        self._timers.resume()
-        for link in self._links.values():
-            link.resume()
-            if self._datalog_full:
-                return  # what waited on this link has filled it again, and paused everybody
+            self._links.pause()
+        else:
+            self._timers.resume()
+            self._links.resume()
 
     # Life
 
     def prepare(
-        self, params: TrialParams, targets: Sequence[Target | None], environment: Target, datalog: Target | None
+        self, params: TrialParams, targets: Sequence[Target | None], environment: Target, sink: SampleSink | None
     ) -> None:
         """Set where everybody is reached: actors in order (None for client actors), environment, data log."""
-        self._targets = {**dict(enumerate(targets)), ENVIRONMENT: environment}
-        names = {**{i: actor.name for i, actor in enumerate(params.actors)}, ENVIRONMENT: params.environment.name}
-        limits = OutboxLimits(
-            max(self._config.max_outbox_messages, OUTBOX_MESSAGES_PER_PARTICIPANT * len(names)),
-            self._config.max_outbox_bytes,
-        )
-        self._links = {index: Link(index, name, self.feed, self._spawn, limits) for index, name in names.items()}
-        if datalog is not None:
-            self._datalog = Datalog(
-                self.trial_id,
-                self.user_id,
-                max_queued_samples=self._config.max_queued_samples,
-                flush_seconds=self._config.datalog_flush_seconds,
-                on_full=self._on_datalog_full,
-            )
-        self.machine.collect_samples = datalog is not None
+        self._links.prepare(params, targets, environment)
+        if sink is not None:
+            self._datalog = Datalog(self.trial_id, self.user_id, sink, config=self._config, rng=self._rng, owner=self)
+        self.machine.collect_samples = sink is not None
 
-    async def run(
-        self,
-        connections: Connections,
-        params: TrialParams,
-        datalog: Target | None,
-        *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        """Run the trial to its end, and report `started` when it is PENDING.
+    async def run(self, connections: Connections, params: TrialParams) -> None:
+        """Run the trial to its end; `settled` tells when it is PENDING.
 
-        After `Cancelled` everybody has been posted an END, and had `farewell_seconds` to get it.
-
-        Raises:
-            CogmentError: it could not start: the data log cannot be reached, or it was terminated before (both come
-                before `started`).
+        Cancelling does nothing to it: whoever does calls `abandon`.
         """
         self._connections = connections
-        refusal: CogmentError | None = None
         try:
-            async with trio.open_nursery() as guarded:
-                guarded.start_soon(self._guard)
-                # Shielded, so that END can leave when the host cancels; the guard then sets the shield's deadline.
-                with trio.CancelScope(shield=True) as self._shield:
-                    async with trio.open_nursery() as nursery:
-                        self._nursery = nursery
-                        refusal = await self._open_datalog(nursery, params, datalog)
-                        if refusal is None:
-                            await self._run(nursery, params, task_status)
-                        else:
-                            nursery.cancel_scope.cancel()
-                self._finished = True
-                guarded.cancel_scope.cancel()
+            # Shielded, so that END can leave when the host cancels.
+            with self._shield:
+                async with trio.open_nursery() as nursery:
+                    self._nursery = nursery
+                    self.refusal = await self._open_datalog(nursery, params)
+                    if self.refusal is None:
+                        self.feed(ParametersComplete(params))
+                        self.settled.set()
+                        await self._timers.run()
+                    else:
+                        nursery.cancel_scope.cancel()
+                    # What is left ends by itself: streams within their farewell, the data log when it has everything or
+                    # takes no more of it.
         except* Exception as failures:  # noqa: BLE001  said below
             # The boundary of a trial: whatever went wrong in here ends this one and no other.
             _log.error("trial %s: failed", self.trial_id, exc_info=failures)
+            self._nursery = None  # it takes no more tasks
+            if not self.settled.is_set():
+                self.refusal = RpcError(StatusCode.INTERNAL, _FAILED)
             self.hard_end(_FAILED)
         finally:
+            self.settled.set()
             # An ended trial is remembered for a while: what it described stays, what it was made of goes.
-            self._links = {}
-            self._targets = {}
+            self._links.release()
             self._nursery = None
-        if refusal is not None:
-            raise refusal
 
-    async def _run(self, nursery: trio.Nursery, params: TrialParams, task_status: trio.TaskStatus[None]) -> None:
-        ticking = trio.CancelScope()
-        nursery.start_soon(self._run_timers, ticking)
-        self.feed(ParametersComplete(params))
-        task_status.started()
-        await self.over.wait()
-        ticking.cancel()
-        # What is left ends by itself: streams within their farewell, the data log when it has everything or takes no
-        # more of it.
+    def abandon(self) -> None:
+        """The host cancels: everybody is told, and then has `farewell_seconds` to hear it."""
+        self.hard_end(STOPPING)
+        farewell = trio.current_time() + self._config.farewell_seconds
+        self._shield.deadline = min(self._shield.deadline, farewell)
 
-    async def _run_timers(self, ticking: trio.CancelScope) -> None:
-        with ticking:
-            await self._timers.run()
-
-    async def _open_datalog(
-        self, nursery: trio.Nursery, params: TrialParams, target: Target | None
-    ) -> CogmentError | None:
-        if self._datalog is not None and target is not None:
-            limit = self._config.datalog_connect_timeout_seconds
+    async def _open_datalog(self, nursery: trio.Nursery, params: TrialParams) -> CogmentError | None:
+        if self._datalog is not None:
             # Not in the scope that bounds the wait: a call keeps the deadline it was opened under.
-            assert self._connections is not None
-            nursery.start_soon(self._datalog.run, self._connections, target, params)
-            with trio.move_on_after(limit) as self._connecting:
-                await self._datalog.opened.wait()
-            if self._datalog.failure is not None:
-                return UnavailableError(f"datalog: {params.datalog.endpoint}: {self._datalog.failure}")
-            if self._connecting.cancelled_caught and not self.over.is_set():
-                return UnavailableError(f"datalog: {params.datalog.endpoint}: no connection in {limit:g} s")
-        if self.over.is_set():
+            nursery.start_soon(self._datalog.run, params)
+            return await self._datalog.wait_opened(params.datalog.endpoint, lambda: self.over, self._connecting)
+        if self.over:
             return FailedPreconditionError("the trial was terminated while it was starting")
         return None
 
-    async def _guard(self) -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            if not self._finished:
-                # The host cancels us: everybody is told, and then has this long to hear it.
-                self.hard_end(STOPPING)
-                farewell = trio.current_time() + self._config.farewell_seconds
-                self._shield.deadline = min(self._shield.deadline, farewell)
-
     def _end(self) -> None:
-        if self.over.is_set():
+        if self.over:
             return
         self._ended_at = trio.current_time()
         if self._datalog is not None:
             self._datalog.complete()
         self.starting.cancel()
         self._connecting.cancel()
-        self.over.set()
+        self._timers.stop()
+        self.over = True
 
     # What others may ask
 
@@ -378,22 +303,38 @@ class Trial:
         """When it ended, on Trio's clock; 0 before."""
         return self._ended_at
 
+    @property
+    def seconds(self) -> float:
+        """How long it has lasted, from its creation to now or to its end."""
+        return (self._ended_at if self.over else trio.current_time()) - self._started_at
+
+    @property
+    def queued_samples(self) -> int:
+        """How many samples wait for the data log."""
+        return 0 if self._datalog is None else self._datalog.queued_samples
+
+    @property
+    def queued_messages(self) -> int:
+        """How many messages wait for participants that do not read fast enough."""
+        return self._links.queued_messages
+
+    @property
+    def lost_samples(self) -> int:
+        """How many samples did not reach the data log."""
+        return 0 if self._datalog is None else self._datalog.dropped_samples
+
     def info(self, *, latest_observation: bool = False, actors: bool = False) -> TrialInfo:
         """Describe the trial as it is now."""
-        machine = self.machine
-        until = self._ended_at if self.over.is_set() else trio.current_time()
-        info = TrialInfo(
-            trial_id=self.trial_id,
-            state=machine.state,
-            env_name=machine.environment_name,
-            tick_id=max(0, machine.tick_id),
-            trial_duration=max(0, round((until - self._started_at) * _NANOSECONDS)),
-            properties=machine.params.properties if machine.params is not None else None,
-        )
-        if latest_observation and machine.latest_observation is not None:
-            info.latest_observation.CopyFrom(machine.latest_observation)
-        if actors and machine.state >= TrialState.PENDING:
-            info.actors_in_trial.extend(
-                TrialActor(name=actor.name, actor_class=actor.actor_class) for actor in machine.actors
-            )
-        return info
+        return describe(self.machine, self.seconds, latest_observation=latest_observation, actors=actors)
+
+
+_PERFORM: dict[type, Callable[[Trial, Any], None]] = {
+    Send: Trial._send,
+    Connect: Trial._connect,
+    Close: Trial._close,
+    ArmTimer: Trial._arm,
+    DisarmTimer: Trial._disarm,
+    EmitSample: Trial._emit,
+    Announce: Trial._announce,
+    Note: Trial._note,
+}

@@ -28,7 +28,12 @@ class Watch:
         """Queue an entry if it passes the filter; a full queue ends this watch."""
         if self._end is not None or (self._states and state not in self._states):
             return
-        entry = TrialListEntry(info=info()) if self._full_info else _short_entry(trial_id, state)
+        if self._full_info:
+            entry = TrialListEntry(info=info())
+            # One input may change the state twice: the entry is about this change, whatever the trial is by now.
+            entry.info.state = state  # type: ignore[assignment]  # an int is an enum value
+        else:
+            entry = _short_entry(trial_id, state)
         try:
             self._send.send_nowait(entry)
         except trio.WouldBlock:
@@ -47,7 +52,12 @@ class Watch:
 
     async def __anext__(self) -> TrialListEntry:
         try:
-            return await self._receive.receive()
+            try:
+                # A crowd of trials makes thousands of entries in one turn: one by one per turn would be too slow. Who
+                # iterates sends each of them, and that takes turns.
+                return self._receive.receive_nowait()
+            except trio.WouldBlock:
+                return await self._receive.receive()
         except trio.EndOfChannel:
             assert self._end is not None
             raise self._end from None

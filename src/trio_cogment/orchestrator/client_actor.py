@@ -9,11 +9,16 @@ import trio
 from trio_cogment.about import About
 from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialInput, CommunicationState
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.logs import bind_trial
 from trio_cogment.orchestrator.lifecycle import TRIAL_ID
 from trio_cogment.rpc import ServerCall
 
 if TYPE_CHECKING:
     from trio_cogment.orchestrator.orchestrator import Orchestrator
+
+#: How long a refusal waits for the caller's first message: gRPC's asyncio client, and the published SDK with it, takes
+#: a status that overtakes its message for an internal error.
+REFUSAL_PATIENCE_SECONDS = 1.0
 
 
 class ClientActorService(About):
@@ -29,7 +34,10 @@ class ClientActorService(About):
             raise InvalidArgumentError(f"metadata {TRIAL_ID}: expected the id of the trial to join")
         trial = self._orchestrator.trials.get(trial_ids[0])
         if trial is None:
+            with trio.move_on_after(REFUSAL_PATIENCE_SECONDS):
+                await call.receive()
             raise NotFoundError(f"metadata {TRIAL_ID}: there is no trial {trial_ids[0]!r}")
+        bind_trial(trial.trial_id)
         limit = self._orchestrator.config.client_join_timeout_seconds
         with self._orchestrator.serving_call():
             selection = None

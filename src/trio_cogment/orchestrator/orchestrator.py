@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -13,11 +15,22 @@ from trio_util import AsyncValue
 from trio_cogment.api import orchestrator_pb2
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig, RpcConfig
-from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, ServiceKind, parse_endpoint
+from trio_cogment.directory import (
+    ACTOR_CLASS,
+    IMPLEMENTATION,
+    ClientEndpoint,
+    DirectoryClient,
+    ServiceKind,
+    parse_endpoint,
+)
 from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
+from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator._connections import Connections, LocalServices, MakeChannel, Target
 from trio_cogment.orchestrator._hooks import run_hooks
+from trio_cogment.orchestrator._info import check_describable
+from trio_cogment.orchestrator._metering import gauges, machine_for
 from trio_cogment.orchestrator._registry import Registry
+from trio_cogment.orchestrator._remote_sink import sink_of
 from trio_cogment.orchestrator._trial import STOPPING, Trial
 from trio_cogment.orchestrator._watch import Watchers
 from trio_cogment.orchestrator.client_actor import ClientActorService
@@ -42,7 +55,15 @@ class Orchestrator:
         default_params: what a trial gets whose starter gave no parameters.
         pre_trial_hooks: endpoints, in the order of their calls.
         local: what is served in this process.
+        directory: who is asked for what is not; it stays the caller's.
+        client_tls: encrypts every connection to participants, hooks and data logs, and shows them our certificate if it
+            has one.
+        metrics: what measurements are handed to; without it nothing is measured.
+        rng: makes the pauses between reconnections differ.
         make_channel: makes the channels to participants elsewhere; over sockets unless given.
+
+    Attributes:
+        lost_samples: how many samples did not reach their data logs, of all trials so far.
 
     Raises:
         EndpointError: a hook's endpoint does not follow the grammar.
@@ -58,6 +79,10 @@ class Orchestrator:
         default_params: TrialParams | None = None,
         pre_trial_hooks: Sequence[str] = (),
         local: LocalServices | None = None,
+        directory: DirectoryClient | None = None,
+        client_tls: ssl.SSLContext | None = None,
+        metrics: OrchestratorMetrics | None = None,
+        rng: random.Random | None = None,
         make_channel: MakeChannel | None = None,
     ) -> None:
         for number, endpoint in enumerate(pre_trial_hooks):
@@ -71,13 +96,24 @@ class Orchestrator:
             self._default_params.CopyFrom(default_params)
         self._hooks = tuple(pre_trial_hooks)
         self._local = local
+        self._directory = directory
+        self._client_tls = client_tls
+        self._metrics = metrics
+        self._make_machine = machine_for(metrics)
+        self._rng = rng or random.Random()
+        self.lost_samples = 0
         self._make_channel = make_channel
         self.trials = Registry(self.config)
+        if metrics is not None:
+            self.trials.on_collected = metrics.collected
         self.watchers = Watchers(self.config.watch_queue_entries)
         self._tasks = OwnNursery()
         self._stopping = False
         self._open_calls = AsyncValue(0)
+        self._alive: set[Trial] = set()
         self._running = AsyncValue(0)
+        if metrics is not None:
+            metrics.attach(lambda: gauges(self.trials, self.lost_samples))
 
     def lifecycle_service(self) -> Service:
         """Return `TrialLifecycleSP`, to be served."""
@@ -90,7 +126,16 @@ class Orchestrator:
     async def __aenter__(self) -> Orchestrator:
         """Open the nursery of the trials."""
         self._nursery = await self._tasks.__aenter__()
-        self._connections = Connections(self._nursery, self._local, self._rpc_config, self._make_channel)
+        self._connections = Connections(
+            self._nursery,
+            self._local,
+            self._rpc_config,
+            directory=self._directory,
+            client_tls=self._client_tls,
+            make_channel=self._make_channel,
+        )
+        self._nursery.start_soon(self.trials.collect_by_age, name="collection of ended trials")
+        self._nursery.start_soon(self._guard, name="guard of the trials")
         return self
 
     async def __aexit__(
@@ -145,8 +190,9 @@ class Orchestrator:
 
         Raises:
             InvalidArgumentError: bad parameters; the text names the field.
-            UnavailableError: a hook or the data log failed, or the orchestrator is stopping.
-            FailedPreconditionError: the trial was terminated while it was starting.
+            UnavailableError: a hook, the directory or the data log failed, or the orchestrator is stopping.
+            FailedPreconditionError: nobody serves what an endpoint describes, or the trial was terminated while it was
+                starting.
         """
         if self._stopping:
             raise UnavailableError(STOPPING)
@@ -157,7 +203,17 @@ class Orchestrator:
                 return ""
         else:
             trial_id = self._unused_trial_id()
-        trial = Trial(trial_id, user_id, config=self.config, wall_clock=self._wall_clock, on_state=self._on_state)
+        self.trials.starting()
+        trial = Trial(
+            trial_id,
+            user_id,
+            config=self.config,
+            wall_clock=self._wall_clock,
+            on_state=self._on_state,
+            make_machine=self._make_machine,
+            on_samples_lost=self._on_samples_lost,
+            rng=self._rng,
+        )
         self.trials.add(trial)
         started = False
         try:
@@ -165,8 +221,14 @@ class Orchestrator:
                 trial.begin()
                 await self._start(trial, params, trial_config)
                 started = True
+            if self._stopping and not started:
+                raise UnavailableError(STOPPING)
             if not started:
-                raise FailedPreconditionError("the trial was terminated while it was starting")
+                raise trial.refusal or FailedPreconditionError("the trial was terminated while it was starting")
+            # A caller that went away since will never know of this trial.
+            started = False
+            await trio.lowlevel.checkpoint_if_cancelled()
+            started = True
         finally:
             if not started:
                 trial.hard_end("the trial could not start")
@@ -196,46 +258,72 @@ class Orchestrator:
                 timeout_seconds=self.config.hook_timeout_seconds,
             )
         params = validate_params(params)
-        actors, environment, datalog = self._resolve(params)
-        trial.prepare(params, actors, environment, datalog)
-        await self._nursery.start(self._run_trial, trial, params, datalog, name=f"trial {trial.trial_id}")
+        check_describable(params, self.config.max_properties_bytes)
+        actors, environment, datalog = await self._resolve(params)
+        trial.prepare(params, actors, environment, sink_of(datalog, self._connections))
+        if self._stopping:
+            raise UnavailableError(STOPPING)
+        self._alive.add(trial)
+        self._running.value = len(self._alive)
+        self._nursery.start_soon(self._run_trial, trial, params, name=f"trial {trial.trial_id}")
+        await trial.settled.wait()
+        if trial.refusal is not None:
+            raise trial.refusal
 
-    async def _run_trial(
-        self, trial: Trial, params: TrialParams, datalog: Target | None, *, task_status: trio.TaskStatus[None]
-    ) -> None:
-        self._running.value += 1
+    async def _run_trial(self, trial: Trial, params: TrialParams) -> None:
         try:
-            await trial.run(self._connections, params, datalog, task_status=task_status)
+            await trial.run(self._connections, params)
         finally:
-            self._running.value -= 1
+            self._alive.discard(trial)
+            self._running.value = len(self._alive)
 
-    def _resolve(self, params: TrialParams) -> tuple[list[Target | None], Target, Target | None]:
+    async def _guard(self) -> None:
+        # One for all trials: each would cost a task and a nursery more.
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._stopping = True
+            for trial in list(self._alive):
+                trial.abandon()
+
+    async def _resolve(self, params: TrialParams) -> tuple[list[Target | None], Target, Target | None]:
+        """Return where everybody is, asked for in this order: data log, environment, actors.
+
+        An actor whom the directory describes as one that comes to us is such a one in `params` from then on.
+        """
         resolve = self._connections.resolve
         datalog = None
-        if params.datalog.endpoint:
-            datalog = resolve(params.datalog.endpoint, ServiceKind.DATALOG, "datalog.endpoint")
-        environment = resolve(
+        if params.datalog.endpoint.strip():  # unlike the others, an empty one means none
+            datalog = await resolve(params.datalog.endpoint, ServiceKind.DATALOG, "datalog.endpoint")
+        environment = await resolve(
             params.environment.endpoint,
             ServiceKind.ENVIRONMENT,
             "environment.endpoint",
             _properties(**{IMPLEMENTATION: params.environment.implementation}),
         )
         assert environment is not None
-        actors = [
-            resolve(
+        actors = []
+        for number, actor in enumerate(params.actors):
+            target = await resolve(
                 actor.endpoint,
                 ServiceKind.ACTOR,
                 f"actors[{number}].endpoint",
                 _properties(**{ACTOR_CLASS: actor.actor_class, IMPLEMENTATION: actor.implementation}),
             )
-            for number, actor in enumerate(params.actors)
-        ]
+            if target is None:
+                actor.endpoint = str(ClientEndpoint())
+            actors.append(target)
         return actors, environment, datalog
 
     def _on_state(self, trial: Trial, state: int) -> None:
         if state == TrialState.ENDED:
             self.trials.ended(trial)
+            if self._metrics is not None:
+                self._metrics.trial_ended(trial.seconds)
         self.watchers.publish(trial.trial_id, state, trial.info)
+
+    def _on_samples_lost(self, count: int) -> None:
+        self.lost_samples += count
 
     def known(self, trial_ids: Iterable[str]) -> list[Trial]:
         """Return the trials with these ids, in this order; unknown ids are passed over."""

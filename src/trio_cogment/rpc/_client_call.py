@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import trio
 from purerpc import Cardinality
@@ -12,12 +13,15 @@ from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import _wire
 from trio_cogment.rpc._compression import IDENTITY, checked_encoding, decoder
 from trio_cogment.rpc._frames import ErrorCode
+from trio_cogment.rpc._retry import Interlude, Sent
+from trio_cogment.rpc._streams import CompressedMessage
 from trio_cogment.rpc._wire_call import WireCall
 from trio_cogment.rpc.calls import ClientCall, MetadataLike, Method, checked_timeout
 from trio_cogment.rpc.metadata import Metadata
 
 if TYPE_CHECKING:
     from trio_cogment.rpc._connection import Connection
+    from trio_cogment.rpc._engine import Engine
     from trio_cogment.rpc.channel import Channel
 
 
@@ -44,6 +48,9 @@ class WireClientCall(WireCall, ClientCall):
         self._wait_for_ready = wait_for_ready
         self._hold = method.cardinality in (Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM)
         self._entered = False
+        self._own_deadline: float | None = None
+        self._deadline = math.inf  # also that of the scopes around it
+        self._again: trio.CancelScope | None = None  # it is, or was, made for a second time
         self._initial: Metadata | None = None
         self._trailing: Metadata | None = None
         self._waiters = trio.lowlevel.ParkingLot()
@@ -56,30 +63,34 @@ class WireClientCall(WireCall, ClientCall):
         if self._entered:
             raise RuntimeError("a call can be entered once")
         self._entered = True
-        own_deadline = None if self._timeout is None else trio.current_time() + self._timeout
-        connection = await self._connect(own_deadline)
+        if self._timeout is not None:
+            self._own_deadline = trio.current_time() + self._timeout
+        connection = await self._connect(self._own_deadline)
         await trio.lowlevel.checkpoint_if_cancelled()  # cancelled while connecting: then there is no deadline to tell
+        self._deadline = trio.current_effective_deadline()
+        if self._own_deadline is not None:
+            self._deadline = min(self._deadline, self._own_deadline)
+        self._sent = Sent(self._channel.sent_budget, connection.config)
+        self._open(connection)
+        if not self._hold:
+            connection.wake()
+        return self
+
+    def _open(self, connection: Connection) -> None:
         self._connection = connection
-        self._engine = connection.engine
-        deadline = trio.current_effective_deadline()
-        if own_deadline is not None:
-            deadline = min(deadline, own_deadline)
-        remaining = None if deadline == float("inf") else deadline - trio.current_time()
+        self._engine = engine = connection.engine
         headers = _wire.request_headers(
             self.method.path,
             scheme=self._channel.scheme,
             authority=self._channel.authority,
-            timeout=remaining,
+            timeout=None if self._deadline == math.inf else self._deadline - trio.current_time(),
             metadata=self._metadata,
             encoding=self._compression,
         )
-        self._stream = self._engine.open_request(headers)
+        self._stream = engine.open_request(headers)
         self._stream.call = self
-        if own_deadline is not None:
-            connection.arm(own_deadline, self)
-        if not self._hold:
-            connection.wake()
-        return self
+        if self._own_deadline is not None:
+            connection.arm(self._own_deadline, self)
 
     async def _connect(self, deadline: float | None) -> Connection:
         if deadline is None:
@@ -93,6 +104,45 @@ class WireClientCall(WireCall, ClientCall):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.cancel()
+
+    # --- once more ---
+
+    def _try_again(self, sent: Sent) -> None:
+        """The server has not looked at the call: make it again, in a task, as nobody need be waiting for it now."""
+        connection = self._connection
+        self._again = trio.CancelScope(deadline=math.inf if self._own_deadline is None else self._own_deadline)
+        self._engine = cast("Engine", Interlude(sent))  # it has all that is used before a response comes
+        self._channel.start_soon(self._open_again, self._again, sent)
+        connection.retire_if_idle()
+
+    async def _open_again(self, scope: trio.CancelScope, sent: Sent) -> None:
+        failure: RpcError | None = RpcError(StatusCode.UNAVAILABLE, "the channel is closed")
+        try:
+            with scope:
+                connection = await self._channel.connection(self._wait_for_ready)
+                failure = None
+                if not self.over:
+                    self._send_again(connection, sent)
+            if scope.cancelled_caught:
+                failure = RpcError(StatusCode.DEADLINE_EXCEEDED, "the deadline passed while connecting again")
+        except RpcError as error:
+            failure = error
+        finally:
+            if failure is not None:
+                self._finish_client(failure, drop=False)
+
+    def _send_again(self, connection: Connection, sent: Sent) -> None:
+        self._open(connection)
+        for payload in sent.payloads:
+            if type(payload) is CompressedMessage:
+                connection.engine.send_compressed(self._stream, payload)
+            else:
+                connection.engine.send_message(self._stream, payload)
+        if self._sending_done:
+            connection.engine.end(self._stream, [])
+        self._keep_nothing()  # it is tried once
+        connection.wake()
+        self.on_room()
 
     # --- metadata ---
 
@@ -129,6 +179,9 @@ class WireClientCall(WireCall, ClientCall):
     def cancel(self) -> None:
         if not self.over:
             self._give_up(RpcError(StatusCode.CANCELLED, "cancelled by the caller"))
+        elif self._inbox:  # it had ended, but not for who has not read it all
+            self._no_more_messages(RpcError(StatusCode.CANCELLED, "cancelled by the caller"), drop=True)
+            self._connection.wake()
 
     def _give_up(self, error: RpcError) -> None:
         self._engine.reset(self._stream, ErrorCode.CANCEL)
@@ -140,7 +193,12 @@ class WireClientCall(WireCall, ClientCall):
             return
         if self._trailing is None:
             self._trailing = Metadata()
+        self._keep_nothing()
+        if self._again is not None:
+            self._again.cancel()
         self._finish(error, drop=drop)
+        if self._inbox:
+            self._engine.keep(self._stream, [len(payload) for payload in self._inbox])
         self._waiters.unpark_all()
         self._connection.retire_if_idle()
 
@@ -148,6 +206,7 @@ class WireClientCall(WireCall, ClientCall):
 
     def on_response(self, metadata: Metadata) -> None:
         """The response's headers have come."""
+        self._keep_nothing()
         encoding = self._stream.encoding
         if encoding != b"identity":
             self._decode = decoder(self._decode, encoding, self._connection.config.max_receive_message_bytes)
@@ -166,6 +225,9 @@ class WireClientCall(WireCall, ClientCall):
 
     def on_reset(self, code: int) -> None:
         """The server (or its GOAWAY) has ended the stream without a status."""
+        if code == ErrorCode.REFUSED_STREAM and self._sent is not None:
+            self._try_again(self._sent)
+            return
         status, message = _wire.STATUS_OF_RESET.get(code, (StatusCode.UNKNOWN, f"the server reset the stream: {code}"))
         self._finish_client(RpcError(status, message), drop=False)
 

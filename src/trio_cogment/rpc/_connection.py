@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import logging
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import _liveness, _wire
 from trio_cogment.rpc._engine import Engine
+from trio_cogment.rpc._farewell import Farewell
 from trio_cogment.rpc._frames import ErrorCode, Kind
 from trio_cogment.rpc._pipe import Pipe
 from trio_cogment.rpc._streams import Stream
@@ -41,12 +43,14 @@ class Connection:
 
     Attributes:
         peer: the other end, for logs.
+        pipe: the bytes below.
         closed: no call can be made or answered any more.
         ready: the peer's first SETTINGS have come, or the connection has ended without them.
         heard: when bytes came last, on Trio's clock.
         drain_seen: the client has seen that we drain.
         emptied: we drain, and no call runs any more.
         drain_scope: bounds the drain.
+        watch_scope: its deadline is when `_liveness.watch` looks again.
     """
 
     def __init__(
@@ -67,16 +71,19 @@ class Connection:
         self.drain_seen = trio.Event()
         self.emptied = trio.Event()
         self.engine.on_drained = self.emptied.set
+        self.engine.on_queue = self.look_soon
         self.drain_scope = trio.CancelScope()
+        self.watch_scope = trio.CancelScope()
         self.routes = routes or {}
         self.ready = trio.Event()
         self._on_change = on_change  # client: whether a call can be opened here may have changed
-        self._pipe = pipe
+        self.pipe = pipe
         self._nursery: trio.Nursery | None = None
         self._io_nursery: trio.Nursery | None = None
         self._draining = False
         self._io_scope = trio.CancelScope()
-        self._write_scope = trio.CancelScope(shield=True)  # gets its deadline when the connection ends
+        self._farewell = Farewell(pipe, config)
+        self._patient_until = -math.inf
         self._closing = False
         self._writer: trio.lowlevel.Task | None = None  # parked, that is: nothing is being sent
         self._leftover = b""
@@ -110,7 +117,7 @@ class Connection:
 
         Raises no `Exception`: this is the boundary where what goes wrong on one connection stays with it. On
         cancellation every call is ended, the peer is told if that is possible within
-        `RpcConfig.farewell_timeout_seconds`, and the socket is closed in any case.
+        `RpcConfig.farewell_timeout_seconds`, and the socket is closed in any case; see `_farewell`.
         """
         try:
             async with trio.open_nursery() as nursery:  # the handlers; they may take longer than the socket lives
@@ -127,12 +134,16 @@ class Connection:
                         task_status.started()
                         try:
                             await self._read_until_over()
+                            if self.engine.fault is None and self._patient_until > self._farewell_deadline():
+                                self._say_goodbye()
+                                await self._farewell.linger(self._patient_until)
                         finally:
                             self._say_goodbye()
+                            self._farewell.hurry(self._farewell_deadline())
                             io_nursery.cancel_scope.cancel()  # the writer is shielded, its deadline runs
                 finally:
-                    with trio.CancelScope(shield=True, deadline=self._farewell_deadline()):
-                        await self._pipe.aclose()
+                    # Of a client nothing is awaited any more; but a server should learn what it did wrong.
+                    await self._farewell.finish(linger=not self.engine.client_side or self.engine.fault is not None)
         except* Exception:
             logger.exception("connection with %s failed", self.peer)
         finally:
@@ -148,22 +159,23 @@ class Connection:
                 self._reason = RpcError(StatusCode.UNAVAILABLE, f"connection lost: {error}")
                 logger.info("connection with %s: %s", self.peer, error)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._write_scope.cancel()  # nobody is left to say goodbye to
+                self._farewell.give_up()  # nobody is left to say goodbye to
 
     def _say_goodbye(self) -> None:
-        """End every call, and let the writer finish: it is shielded, so that a frame is never cut by cancellation."""
+        """End every call, and let the writer finish."""
+        if self._closing:
+            return
         self._lose_calls()
         if self.engine.fault is None:
             self.engine.go_away(ErrorCode.NO_ERROR)
         self._closing = True
-        self._write_scope.deadline = self._farewell_deadline()
         self.wake()
 
     def _farewell_deadline(self) -> float:
         return trio.current_time() + self.config.farewell_timeout_seconds
 
     async def _read_loop(self) -> None:
-        receive_some = self._pipe.receive_some
+        receive_some = self.pipe.receive_some
         current_time = trio.current_time
         while True:
             data = await receive_some()
@@ -202,15 +214,24 @@ class Connection:
                 stream.call.on_lost(self._reason)
         self._tell_change()
 
-    def close(self, reason: RpcError) -> None:
-        """Close the connection; calls that run end with `reason`."""
+    def close(self, reason: RpcError, *, patient_until: float = -math.inf) -> None:
+        """Close the connection; calls that run end with `reason`.
+
+        Args:
+            reason: what they are told.
+            patient_until: how long the peer may take to read what has been written, if that is longer than
+                `RpcConfig.farewell_timeout_seconds`.
+        """
         self._reason = reason
+        self._patient_until = patient_until
         self.closed = True
         self._io_scope.cancel()
 
     def drain(self, deadline: float) -> None:
         """Server: end the connection in order, its calls at `deadline` at the latest; see `_liveness.drain`."""
         self.drain_scope.deadline = min(deadline, self.drain_scope.deadline)
+        if self._closing:
+            self._farewell.hurry(max(deadline, self._farewell_deadline()))
         if not self._draining:
             self._draining = True
             if self._io_nursery is not None and not self._closing:
@@ -230,28 +251,36 @@ class Connection:
         if self._on_change is not None:
             self._on_change(self)
 
+    def look_soon(self) -> None:
+        """Something may be due earlier than `_liveness.watch` thinks."""
+        self.watch_scope.deadline = -math.inf
+
     def _on_settings(self) -> None:
-        self.ready.set()
+        if not self.ready.is_set():
+            self.ready.set()
+            self.look_soon()  # until now only the handshake's end was due
         self._tell_change()
 
     # --- writing ---
 
     async def _write_loop(self) -> None:
         engine = self.engine
-        with self._write_scope:
+        with self._farewell.scope:
             try:
                 while True:
                     data, self._leftover = self._leftover, b""
                     data = data + engine.take_output() if data else engine.take_output()
                     self._tell_rooms()
                     if data:
-                        await self._pipe.send_all(data)
+                        await self.pipe.send_all(data)
                     elif self._closing:
+                        self._farewell.written.set()
                         return
                     else:
                         self._writer = trio.lowlevel.current_task()
                         await trio.lowlevel.wait_task_rescheduled(self._abort_writer)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._farewell.give_up()
                 self._io_scope.cancel()  # the reader may not have noticed
 
     def _abort_writer(self, _: Any) -> trio.lowlevel.Abort:
@@ -271,7 +300,7 @@ class Connection:
             return
         data = engine.take_output()
         try:
-            sent = self._pipe.send_now(data)
+            sent = self.pipe.send_now(data)
         except trio.BrokenResourceError:
             sent = 0  # the writer will meet it again, and ends the connection
         if sent < len(data):

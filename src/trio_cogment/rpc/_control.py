@@ -31,10 +31,17 @@ from trio_cogment.rpc._frames import (
 )
 from trio_cogment.rpc._hpack import Decoder, Encoder, RawHeaders
 
-#: Beyond this a header block is not even decoded (a bomb): the HPACK state is lost, and with it the connection.
-HARD_HEADER_LIST_BYTES = 256 * 1024
+_LEAST_BLOCK_BYTES = 64 * 1024
 #: What every peer accepts in a frame.
 _FRAME_BYTES = 16384
+
+
+def max_block_bytes(max_header_list_bytes: int) -> int:
+    """Return what a header block may have, encoded and decoded, for its call to be refused.
+
+    One that has more is not even looked at (a bomb): HPACK's state is lost, and with it the connection.
+    """
+    return max(_LEAST_BLOCK_BYTES, 2 * max_header_list_bytes)
 
 
 class SettingsChanged:
@@ -51,12 +58,12 @@ class ControlPlane(GRPCConnection):  # type: ignore[misc]  # purerpc ships no ty
         broken: set after a connection error: nothing but GOAWAY may follow.
     """
 
-    def __init__(self, *, client_side: bool) -> None:
+    def __init__(self, *, client_side: bool, max_block_bytes: int = _LEAST_BLOCK_BYTES) -> None:
         super().__init__(GRPCConfiguration(client_side=client_side))
         connection = self.h2_connection
         # h2 sets their table sizes as the peers' settings say, so it has to have them.
         connection.encoder = self._encoder = Encoder()
-        connection.decoder = self._decoder = Decoder(HARD_HEADER_LIST_BYTES)
+        connection.decoder = self._decoder = Decoder(max_block_bytes)
         # The engine writes its own SETTINGS; h2 only needs to believe that it has.
         connection.initiate_connection()
         connection.clear_outbound_data_buffer()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from trio_cogment.errors import StatusCode
 from trio_cogment.rpc import _wire
-from trio_cogment.rpc._control import HARD_HEADER_LIST_BYTES
 from trio_cogment.rpc._frames import (
     ACK,
     CONTINUATION,
@@ -39,6 +38,11 @@ from trio_cogment.rpc._frames import (
 from trio_cogment.rpc._parser import Parser
 from trio_cogment.rpc._streams import BadMessageError, Stream
 
+#: A WINDOW_UPDATE below this grants little.
+_SMALL_INCREMENT = 1024
+#: How many of those a piece of output may bring about: for the stream and for the connection, and the same again.
+_UPDATES_PER_PIECE = 4
+
 
 def _entries(frame: bytes) -> bytes:
     """Return the whole entries of a SETTINGS frame; a broken length is found by h2."""
@@ -51,7 +55,7 @@ class Engine(Parser):
     def _control_frame(self, frame: bytes, kind: int, flags: int, stream_id: int, events: list[Event]) -> None:
         if self._header_block and (kind != CONTINUATION or stream_id != self._header_block):
             raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "a header block is not finished")
-        if self.out_size > self._max_out:
+        if self._answer_bytes > self._max_answer_bytes:
             # What it makes us answer piles up; only control frames can do that (CVE-2019-9512 and its kin).
             raise ConnectionFaultError(ErrorCode.ENHANCE_YOUR_CALM, "answers to control frames are not read")
         if kind == WINDOW_UPDATE:  # the most frequent: C cores send two for a message
@@ -72,7 +76,7 @@ class Engine(Parser):
                 events.append((Kind.PONG, None, frame[9:]))
             else:
                 self._floods.count_ping(self.data_mark())
-                self._frame(PING, ACK, 0, frame[9:])
+                self._answer(PING, ACK, 0, frame[9:])
         elif kind == GOAWAY:
             self._goaway(frame, stream_id, events)
         elif kind == RST_STREAM:
@@ -126,7 +130,7 @@ class Engine(Parser):
             raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
         self._header_pieces.append(frame[9:])
         self._header_block_bytes += len(frame) - 9
-        if self._header_block_bytes > HARD_HEADER_LIST_BYTES:
+        if self._header_block_bytes > self._max_block_bytes:
             raise ConnectionFaultError(ErrorCode.ENHANCE_YOUR_CALM, "header block without end")
         if flags & END_HEADERS:
             stream_id, self._header_block = self._header_block, 0
@@ -145,13 +149,16 @@ class Engine(Parser):
             elif any(stream_id in passed for passed in self._passed_over):
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, f"HEADERS on stream {stream_id}")
             else:  # it is over, which the peer need not know yet
-                self._frame(RST_STREAM, 0, stream_id, int(ErrorCode.STREAM_CLOSED).to_bytes(4, "big"))
+                self._answer(RST_STREAM, 0, stream_id, int(ErrorCode.STREAM_CLOSED).to_bytes(4, "big"))
+                self._floods.resets.count()
         elif stream.remote_closed:
             self._stream_fault(stream, ErrorCode.STREAM_CLOSED, "HEADERS after END_STREAM", events)
         elif stream.headers_seen and not ended:
             self._stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "trailers without END_STREAM", events)
         elif self.client_side:
             self._response_headers(stream, headers, ended, events)
+        elif _wire.is_malformed(headers):
+            self._stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed trailers", events)
         else:
             self._remote_end(stream, events)  # a request's trailers mean nothing in gRPC
 
@@ -160,6 +167,7 @@ class Engine(Parser):
         data = self._control.data_to_send()
         if data:
             self._emit(data)
+            self._answer_bytes += len(data)
         if changed:
             self._settings_changed(events)
 
@@ -171,6 +179,8 @@ class Engine(Parser):
         stream = self.streams.get(stream_id)
         if stream is not None:
             self._close(stream)
+            if stream.refused:
+                return  # its call has been ended and counted already, or will be with the event before this
             events.append((Kind.RESET, stream, int.from_bytes(frame[9:], "big")))
             if not stream.headers_sent:
                 self._floods.resets.count()
@@ -186,6 +196,12 @@ class Engine(Parser):
         if busy:
             stream.refused = True
             self.reset(stream, ErrorCode.REFUSED_STREAM)
+            if not self.draining:  # else it may not have heard of that yet
+                self._floods.resets.count()
+            return
+        if _wire.is_malformed(headers):
+            stream.refused = True
+            self._stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed request", events)
             return
         try:
             head = _wire.parse_request(headers, self.config.max_header_list_bytes)
@@ -193,6 +209,8 @@ class Engine(Parser):
             stream.refused = True
             status = _wire.trailer_headers(refusal.code, refusal.message, (), alone=refusal.http_status)
             self.finish_now(stream, [*status, *refusal.headers])
+            if refusal.code is StatusCode.INTERNAL:  # malformed; others an honest caller may meet again and again
+                self._floods.resets.count()
             return
         stream.encoding = head.encoding
         events.append((Kind.REQUEST, stream, head))
@@ -200,6 +218,9 @@ class Engine(Parser):
             events.append((Kind.HALF_CLOSED, stream, None))
 
     def _response_headers(self, stream: Stream, headers: _wire.RawHeaders, ended: bool, events: list[Event]) -> None:
+        if _wire.is_malformed(headers):
+            self._stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed response", events)
+            return
         if not ended and _wire.is_informational(headers):
             self._floods.empty.count()
             return
@@ -239,6 +260,7 @@ class Engine(Parser):
                 stream.send_window += change  # may go below zero (RFC 9113, 6.9.2)
                 if stream.send_window > MAX_WINDOW:
                     raise ConnectionFaultError(ErrorCode.FLOW_CONTROL_ERROR, "SETTINGS make a window too large")
+                self._unblock(stream)
         if self._blocked:
             self._pump()
         if self._starved:
@@ -249,6 +271,8 @@ class Engine(Parser):
         if len(frame) != 13:
             raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "malformed WINDOW_UPDATE")
         increment = int.from_bytes(frame[9:], "big") & MAX_WINDOW
+        if 0 < increment < _SMALL_INCREMENT:
+            self._count_update()
         if not stream_id:
             self._send_window += increment
             if not increment or self._send_window > MAX_WINDOW:
@@ -258,16 +282,30 @@ class Engine(Parser):
             if self._is_idle(stream_id):
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE on an idle stream")
             stream = self.streams.get(stream_id)
-            if stream is None:
-                return  # an ordinary race (RFC 9113, 5.1)
+            if stream is None:  # an ordinary race (RFC 9113, 5.1)
+                if increment >= _SMALL_INCREMENT:
+                    self._count_update()
+                return
             stream.send_window += increment
             if not increment or stream.send_window > MAX_WINDOW:
                 code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
                 self._stream_fault(stream, code, "bad WINDOW_UPDATE", events)
+            elif stream.outbox:
+                self._unblock(stream)
         if self._blocked:
             self._pump()
         if self._starved:
             self._wake_starved()
+
+    def _count_update(self) -> None:
+        """Count a WINDOW_UPDATE that grants little, or on a stream that is over.
+
+        A peer that reads small messages sends many, but in proportion to what it has got.
+        """
+        self._updates += 1
+        if self._updates > _UPDATES_PER_PIECE * self._written:
+            self._updates -= 1
+            self._floods.empty.count()
 
     def _goaway(self, frame: bytes, stream_id: int, events: list[Event]) -> None:
         if stream_id:
@@ -297,9 +335,8 @@ class Engine(Parser):
         elif stream.local_closed:
             self._close(stream)
         elif stream.inside_message and not stream.refused:
-            stream.refused = True
             error = BadMessageError(StatusCode.INTERNAL, "the stream ended inside a message")
-            events.append((Kind.BROKEN, stream, error))
+            self._broken(stream, error, events)
         elif not stream.refused:
             events.append((Kind.HALF_CLOSED, stream, None))
 

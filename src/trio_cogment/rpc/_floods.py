@@ -40,10 +40,10 @@ class Floods:
     """The rates of one connection. None is counted where an honest peer's messages pass.
 
     Attributes:
-        resets: calls ended by the client before we answered (CVE-2023-44487), also by a fault that makes us reset them
-            (CVE-2025-8671): each has cost a handler.
+        resets: calls ended by the client before we answered (CVE-2023-44487), also by a fault that makes us end them
+            (CVE-2025-8671), calls beyond the limit, malformed ones, and those on streams that are over.
         settings: each is answered.
-        empty: frames that carry nothing.
+        empty: frames that carry nothing, or next to nothing.
     """
 
     __slots__ = ("_data_mark", "_pings", "empty", "resets", "settings")

@@ -1,4 +1,4 @@
-"""HPACK by the hpack package, which remembers what it has encoded and decoded.
+"""HPACK with the hpack package's tables and codes, which remembers what it has encoded and decoded.
 
 Calls of one kind carry the same headers again and again, and hpack takes longer over them than all the rest of a unary
 call. What it returns depends on its input and its dynamic table alone, so it can be kept until the table changes.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import hpack
+from hpack.exceptions import InvalidTableSizeError
+from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
 RawHeaders: TypeAlias = list[tuple[bytes, bytes]]
@@ -16,6 +18,8 @@ RawHeaders: TypeAlias = list[tuple[bytes, bytes]]
 #: Nothing larger is remembered, and not more than this: a peer chooses what we decode.
 _MAX_REMEMBERED_BYTES = 512
 _MAX_REMEMBERED = 64
+#: At the start of a block; an encoder may have been told several sizes since the last one.
+_MAX_TABLE_UPDATES = 64
 
 
 class _Table(HeaderTable):  # type: ignore[misc]  # hpack ships no types
@@ -101,13 +105,80 @@ class Decoder(hpack.Decoder):  # type: ignore[misc]  # as above
         else:
             self._known.clear()
             self._known_at = table.changes
-        # Plain pairs of bytes: hpack gives views of what was received, and pairs of a type of its own.
-        headers = [(bytes(name), bytes(value)) for name, value in super().decode(data, True)]
+        headers = self._decode_block(data)
         if table.changes == self._known_at and len(data) <= _MAX_REMEMBERED_BYTES:
             if len(self._known) >= _MAX_REMEMBERED:
                 self._known.clear()
             self._known[data] = headers
         return headers
+
+    def _decode_block(self, block: bytes) -> RawHeaders:
+        """Do what hpack does, in time proportional to the block: its integers may be as long as what is sent."""
+        headers: RawHeaders = []
+        table = self.header_table
+        size = updates = position = 0
+        while position < len(block):
+            first = block[position]
+            if first & 0x80:
+                index, position = _integer(block, position, 7)
+                name, value = table.get_by_index(index)
+            elif first & 0xE0 == 0x20:
+                updates += 1
+                if headers or updates > _MAX_TABLE_UPDATES:
+                    raise hpack.HPACKDecodingError("table size update out of place")
+                maximum, position = _integer(block, position, 5)
+                self._resize_table(maximum)
+                continue
+            else:
+                indexed = first & 0x40
+                index, position = _integer(block, position, 6 if indexed else 4)
+                if index:
+                    name = table.get_by_index(index)[0]
+                else:
+                    name, position = _string(block, position)
+                value, position = _string(block, position)
+                if indexed:
+                    table.add(name, value)
+            headers.append((name, value))
+            size += len(name) + len(value) + 32
+            if size > self.max_header_list_size:
+                raise hpack.OversizedHeaderListError(f"header list larger than {self.max_header_list_size}")
+        if self.header_table_size > self.max_allowed_table_size:
+            raise InvalidTableSizeError("the table has not been made smaller")
+        return headers
+
+    def _resize_table(self, maximum: int) -> None:
+        if maximum > self.max_allowed_table_size:
+            raise InvalidTableSizeError("table larger than allowed")
+        if maximum != self.header_table_size:
+            self.header_table_size = maximum
+
+
+def _integer(block: bytes, position: int, bits: int) -> tuple[int, int]:
+    """Return an integer (RFC 7541, 5.1) and where it ends; none that means anything has more than 35 bits."""
+    most = (1 << bits) - 1
+    value = block[position] & most
+    position += 1
+    if value < most:
+        return value, position
+    for shift in range(0, 35, 7):
+        byte = block[position]
+        position += 1
+        value += (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise hpack.HPACKDecodingError("integer too long")
+
+
+def _string(block: bytes, position: int) -> tuple[bytes, int]:
+    """Return a string (RFC 7541, 5.2) and where it ends."""
+    huffman = block[position] & 0x80
+    size, position = _integer(block, position, 7)
+    end = position + size
+    if end > len(block):
+        raise hpack.HPACKDecodingError("truncated header block")
+    text = block[position:end]
+    return (bytes(decode_huffman(text)) if huffman else text), end
 
 
 def unindexed(name: bytes, value: bytes) -> tuple[bytes, bytes]:

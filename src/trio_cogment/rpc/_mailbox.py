@@ -21,37 +21,62 @@ _log = logging.getLogger(__name__)
 
 #: A task that only ever sends, and never has to wait, still lets the others run after this many messages.
 SENDS_PER_CHECKPOINT = 16
+#: For `Mailbox.put_nowait`: find the size out if it matters.
+UNKNOWN_SIZE = -1
 
 
 class Mailbox:
     """A bounded queue with one receiver, an orderly end and an abrupt one.
 
+    An empty one takes an item of any size, so sizes matter only while something waits: where every item is taken before
+    the next one comes, none is ever measured, which for a protobuf message costs nearly as much as copying it.
+
     Args:
-        capacity: messages that wait at most; one more makes `put` wait.
+        max_items: items that wait at most; one more makes `send` wait.
+        max_bytes: their total size; a single one may be larger.
+        size_of: measures an item.
         on_broken_consumer: called when a consumer raised, after the mailbox was aborted with INTERNAL.
     """
 
     __slots__ = (
-        "_capacity",
+        "_bytes",
         "_consumer",
+        "_draining",
         "_end",
         "_items",
+        "_max_bytes",
+        "_max_items",
         "_on_broken_consumer",
         "_paused",
         "_receiver",
         "_senders",
         "_sent",
+        "_size_of",
+        "_sizes",
         "ended",
     )
 
-    def __init__(self, capacity: int, on_broken_consumer: Callable[[], None]) -> None:
-        self._capacity = capacity
+    def __init__(
+        self,
+        max_items: int,
+        max_bytes: int,
+        *,
+        size_of: Callable[[Any], int],
+        on_broken_consumer: Callable[[], None],
+    ) -> None:
+        self._max_items = max_items
+        self._max_bytes = max_bytes
+        self._size_of = size_of
         self._on_broken_consumer = on_broken_consumer
         self._items: deque[Any] = deque()
+        # An empty deque takes 760 bytes, and most mailboxes never need these two.
+        self._sizes: deque[int] | None = None  # of the items; a single one need not have been measured
+        self._bytes = 0  # the sum of `_sizes`
         self._receiver: trio.lowlevel.Task | None = None
-        self._senders: deque[trio.lowlevel.Task] = deque()
+        self._senders: deque[trio.lowlevel.Task] | None = None
         self._consumer: Consumer | None = None
         self._paused = False
+        self._draining = False
         #: True once nothing more can be put.
         self.ended = False
         self._end: RpcError | None = None
@@ -62,43 +87,80 @@ class Mailbox:
         """Why it ended; None for an orderly end, or while it has not."""
         return self._end
 
-    def put_nowait(self, item: Any) -> None:
+    def put_nowait(self, item: Any, size: int = UNKNOWN_SIZE) -> None:
         """Deliver or queue one item.
 
         Raises:
             trio.WouldBlock: the queue is full.
         """
         items = self._items
-        consumer = self._consumer
-        if consumer is not None and not self._paused and not items:
-            self._consume(consumer, item)
-            return
-        if len(items) >= self._capacity:
-            raise trio.WouldBlock
+        if items:
+            if size == UNKNOWN_SIZE:
+                size = self._size_of(item)
+            if not self._admits(size):
+                raise trio.WouldBlock
+            assert self._sizes is not None
+            self._sizes.append(size)
+            self._bytes += size
+        else:
+            consumer = self._consumer
+            if consumer is not None and not self._paused:
+                self._consume(consumer, item)
+                return
         items.append(item)
         receiver = self._receiver
         if receiver is not None:
             self._receiver = None
             trio.lowlevel.reschedule(receiver)
 
-    def is_busy(self) -> bool:
-        """Tell whether a sender must `wait_room` first: the queue is full, or it is time to let others run."""
-        self._sent += 1
-        return self._sent >= SENDS_PER_CHECKPOINT or len(self._items) >= self._capacity
+    def _admits(self, size: int) -> bool:
+        """Whether an item of this size may be put now."""
+        items = self._items
+        if not items:
+            return True
+        if len(items) >= self._max_items:
+            return False
+        if not self._sizes:  # the first one came when nothing waited
+            self._bytes = self._size_of(items[0])
+            self._sizes = deque([self._bytes])
+        return self._bytes + size <= self._max_bytes
 
-    async def wait_room(self) -> None:
-        """Return when `put_nowait` will not block (or nothing can be put any more); always a checkpoint."""
-        self._sent = 0
-        await trio.lowlevel.checkpoint()
-        while len(self._items) >= self._capacity and not self.ended:
+    def is_busy(self) -> bool:
+        """Tell whether a sender must `wait_room` first: something waits, or it is time to let others run."""
+        self._sent += 1
+        return self._sent >= SENDS_PER_CHECKPOINT or bool(self._items)
+
+    async def wait_room(self, size: int) -> None:
+        """Return when `put_nowait` will not block for an item of this size (or nothing can be put any more).
+
+        Senders that wait get their turns in the order in which they came, so that a large item is not overtaken for
+        ever by small ones.
+        """
+        if self._sent >= SENDS_PER_CHECKPOINT:
+            self._sent = 0
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        if not self._senders and self._admits(size):
+            return
+        if self._senders is None:
+            self._senders = deque()
+        senders = self._senders
+        must_wait = True
+        add = senders.append
+        while must_wait and not self.ended:
             task = trio.lowlevel.current_task()
-            self._senders.append(task)
+            add(task)
 
             def forget(_: Any, task: trio.lowlevel.Task = task) -> trio.lowlevel.Abort:
-                self._senders.remove(task)
+                senders.remove(task)
                 return trio.lowlevel.Abort.SUCCEEDED
 
             await trio.lowlevel.wait_task_rescheduled(forget)
+            must_wait = not self._admits(size)
+            add = senders.appendleft  # it was this one's turn, and is again
+        if senders:  # there may be room for the next one too
+            trio.lowlevel.reschedule(senders.popleft())
 
     async def get(self) -> Any:
         """Wait for the next item; None after an orderly end.
@@ -117,10 +179,14 @@ class Mailbox:
                 raise trio.BusyResourceError("another task is already receiving from this call")
             self._receiver = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._forget_receiver)
-        item = self._items.popleft()
+        return self._pop()
+
+    def _pop(self) -> Any:
+        if self._sizes:
+            self._bytes -= self._sizes.popleft()
         if self._senders:
             trio.lowlevel.reschedule(self._senders.popleft())
-        return item
+        return self._items.popleft()
 
     def _forget_receiver(self, _: Any) -> trio.lowlevel.Abort:
         self._receiver = None
@@ -141,6 +207,8 @@ class Mailbox:
         if self.ended and not self._items:
             return
         self._items.clear()
+        self._sizes = None
+        self._bytes = 0
         self.ended = False
         self.finish(error)
 
@@ -167,11 +235,15 @@ class Mailbox:
             self._drain(self._consumer)
 
     def _drain(self, consumer: Consumer) -> None:
+        if self._draining:
+            return  # a consumer that pauses and resumes while it is given a message: the loop below goes on
         had_end = self.ended
-        while self._items and not self._paused:
-            self._consume(consumer, self._items.popleft())
-            if self._senders:
-                trio.lowlevel.reschedule(self._senders.popleft())
+        self._draining = True
+        try:
+            while self._items and not self._paused:
+                self._consume(consumer, self._pop())
+        finally:
+            self._draining = False
         if had_end and self.ended and not self._items and not self._paused:
             self._tell_end(consumer)
 
@@ -184,6 +256,8 @@ class Mailbox:
             self._on_broken_consumer()
 
     def _tell_end(self, consumer: Consumer) -> None:
+        if self._consumer is None:
+            return  # it has been told: it ended the call itself, or failed
         self._consumer = None
         try:
             consumer.on_end(self._end)

@@ -47,7 +47,8 @@ class Parser(Sender, abc.ABC):
     def __init__(self, *, client_side: bool, config: RpcConfig, clock: Callable[[], float] = float) -> None:
         super().__init__(client_side=client_side, config=config)
         self._floods = Floods(config, clock)
-        self._max_out = config.write_high_water_bytes + config.max_frame_bytes + config.max_control_output_bytes
+        self._updates = 0  # WINDOW_UPDATEs that called for no more notice
+        self._max_answer_bytes = config.max_control_output_bytes
         self._max_control_frame = min(MAX_CONTROL_FRAME, config.max_frame_bytes)
         # The parser: bytes of an unfinished frame, or a DATA frame that is being delivered in pieces.
         self._tail = bytearray()
@@ -281,8 +282,14 @@ class Parser(Sender, abc.ABC):
         for message in messages:
             events.append((_MESSAGE, stream, message))
         if fault is not None:
-            stream.refused = True
-            events.append((Kind.BROKEN, stream, fault))
+            self._broken(stream, fault, events)
+
+    def _broken(self, stream: Stream, error: BadMessageError, events: list[Event]) -> None:
+        """The peer broke gRPC's framing, or a limit of ours: its call ends with this status."""
+        stream.refused = True
+        events.append((Kind.BROKEN, stream, error))
+        if not stream.headers_sent:  # as if it had been reset: it cost a handler, and freed its place at once
+            self._floods.resets.count()
 
     def _is_idle(self, stream_id: int) -> bool:
         """Whether no stream has had this number; ours are odd or even by role, and pushes there are none."""

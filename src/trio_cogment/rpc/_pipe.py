@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import abc
 import socket
+import sys
+from typing import Any
 
 import trio
 
 _MIN_READ = 16 * 1024
 _MAX_READ = 1024 * 1024
+#: Where Linux's `struct tcp_info` has `tcpi_bytes_acked`.
+_BYTES_ACKED = slice(120, 128)
 
 
 class Pipe(abc.ABC):
@@ -25,6 +29,20 @@ class Pipe(abc.ABC):
     @abc.abstractmethod
     def send_now(self, data: bytes) -> int:
         """Send what can be sent without waiting; return how much that was."""
+
+    def delivered(self) -> tuple[int, int]:
+        """Return how many bytes the peer's system has taken, and how many are on their way; zeros where nobody knows.
+
+        What it has taken its program need not have read.
+        """
+        return 0, 0
+
+    async def linger(self, limit: int) -> None:  # noqa: B027  most streams have nothing to do here
+        """Shut our side, then read and throw away until the peer's end; cancelled, it can be called again.
+
+        Args:
+            limit: give up when so many bytes have come.
+        """
 
     @abc.abstractmethod
     async def aclose(self) -> None:
@@ -84,6 +102,17 @@ class SocketPipe(Pipe):
                 except OSError as error:
                     raise trio.BrokenResourceError("connection lost") from error
 
+    def delivered(self) -> tuple[int, int]:
+        return _delivered(self._socket)
+
+    async def linger(self, limit: int) -> None:
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+            while limit > 0 and (data := await self.receive_some()):
+                limit -= len(data)
+        except (OSError, trio.BrokenResourceError):
+            pass  # the peer is gone
+
     async def aclose(self) -> None:
         if not self._closed:
             self._closed = True
@@ -93,7 +122,7 @@ class SocketPipe(Pipe):
 
 
 class StreamPipe(Pipe):
-    """Any other stream: TLS, memory streams, a test's own."""
+    """Any other stream: memory streams, a test's own. What they do with unread data when they are closed is theirs."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
@@ -111,9 +140,81 @@ class StreamPipe(Pipe):
         await trio.aclose_forcefully(self._stream)
 
 
+class _Parting(trio.abc.Stream):
+    """What lies below TLS when we part: its end is said before it is read again, behind TLS's own goodbye."""
+
+    def __init__(self, transport: trio.SocketStream) -> None:
+        self._transport = transport
+        self._said = False
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
+        if not self._said:
+            self._said = True
+            await self._transport.send_eof()
+        return await self._transport.receive_some(max_bytes)
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await self._transport.send_all(data)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._transport.wait_send_all_might_not_block()
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+
+class TlsPipe(StreamPipe):
+    """TLS over a socket."""
+
+    def __init__(self, stream: trio.SSLStream[trio.SocketStream]) -> None:
+        super().__init__(stream)
+        self._tls: trio.SSLStream[Any] = stream
+        self._transport = stream.transport_stream
+        self._parting: _Parting | None = None
+
+    def delivered(self) -> tuple[int, int]:
+        return _delivered(self._transport.socket)
+
+    async def linger(self, limit: int) -> None:
+        if self._parting is None:
+            self._parting = _Parting(self._transport)
+            self._tls.transport_stream = self._parting
+        try:
+            await self._tls.unwrap()  # sends close_notify, and fails if anything but the peer's comes after it
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        try:
+            while limit > 0 and (data := await self._parting.receive_some()):
+                limit -= len(data)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the peer is gone
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await trio.aclose_forcefully(self._transport)  # no longer the stream's own after we have parted
+
+
+def _delivered(sock: socket.socket | trio.socket.SocketType) -> tuple[int, int]:
+    if sys.platform != "linux":
+        return 0, 0
+    import fcntl  # not on every system
+    import termios
+
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
+        waiting = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))
+    except OSError:
+        return 0, 0  # not TCP
+    return int.from_bytes(info[_BYTES_ACKED], sys.byteorder), int.from_bytes(waiting, sys.byteorder)
+
+
 def pipe_over(stream: trio.abc.Stream) -> Pipe:
     """Return the best pipe for a stream; the stream belongs to the pipe from now on."""
-    return SocketPipe(stream) if type(stream) is trio.SocketStream else StreamPipe(stream)
+    if type(stream) is trio.SocketStream:
+        return SocketPipe(stream)
+    if isinstance(stream, trio.SSLStream) and type(stream.transport_stream) is trio.SocketStream:
+        return TlsPipe(stream)
+    return StreamPipe(stream)
 
 
 def peer_name(stream: trio.abc.Stream) -> str:

@@ -7,12 +7,13 @@ ones, and what a slow reader holds up is its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.rpc import _wire
-from trio_cogment.rpc._control import ControlPlane
+from trio_cogment.rpc._control import ControlPlane, max_block_bytes
 from trio_cogment.rpc._frames import (
     DATA,
     END_STREAM,
@@ -30,15 +31,11 @@ from trio_cogment.rpc._frames import (
     ErrorCode,
 )
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
-from trio_cogment.rpc._windows import Windows
+from trio_cogment.rpc._windows import Windows, nothing
 
 _DEFAULT_MAX_FRAME = 16384
 #: Tells the PING that goes with a drain from those that look for life.
 DRAIN_PING = b"draining"
-
-
-def _nothing() -> None:
-    pass
 
 
 class Sender(Windows):
@@ -56,15 +53,22 @@ class Sender(Windows):
         self.client_side = client_side
         self.goaway_received = False
         self.draining = False
-        self.on_drained: Callable[[], None] = _nothing
+        self.on_drained: Callable[[], None] = nothing
         self.fault: RemoteProtocolError | None = None
-        self._control = ControlPlane(client_side=client_side)
+        self._max_block_bytes = max_block_bytes(config.max_header_list_bytes)
+        self._control = ControlPlane(client_side=client_side, max_block_bytes=self._max_block_bytes)
         self._high_water = config.write_high_water_bytes
         self._send_window = INITIAL_WINDOW
         self._peer_initial_window = INITIAL_WINDOW
         self._max_frame = _DEFAULT_MAX_FRAME  # what we send at most
-        self._blocked: dict[Stream, None] = {}  # an ordered set: whose outbox waits
+        # An ordered set: whose outbox waits although its own window is open. Those whose window is shut are not in it,
+        # or each frame that opens some window would cost a look at all of them.
+        self._blocked: dict[Stream, None] = {}
         self._rooms: list[Stream] = []
+        self._answer_bytes = 0  # in the output, that the peer has made us add
+        self._blocks = 0  # header blocks in the output
+        self._free_blocks = math.inf if client_side else 2 * config.max_concurrent_streams
+        self._written = 0  # pieces of output so far, at least one for each message and for every 256 bytes
         self._queued = 0  # bytes in all outboxes
         self._starved: dict[Stream, None] = {}  # an ordered set: refused because of that
         self._last_peer_stream = 0
@@ -93,8 +97,9 @@ class Sender(Windows):
     def take_output(self) -> bytes:
         """Return everything there is to send, and let waiting streams produce more."""
         data = b"".join(self._out)
+        self._written += len(self._out) + (len(data) >> 8)
         self._out.clear()
-        self.out_size = 0
+        self.out_size = self._answer_bytes = self._blocks = 0
         if self._blocked:
             self._pump()
         return data
@@ -105,6 +110,22 @@ class Sender(Windows):
         if rooms:
             self._rooms = []
         return rooms
+
+    def _answer(self, kind: int, flags: int, stream_id: int, payload: bytes = b"") -> None:
+        """Send a frame that a frame of the peer calls for; `_control_frame` bounds how many wait."""
+        self._answer_bytes += len(payload) + 9
+        self._frame(kind, flags, stream_id, payload)
+
+    def _emit_block(self, block: bytes) -> None:
+        """Send a header block.
+
+        A peer knows of no more calls than it may open until it reads how they ended, so two blocks for each can be
+        waiting. More of them wait only for one that opens calls and does not read.
+        """
+        self._emit(block)
+        self._blocks += 1
+        if self._blocks > self._free_blocks:
+            self._answer_bytes += len(block)
 
     # --- calls ---
 
@@ -121,14 +142,14 @@ class Sender(Windows):
         stream = self._new_stream(self._next_stream)
         self._next_stream += 2
         stream.headers_sent = True
-        self._emit(self._control.send_headers(stream.id, headers, end_stream=False))
+        self._emit_block(self._control.send_headers(stream.id, headers, end_stream=False))
         return stream
 
     def send_headers(self, stream: Stream, headers: _wire.RawHeaders) -> None:
         """Send the headers of a response."""
         if not stream.closed:
             stream.headers_sent = True
-            self._emit(self._control.send_headers(stream.id, headers, end_stream=False))
+            self._emit_block(self._control.send_headers(stream.id, headers, end_stream=False))
 
     def has_room(self, stream: Stream, size: int) -> bool:
         """Whether a message of `size` bytes may be given to `send_message` now."""
@@ -179,9 +200,14 @@ class Sender(Windows):
         stream.outbox.append(message)
         stream.outbox_bytes += len(message)
         self._queued += len(message)
-        self._blocked[stream] = None
-        if stream.send_window > 0 and self._send_window > 0 and self.out_size < self._high_water:
+        self._unblock(stream)
+        if self._blocked and self._send_window > 0 and self.out_size < self._high_water:
             self._pump()
+
+    def _unblock(self, stream: Stream) -> None:
+        """Its outbox or its window has grown: let it take turns, if there is something for it to do."""
+        if stream.outbox and stream.send_window > 0:
+            self._blocked[stream] = None
 
     def end(self, stream: Stream, trailers: _wire.RawHeaders) -> None:
         """Close our side once everything queued has gone: with these trailers, or bare when the list is empty."""
@@ -202,7 +228,8 @@ class Sender(Windows):
     def reset(self, stream: Stream, code: int) -> None:
         """Send RST_STREAM, unless the stream is over."""
         if not stream.closed:
-            self._frame(RST_STREAM, 0, stream.id, int(code).to_bytes(4, "big"))
+            send = self._frame if self.client_side else self._answer
+            send(RST_STREAM, 0, stream.id, int(code).to_bytes(4, "big"))
             self._close(stream)
 
     def go_away(self, code: int, text: str = "", *, last: int | None = None) -> None:
@@ -280,7 +307,7 @@ class Sender(Windows):
     def _send_end(self, stream: Stream) -> None:
         assert stream.end is not None
         if stream.end:
-            self._emit(self._control.send_headers(stream.id, stream.end, end_stream=True))
+            self._emit_block(self._control.send_headers(stream.id, stream.end, end_stream=True))
         else:
             self._frame(DATA, END_STREAM, stream.id)
         stream.local_closed = stream.headers_sent = True
@@ -293,23 +320,19 @@ class Sender(Windows):
     def _pump(self) -> None:
         """Move queued messages to the output, a frame of each stream in turn, as far as windows and the mark allow."""
         blocked = self._blocked
-        idle = 0  # streams in a row whose own window is shut
-        while blocked and idle < len(blocked) and self._send_window > 0 and self.out_size < self._high_water:
+        while blocked and self._send_window > 0 and self.out_size < self._high_water:
             stream = next(iter(blocked))
             del blocked[stream]
-            if not self._send_piece(stream):
-                idle += 1
-            else:
-                idle = 0
+            self._send_piece(stream)
             if stream.outbox:
-                blocked[stream] = None  # behind the others
+                self._unblock(stream)  # behind the others
             elif stream.end is not None and not stream.local_closed:
                 self._send_end(stream)
 
-    def _send_piece(self, stream: Stream) -> bool:
+    def _send_piece(self, stream: Stream) -> None:
         room = min(stream.send_window, self._send_window, self._max_frame)
         if room <= 0:
-            return False
+            return  # SETTINGS have shut its window meanwhile
         pieces: list[bytes | memoryview] = []
         size = 0
         outbox = stream.outbox
@@ -336,4 +359,3 @@ class Sender(Windows):
             self._rooms.append(stream)
         if self._starved and self._queued < self._budget:
             self._wake_starved()
-        return True

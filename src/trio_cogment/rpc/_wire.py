@@ -35,9 +35,10 @@ _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-
 _MAX_TIMEOUT_VALUE = 99_999_999  # eight digits
 
 #: Not metadata: the transport's own fields. `user-agent` says what the library is, not what the caller sent.
-_RESERVED = frozenset(
-    [b"te", b"content-type", b"content-length", b"user-agent", b"host", b"connection", b"transfer-encoding"]
-)
+_RESERVED = frozenset([b"te", b"content-type", b"content-length", b"user-agent", b"host"])
+
+#: They are about an HTTP/1 connection; in HTTP/2 they make a message malformed (RFC 9113, 8.2.2).
+_OF_CONNECTIONS = frozenset([b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"])
 
 #: RST_STREAM codes as a client sees them (gRPC over HTTP/2, "Errors").
 STATUS_OF_RESET: dict[int, tuple[StatusCode, str]] = {
@@ -106,6 +107,11 @@ class Trailers:
     code: StatusCode
     message: str
     metadata: Metadata
+
+
+def is_malformed(headers: RawHeaders) -> bool:
+    """Whether HTTP/2 forbids one of these fields."""
+    return any(name in _OF_CONNECTIONS or (name == b"te" and value != b"trailers") for name, value in headers)
 
 
 # --- requests ---

@@ -21,6 +21,7 @@ from trio_cogment.rpc.calls import Call, Consumer, Method
 if TYPE_CHECKING:
     from trio_cogment.rpc._connection import Connection
     from trio_cogment.rpc._engine import Engine
+    from trio_cogment.rpc._retry import Sent
     from trio_cogment.rpc._streams import Stream
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class WireCall(Call):
     _undecodable: StatusCode
     _hold: bool  # our side sends a single message: it leaves together with the end, in one piece
     _compression = ""  # what our messages are compressed with
+    _sent: Sent | None = None  # a client's call might have to be made again
 
     def __init__(self, method: Method, receive_type: type[Message], send_type: type[Message]) -> None:
         self.method = method
@@ -164,6 +166,7 @@ class WireCall(Call):
             self._error = error
         if drop:
             self._inbox.clear()
+            self._engine.forget(self._stream)
         self._no_more = True
         self._wake_receiver()
         self._tell_end()
@@ -235,6 +238,8 @@ class WireCall(Call):
             raise LocalProtocolError(f"{self.method.path}: this side has finished sending")
 
     def _put(self, payload: bytes) -> None:
+        if self._sent is not None:
+            self._remember(self._sent, payload)
         if self._compression and type(payload) is CompressedMessage:
             self._engine.send_compressed(self._stream, payload)
         else:
@@ -247,6 +252,19 @@ class WireCall(Call):
             self._connection.flush_soon()
         else:
             self._connection.wake()
+
+    def _remember(self, sent: Sent, payload: bytes) -> None:
+        """Keep what is sent, or nothing any more."""
+        if sent.has_room(len(payload)):
+            sent.add(payload)
+        else:
+            self._keep_nothing()
+
+    def _keep_nothing(self) -> None:
+        """The call will not be made again."""
+        if self._sent is not None:
+            self._sent.drop()
+            self._sent = None
 
     def on_room(self) -> None:
         """The outbox has shrunk."""

@@ -16,6 +16,7 @@ from trio_cogment.rpc._client_call import WireClientCall
 from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._pool import Pool
+from trio_cogment.rpc._retry import Budget
 from trio_cogment.rpc.calls import CallOpener, ClientCall, MetadataLike, Method
 from trio_cogment.rpc.tls import FilePath, client_stream, shake_hands
 
@@ -28,8 +29,9 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
 
     Use it as ``async with Channel(host, port) as channel``; its tasks live in that block. Connecting waits for the
     first call. When a connection is lost, its calls end with UNAVAILABLE at once and the next call connects anew; when
-    the server sends GOAWAY, running calls go on and new ones use a new connection. Calls beyond the server's limit for
-    one connection go to another one, which closes when it has been idle for `RpcConfig.surplus_idle_seconds`.
+    the server sends GOAWAY, running calls go on and new ones use a new connection. A call that the server says it has
+    not looked at is made again, once, unless it has sent too much to be kept for that. Calls beyond the server's limit
+    for one connection go to another one, which closes when it has been idle for `RpcConfig.surplus_idle_seconds`.
 
     When the server cannot be reached, calls end with UNAVAILABLE, and so do those that follow, with the same text,
     until the next attempt is due: after `RpcConfig.connect_backoff_initial_seconds`, growing with each failure in a
@@ -51,6 +53,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         authority: what calls name as their server.
         scheme: what calls name as their scheme.
         compression: see above.
+        sent_budget: what calls may keep of what they have sent, in case they have to be made again.
     """
 
     def __init__(
@@ -142,6 +145,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
 
         self.authority = authority
         self.scheme = "http" if tls is None else "https"
+        self.sent_budget = Budget(config.connection_memory_bytes)
         self._pool = Pool(connect_securely, target, config, rng or random.Random())
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
@@ -188,3 +192,8 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
             RpcError: UNAVAILABLE, the server cannot be reached or the channel is closed.
         """
         return self._pool.acquire(wait_for_ready)
+
+    def start_soon(self, function: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run a task of a call in the channel's block."""
+        assert self._nursery is not None
+        self._nursery.start_soon(function, *args)

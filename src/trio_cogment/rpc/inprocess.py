@@ -17,15 +17,14 @@ from purerpc import RPCSignature, Service
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
-from trio_cogment.rpc import _wire
 from trio_cogment.rpc._compression import checked_encoding
-from trio_cogment.rpc._mailbox import Mailbox
+from trio_cogment.rpc._exchange import UNLIMITED_BYTES as UNLIMITED_BYTES
+from trio_cogment.rpc._exchange import End, Exchange, fits
 from trio_cogment.rpc._nursery import OwnNursery
 from trio_cogment.rpc._status import outcome_of
 from trio_cogment.rpc.calls import (
     CallOpener,
     ClientCall,
-    Consumer,
     Handler,
     MetadataLike,
     Method,
@@ -34,123 +33,13 @@ from trio_cogment.rpc.calls import (
 )
 from trio_cogment.rpc.metadata import Metadata
 
-#: Messages that wait in one direction of one call.
-MAILBOX_MESSAGES = 256
-#: As `RpcConfig.max_receive_message_bytes`: any message passes, as protobuf has none that is larger. Finding out how
-#: large one is costs as much as copying it, which is then saved.
-UNLIMITED_BYTES = 2**31 - 1
 
-_OVER = "the call is over"
-
-
-class _Exchange:
-    """What the two ends of a call share."""
-
-    def __init__(self, method: Method, metadata: Metadata, deadline: float, config: RpcConfig) -> None:
-        self.method = method
-        self.config = config
-        self.metadata = metadata
-        self.scope = trio.CancelScope(deadline=deadline)
-        self.requests = Mailbox(MAILBOX_MESSAGES, self._consumer_broke)
-        self.responses = Mailbox(MAILBOX_MESSAGES, self._consumer_broke)
-        self.initial_metadata = Metadata()
-        self.trailing_metadata = Metadata()
-        self.headers_sent = trio.Event()
-        self.without_headers = False  # it was ended by the caller, or for it, before any came
-
-    @property
-    def over(self) -> bool:
-        return self.responses.ended
-
-    def finish(self, error: RpcError | None) -> None:
-        """Give the call its status; only the first counts."""
-        if self.responses.ended:
-            return
-        if error is not None and (error.trailing_metadata or self.trailing_metadata):
-            trailing = Metadata.from_wire((*self.trailing_metadata, *error.trailing_metadata))  # checked already
-            self.trailing_metadata = trailing
-            error = RpcError(error.code, error.message, trailing)
-        self.headers_sent.set()
-        self.responses.finish(error)
-        self.requests.abort(RpcError(StatusCode.CANCELLED, _OVER))
-
-    def cancel(self, error: RpcError) -> None:
-        """End the call from the client's side, whatever is still queued."""
-        if not self.headers_sent.is_set():
-            self.without_headers = True
-            self.headers_sent.set()
-        self.responses.abort(error)
-        self.requests.abort(error)
-        self.scope.cancel()
-
-    def _consumer_broke(self) -> None:
-        self.cancel(RpcError(StatusCode.INTERNAL, "the receiver failed"))
-
-
-class _End:
-    """What both ends do alike: one mailbox to read, one to write."""
-
-    method: Method
-    _exchange: _Exchange
-    _incoming: Mailbox
-    _outgoing: Mailbox
-    _outgoing_type: type[Message]
-    _max_bytes: int
-
-    async def receive(self) -> Any:
-        return await self._incoming.get()
-
-    async def send(self, message: Message) -> None:
-        outgoing = self._outgoing
-        if outgoing.is_busy():
-            await outgoing.wait_room()
-        else:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        self.send_nowait(message)
-
-    def send_nowait(self, message: Message) -> None:
-        kind = self._outgoing_type
-        if type(message) is not kind:
-            raise LocalProtocolError(f"{self.method.path}: expected {kind.__name__}, got {type(message).__name__}")
-        outgoing = self._outgoing
-        if outgoing.ended:
-            raise self._cannot_send()
-        if self._max_bytes < UNLIMITED_BYTES and message.ByteSize() > self._max_bytes:
-            self._refuse(message.ByteSize())
-        copied = kind()
-        copied.CopyFrom(message)
-        outgoing.put_nowait(copied)
-
-    def _refuse(self, size: int) -> None:
-        """Treat a message as too large: our own limit is the sender's affair, the receiver's ends the call."""
-        config = self._exchange.config
-        limit = config.max_send_message_bytes
-        if limit is not None and size > limit:
-            text = f"message of {size} bytes is larger than {limit} allowed to send"
-            raise RpcError(StatusCode.RESOURCE_EXHAUSTED, text)
-        text = f"message of {size} bytes is larger than {config.max_receive_message_bytes}"
-        self._exchange.cancel(RpcError(StatusCode.RESOURCE_EXHAUSTED, text))
-        raise RpcError(StatusCode.RESOURCE_EXHAUSTED, text)
-
-    def _cannot_send(self) -> Exception:
-        return self._exchange.responses.end or RpcError(StatusCode.CANCELLED, _OVER)
-
-    def set_consumer(self, consumer: Consumer) -> None:
-        self._incoming.set_consumer(consumer)
-
-    def pause(self) -> None:
-        self._incoming.pause()
-
-    def resume(self) -> None:
-        self._incoming.resume()
-
-
-class InProcessServerCall(_End, ServerCall):
+class InProcessServerCall(End, ServerCall):
     """The handler's end."""
 
     peer = "inprocess"
 
-    def __init__(self, exchange: _Exchange) -> None:
+    def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self.method = exchange.method
         self.metadata = exchange.metadata
@@ -159,14 +48,14 @@ class InProcessServerCall(_End, ServerCall):
         self._outgoing = exchange.responses
         self._outgoing_type = exchange.method.response_type
         self._max_bytes = _max_bytes(exchange.config)
+        self._measured = self._max_bytes < UNLIMITED_BYTES
         self._headers_sent = False
 
-    def send_nowait(self, message: Message) -> None:
-        """See `Call.send_nowait`."""
-        super().send_nowait(message)
+    def _put(self, message: Message, size: int) -> None:
+        super()._put(message, size)
         if not self._headers_sent:
             self._headers_sent = True
-            self._exchange.headers_sent.set()
+            self._exchange.send_headers()
 
     def set_initial_metadata(self, metadata: MetadataLike) -> None:
         """See `ServerCall.set_initial_metadata`."""
@@ -187,10 +76,10 @@ class InProcessServerCall(_End, ServerCall):
     async def send_initial_metadata(self) -> None:
         """See `ServerCall.send_initial_metadata`."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._exchange.headers_sent.set()
+        self._exchange.send_headers()
 
 
-class InProcessClientCall(_End, ClientCall):
+class InProcessClientCall(End, ClientCall):
     """The caller's end."""
 
     def __init__(self, channel: InProcessChannel, method: Method, metadata: Metadata, timeout: float | None) -> None:
@@ -199,7 +88,6 @@ class InProcessClientCall(_End, ClientCall):
         self._metadata = metadata
         self._timeout = checked_timeout(timeout)
         self._entered = False
-        self._done_sending = False
         self._timer = trio.CancelScope()
 
     async def __aenter__(self) -> InProcessClientCall:
@@ -212,12 +100,14 @@ class InProcessClientCall(_End, ClientCall):
         deadline = math.inf if self._timeout is None else now + self._timeout
         handler = self._channel.find(self.method)
         config = self._channel.config
-        exchange = _Exchange(self.method, self._metadata, min(deadline, trio.current_effective_deadline()), config)
+        await self._channel.wait_turn(deadline, self.method.path)
+        exchange = Exchange(self.method, self._metadata, min(deadline, trio.current_effective_deadline()), config)
         self._exchange = exchange
         self._incoming = exchange.responses
         self._outgoing = exchange.requests
         self._outgoing_type = self.method.request_type
         self._max_bytes = _max_bytes(config)
+        self._measured = self._max_bytes < UNLIMITED_BYTES
         self._channel.start(handler, exchange)
         if deadline < math.inf:
             self._channel.watch_deadline(exchange, deadline, self._timer)
@@ -229,12 +119,6 @@ class InProcessClientCall(_End, ClientCall):
         """End the call if it has not ended: the handler's scope is cancelled. Nothing here waits."""
         self._timer.cancel()
         self._exchange.cancel(RpcError(StatusCode.CANCELLED, "the caller left"))
-
-    def send_nowait(self, message: Message) -> None:
-        """See `Call.send_nowait`."""
-        if self._done_sending:
-            raise LocalProtocolError(f"{self.method.path}: sending after done_sending")
-        super().send_nowait(message)
 
     @property
     def initial_metadata(self) -> Metadata | None:
@@ -274,8 +158,10 @@ class InProcessChannel(CallOpener):
 
     Args:
         services: what can be called.
-        config: its limits on messages and metadata hold here too; there is nothing to be limited about connections.
-            With `max_receive_message_bytes` at `UNLIMITED_BYTES` the sizes of messages are not even looked at.
+        config: its limits on messages, metadata, outboxes and calls hold here too. There are as many calls at a time as
+            on all connections of a `Channel` together (`max_concurrent_streams` times `max_channel_connections`), and
+            more wait in the same way. With `max_receive_message_bytes` at `UNLIMITED_BYTES` a message is measured only
+            where another one waits before it.
 
     Attributes:
         config: see above.
@@ -286,6 +172,7 @@ class InProcessChannel(CallOpener):
         self._handlers: dict[str, tuple[Handler, RPCSignature]] = {}
         self._tasks = OwnNursery()
         self._nursery: trio.Nursery | None = None
+        self._room = trio.Semaphore(self.config.max_concurrent_streams * self.config.max_channel_connections)
         for service in services:
             self.add(service)
 
@@ -303,12 +190,10 @@ class InProcessChannel(CallOpener):
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         """Cancel every running handler and wait for it."""
-        assert self._nursery is not None
-        self._nursery.cancel_scope.cancel()
-        try:
-            return await self._tasks.__aexit__(kind, value, traceback)
-        finally:
-            self._nursery = None
+        nursery, self._nursery = self._nursery, None  # who waits for room is turned away
+        assert nursery is not None
+        nursery.cancel_scope.cancel()
+        return await self._tasks.__aexit__(kind, value, traceback)
 
     def call(
         self,
@@ -328,20 +213,38 @@ class InProcessChannel(CallOpener):
         found = self._handlers.get(method.path)
         return None if found is None else found[0]
 
-    def start(self, handler: Handler | None, exchange: _Exchange) -> None:
-        """Run a call's handler in a task of the channel."""
+    async def wait_turn(self, deadline: float, path: str) -> None:
+        """Return when there is room for one more call, which `start` must follow. Calls come in in order.
+
+        Raises:
+            RpcError: DEADLINE_EXCEEDED, there was none in time.
+        """
+        try:
+            self._room.acquire_nowait()
+        except trio.WouldBlock:
+            with trio.move_on_at(deadline) as scope:
+                await self._room.acquire()
+            if scope.cancelled_caught:
+                text = f"{path}: the deadline passed while waiting for other calls to end"
+                raise RpcError(StatusCode.DEADLINE_EXCEEDED, text) from None
+
+    def start(self, handler: Handler | None, exchange: Exchange) -> None:
+        """Run a call's handler in a task of the channel. The call counts until that has ended."""
         path = exchange.method.path
         limit = self.config.max_header_list_bytes
-        if exchange.metadata and _wire.metadata_bytes(exchange.metadata) > limit:
-            exchange.finish(RpcError(StatusCode.RESOURCE_EXHAUSTED, f"metadata is larger than {limit} bytes"))
+        if not fits(exchange.metadata, limit):
+            error = RpcError(StatusCode.RESOURCE_EXHAUSTED, f"metadata is larger than {limit} bytes")
         elif handler is None:
-            exchange.finish(RpcError(StatusCode.UNIMPLEMENTED, f"{path} is not served here"))
+            error = RpcError(StatusCode.UNIMPLEMENTED, f"{path} is not served here")
         elif self._nursery is None:
-            exchange.finish(RpcError(StatusCode.UNAVAILABLE, f"{path}: the channel is closed"))
+            error = RpcError(StatusCode.UNAVAILABLE, f"{path}: the channel is closed")
         else:
-            self._nursery.start_soon(_run_handler, handler, exchange, name=path)
+            self._nursery.start_soon(_run_handler, handler, exchange, self._room, name=path)
+            return
+        self._room.release()
+        exchange.finish(error)
 
-    def watch_deadline(self, exchange: _Exchange, deadline: float, scope: trio.CancelScope) -> None:
+    def watch_deadline(self, exchange: Exchange, deadline: float, scope: trio.CancelScope) -> None:
         """End a call at its deadline, whatever its handler does then; cancelling `scope` stops the watch."""
         if self._nursery is not None:
             self._nursery.start_soon(_end_at, exchange, deadline, scope, name=f"deadline of {exchange.method.path}")
@@ -361,14 +264,14 @@ def _handler_of(method_fn: Any) -> Handler:
     return handler
 
 
-async def _end_at(exchange: _Exchange, deadline: float, scope: trio.CancelScope) -> None:
+async def _end_at(exchange: Exchange, deadline: float, scope: trio.CancelScope) -> None:
     with scope:
         await trio.sleep_until(deadline)
         if not exchange.over:
             exchange.cancel(RpcError(StatusCode.DEADLINE_EXCEEDED, f"{exchange.method.path}: no answer in time"))
 
 
-async def _run_handler(handler: Handler, exchange: _Exchange) -> None:
+async def _run_handler(handler: Handler, exchange: Exchange, room: trio.Semaphore) -> None:
     outcome: RpcError | None = RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
     try:
         with exchange.scope as scope:
@@ -383,3 +286,4 @@ async def _run_handler(handler: Handler, exchange: _Exchange) -> None:
         outcome = outcome_of(failures, exchange.method.path)
     finally:
         exchange.finish(outcome)
+        room.release()

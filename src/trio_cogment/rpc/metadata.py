@@ -9,6 +9,8 @@ from trio_cogment.errors import InvalidArgumentError
 
 Pairs: TypeAlias = Iterable[tuple[str, str | bytes]]
 
+#: HTTP/2 forbids them (RFC 9113, 8.2.2).
+_FORBIDDEN = frozenset(["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade"])
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-.")
 
 
@@ -19,8 +21,9 @@ class Metadata(tuple[tuple[str, str | bytes], ...]):
     travel never reaches the wire (gRPC over HTTP/2, "Custom-Metadata").
 
     Raises:
-        InvalidArgumentError: an illegal name, a reserved `grpc-` name, text that is not printable ASCII, or a value of
-            the wrong type (bytes belong to `-bin` names only, and those take nothing else).
+        InvalidArgumentError: an illegal name, one that HTTP/2 forbids, a reserved `grpc-` name, text that is not
+            printable ASCII, or a value of the wrong type (bytes belong to `-bin` names only, and those take nothing
+            else).
     """
 
     __slots__ = ()
@@ -56,6 +59,8 @@ def _checked_name(name: str) -> str:
     lowered = name.lower()
     if not lowered or not _NAME_CHARACTERS.issuperset(lowered):
         raise InvalidArgumentError(f"metadata name {name!r}: expected letters, digits, '_', '-' and '.'")
+    if lowered in _FORBIDDEN:
+        raise InvalidArgumentError(f"metadata name {name!r}: such fields are not allowed in HTTP/2")
     if lowered.startswith("grpc-"):
         raise InvalidArgumentError(f"metadata name {name!r}: names beginning with 'grpc-' are reserved")
     return lowered

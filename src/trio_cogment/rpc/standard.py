@@ -15,10 +15,11 @@ def standard_services(services: Iterable[Service], health: HealthService | None 
 
     Args:
         services: what the server is for; reflection describes them.
-        health: says how they are; without one all of them are SERVING.
+        health: says how they are; without one all of them are SERVING. Where several servers share it, each tells of
+            its own services only.
     """
     served = list(services)
     if health is None:
         health = HealthService(service.name for service in served)
-    health_service = health.service()
+    health_service = health.service(service.name for service in served)
     return [health_service, *reflection_services([*served, health_service])]

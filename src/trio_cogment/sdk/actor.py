@@ -12,6 +12,7 @@ from trio_cogment.api.common_pb2 import (
     ActorRunTrialOutput,
 )
 from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.logs import trial_bound
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._session import END, HEARTBEAT, NORMAL, Session, WallClock
 from trio_cogment.sdk.events import Event, EventType, RecvObservation, RecvReward
@@ -131,5 +132,6 @@ async def run_actor(
 ) -> None:
     """Run an implementation over a call whose initial message has come."""
     session = ActorSession(call, trial_id, init, spec=spec, wall_clock=wall_clock, joined=joined)
-    await implementation(session)
+    with trial_bound(trial_id):
+        await implementation(session)
     await session.finish()

@@ -56,7 +56,8 @@ class EnvironmentSession(Session):
         classes = [spec.actor_class(actor.actor_class) for actor in self.actors]
         self._classes = classes
         self._action_types = [kind.action for kind in classes]
-        self._targets = _targets(self.actors)
+        # Made when something else than "*" is asked for: most environments never do.
+        self._targets: dict[Target, Sequence[int]] | None = None
         self._everyone = list(range(len(self.actors)))
         self._last_sent = False
 
@@ -134,6 +135,8 @@ class EnvironmentSession(Session):
         return output
 
     def _indexes(self, target: Target) -> Sequence[int]:
+        if self._targets is None:
+            self._targets = _targets(self.actors)
         indexes = self._targets.get(target)
         if indexes is None:
             raise InvalidArgumentError(f"observations: {target!r} is no actor of this trial")

@@ -13,8 +13,9 @@ from trio_cogment.about import About
 from trio_cogment.api import agent_pb2, datalog_pb2, environment_pb2, hooks_pb2
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
-from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
+from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, Offer, ServiceKind
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
+from trio_cogment.logs import bind_trial
 from trio_cogment.rpc import (
     CallOpener,
     ClientCall,
@@ -153,6 +154,28 @@ class Participants:
         """Return what kinds of implementations are registered."""
         return {kind for kind, entries in self._registered.items() if entries}
 
+    def offers(self, port: int) -> list[Offer]:
+        """Return what to register with a directory, served on a port: as the published SDK does.
+
+        An actor is one offer for each of its classes; one that serves any class, for each class of the spec. (Where
+        there is no class to name, it is found only by endpoints that ask for none.) All hooks are one, and so are all
+        data logs: a directory cannot choose among those.
+        """
+        offers = []
+        for kind, entries in self._registered.items():
+            if kind in (ServiceKind.PRE_TRIAL_HOOK, ServiceKind.DATALOG):
+                offers.append(Offer(kind=kind, port=port))
+                continue
+            for name, entry in entries.items():
+                properties = {IMPLEMENTATION: name, **entry.properties}
+                if kind is not ServiceKind.ACTOR:
+                    offers.append(Offer(kind=kind, port=port, properties=properties))
+                    continue
+                classes = sorted(entry.actor_classes or self.spec.names())
+                by_class: list[dict[str, str]] = [{ACTOR_CLASS: actor_class} for actor_class in classes]
+                offers.extend(Offer(kind=kind, port=port, properties={**own, **properties}) for own in by_class or [{}])
+        return offers
+
     def services(self) -> list[Service]:
         """Return the services that run the registered implementations, to be served over gRPC or in process.
 
@@ -216,13 +239,20 @@ def _only(call: ServerCall, name: str) -> str:
     return values[0]
 
 
+def _trial_id(call: ServerCall) -> str:
+    """Return the trial that a call is about; what its handler logs is about it too."""
+    trial_id = _only(call, "trial-id")
+    bind_trial(trial_id)
+    return trial_id
+
+
 class _EnvironmentService(About):
     def __init__(self, participants: Participants) -> None:
         self._participants = participants
 
     async def RunTrial(self, call: ServerCall) -> None:
         participants = self._participants
-        trial_id = _only(call, "trial-id")
+        trial_id = _trial_id(call)
         init = await environment.receive_init(call)
         if init is not None:
             found = participants.find(ServiceKind.ENVIRONMENT, call, init.impl_name)
@@ -237,7 +267,7 @@ class _ServiceActorService(About):
 
     async def RunTrial(self, call: ServerCall) -> None:
         participants = self._participants
-        trial_id = _only(call, "trial-id")
+        trial_id = _trial_id(call)
         init = await actor.receive_init(call)
         if init is not None:
             found = participants.find(ServiceKind.ACTOR, call, init.impl_name, init.actor_class)
@@ -251,7 +281,7 @@ class _TrialHooksService(About):
         self._participants = participants
 
     async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:
-        session = PreTrialSession(_only(call, "trial-id"), _only(call, "user-id"), request.params)
+        session = PreTrialSession(_trial_id(call), _only(call, "user-id"), request.params)
         for hook in self._participants.hooks(call):
             await hook(session)
         return PreTrialParams(params=session.params)
@@ -262,7 +292,7 @@ class _DatalogService(About):
         self._participants = participants
 
     async def RunTrialDatalog(self, call: ServerCall) -> None:
-        trial_id, user_id = _only(call, "trial-id"), _only(call, "user-id")
+        trial_id, user_id = _trial_id(call), _only(call, "user-id")
         found = self._participants.find(ServiceKind.DATALOG, call)
         first = await call.receive()
         if first is None or not first.HasField("trial_params"):

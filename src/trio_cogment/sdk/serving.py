@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 import trio
 
 from trio_cogment.config import RpcConfig
+from trio_cogment.directory import SDK, DirectoryClient, host_finder, keep_registered
 from trio_cogment.rpc import HealthService, Serving, open_listeners, serve, standard_services
 from trio_cogment.sdk.participants import Participants
 
@@ -15,12 +19,26 @@ async def serve_participants(
     port: int = 0,
     host: str = "0.0.0.0",
     rpc_config: RpcConfig | None = None,
+    directory: DirectoryClient | None = None,
+    registration_host: str = "",
+    registration_properties: Mapping[str, str] | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve everything registered, and health and reflection, on one port, until cancelled.
 
     `task_status.started` gets a `Serving`, which tells the bound addresses. After `Cancelled` every trial's session has
-    been cancelled and the sockets are closed.
+    been cancelled, the sockets are closed, and the directory has been told (see `keep_registered`).
+
+    Args:
+        participants: what to serve.
+        port: where; 0 for any free port.
+        host: the addresses to listen on.
+        rpc_config: limits and timeouts of the server.
+        directory: where to register what is served, for `cogment://discover`; implementations that are added to
+            `participants` later are not. See `trio_cogment.directory.open_directory`.
+        registration_host: what others shall call us; without one our own address is found out.
+        registration_properties: for all registrations, beside those of the implementations.
+        task_status: see above.
 
     Raises:
         OSError: the port is taken.
@@ -29,4 +47,18 @@ async def serve_participants(
     services = participants.services()
     health = HealthService(service.name for service in services)
     services = [*services, *standard_services(services, health)]
-    await serve(services, listeners, config=rpc_config, health=health, task_status=task_status)
+    run = partial(serve, services, listeners, config=rpc_config, health=health)
+    if directory is None:
+        await run(task_status=task_status)
+        return
+    async with trio.open_nursery() as nursery:
+        serving: Serving = await nursery.start(run)
+        task_status.started(serving)
+        await keep_registered(
+            directory,
+            participants.offers(serving.port),
+            host=registration_host,
+            properties=registration_properties,
+            source=SDK,
+            find_host=host_finder(serving.addresses),
+        )

@@ -13,11 +13,14 @@ from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import detailed_error, find_detail
 from trio_cogment.rpc.calls import CallOpener
 from trio_cogment.testing._check_service import (
+    COUNT,
     ECHO,
     ECHO_ONE,
     FAIL,
+    FLOOD,
     PUSHED,
     SIZED,
+    SUM,
     WAIT,
     CheckService,
     expect,
@@ -26,6 +29,9 @@ from trio_cogment.testing._check_service import (
 #: The kit holds channels to the limits of `RpcConfig`'s defaults.
 _MAX_BYTES = RpcConfig().max_receive_message_bytes
 _MAX_METADATA_BYTES = RpcConfig().max_header_list_bytes
+_LARGE_BYTES = 50_000
+#: What may wait in one direction of a call until `send_nowait` refuses: what its window lets through, and its outbox.
+_MAX_UNREAD_BYTES = RpcConfig().stream_window_bytes + RpcConfig().call_outbox_bytes + _LARGE_BYTES
 
 
 async def request_too_large(channel: CallOpener, service: CheckService) -> None:
@@ -65,6 +71,83 @@ async def metadata_too_large(channel: CallOpener, service: CheckService) -> None
     assert await channel.unary(ECHO_ONE, Action(), metadata=long[:0]) == Observation()
 
 
+async def response_metadata_too_large(channel: CallOpener, service: CheckService) -> None:
+    """The same for what comes back, before and with the status."""
+    for kind in (b"bulky start", b"bulky end"):
+        error = await expect(StatusCode.RESOURCE_EXHAUSTED, channel.unary(FAIL, Action(content=kind)))
+        assert error.trailing_metadata == ()
+    assert await channel.unary(ECHO_ONE, Action(tick_id=1)) == Observation(tick_id=1)
+
+
+async def unread_bytes_are_bounded(channel: CallOpener, service: CheckService) -> None:
+    """What waits in one direction of a call is bounded by its size, however few messages it is; nothing is lost."""
+    async with channel.call(FLOOD) as call:
+        await call.send(Action(tick_id=_LARGE_BYTES))
+        await call.done_sending()
+        await service.flood_full.wait()
+        assert 0 < service.flooded * _LARGE_BYTES <= _MAX_UNREAD_BYTES
+        assert len([message async for message in call]) == service.flooded + 1
+    sent = 0
+    async with channel.call(WAIT) as call:
+        await service.entered.wait()
+        try:
+            while sent < _MAX_UNREAD_BYTES:
+                call.send_nowait(Action(content=bytes(_LARGE_BYTES)))
+                sent += _LARGE_BYTES
+        except trio.WouldBlock:
+            pass
+        assert 0 < sent <= _MAX_UNREAD_BYTES
+    # One that is larger than all that passes alone.
+    assert len((await channel.unary(ECHO_ONE, Action(content=bytes(_MAX_UNREAD_BYTES)))).content) == _MAX_UNREAD_BYTES
+
+
+async def senders_of_one_call_get_their_turns(channel: CallOpener, service: CheckService) -> None:
+    """Several tasks send large and small messages on one call: each waits for room, and none for ever."""
+
+    async def send(size: int) -> None:
+        for _ in range(20):
+            await call.send(Action(tick_id=1, content=bytes(size)))
+
+    async with channel.call(SUM) as call:
+        async with trio.open_nursery() as nursery:
+            for size in (0, 100, _LARGE_BYTES, 10 * _LARGE_BYTES, 100, 0):
+                nursery.start_soon(send, size)
+        await call.done_sending()
+        assert (await call.receive()).tick_id == 6 * 20
+
+
+async def more_calls_than_a_connection_takes(channel: CallOpener, service: CheckService) -> None:
+    """Beyond the limit of one connection calls go on another one, or on as before where there is none."""
+    number = RpcConfig().max_concurrent_streams + 20
+    open_calls = 0
+    all_open = trio.Event()
+
+    async def one() -> None:
+        nonlocal open_calls
+        async with channel.call(ECHO) as call:
+            await call.send(Action(tick_id=5))
+            assert (await call.receive()).tick_id == 5
+            open_calls += 1
+            if open_calls == number:
+                all_open.set()
+            await all_open.wait()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(number):
+            nursery.start_soon(one)
+
+
+async def unread_messages_end_with_the_block(channel: CallOpener, service: CheckService) -> None:
+    """What has not been read when the block is left is gone, also when the call had ended well."""
+    async with channel.call(COUNT) as call:
+        await call.send(Action(tick_id=3))
+        await call.done_sending()
+        assert (await call.receive()).tick_id == 0
+        while call.trailing_metadata is None:
+            await trio.testing.wait_all_tasks_blocked(0.001)
+    await expect(StatusCode.CANCELLED, call.receive())
+
+
 async def nearest_deadline(channel: CallOpener, service: CheckService) -> None:
     """The handler is told the nearer of the call's timeout and the caller's own scope."""
     for timeout, outer in ((3.0, 5.0), (5.0, 3.0)):
@@ -76,6 +159,7 @@ async def nearest_deadline(channel: CallOpener, service: CheckService) -> None:
 
 async def after_the_deadline(channel: CallOpener, service: CheckService) -> None:
     """Every later operation says DEADLINE_EXCEEDED, also when the handler will not end."""
+    await channel.unary(ECHO_ONE, Action())  # connecting may take longer than that
     async with channel.call(WAIT, timeout=0.05) as call:
         await expect(StatusCode.DEADLINE_EXCEEDED, call.receive())
         await expect(StatusCode.DEADLINE_EXCEEDED, call.receive())
@@ -170,6 +254,11 @@ CASES: tuple[Callable[[CallOpener, CheckService], Awaitable[None]], ...] = (
     request_too_large,
     response_too_large,
     metadata_too_large,
+    response_metadata_too_large,
+    unread_bytes_are_bounded,
+    senders_of_one_call_get_their_turns,
+    more_calls_than_a_connection_takes,
+    unread_messages_end_with_the_block,
     nearest_deadline,
     after_the_deadline,
     passed_deadline,

@@ -103,7 +103,12 @@ class CheckService:
         kind = request.content.decode()
         if kind == "bare":
             raise RpcError(StatusCode.ABORTED)
-        call.set_trailing_metadata({"t-why": "asked"})
+        bulk = {"bulk": "x" * RpcConfig().max_header_list_bytes}
+        if kind == "bulky start":
+            call.set_initial_metadata(bulk)
+            await call.send_initial_metadata()
+            await trio.sleep_forever()
+        call.set_trailing_metadata({"t-why": "asked"} if kind != "bulky end" else bulk)
         if kind == "bug":
             raise ValueError(SECRET)
         if kind == "known":
@@ -151,9 +156,9 @@ class CheckService:
             response.tick_id = 667
 
     async def flood(self, call: ServerCall) -> None:
-        """Send without waiting until there is no room."""
-        await call.receive()
-        message = Observation(content=bytes(1024))
+        """Send messages of the size asked for, or 1 KiB, without waiting until there is no room."""
+        size = (await call.receive()).tick_id or 1024
+        message = Observation(content=bytes(size))
         while True:
             try:
                 call.send_nowait(message)

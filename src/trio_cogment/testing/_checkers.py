@@ -60,10 +60,10 @@ async def record_states(controller: Controller, history: History, who: str = "wa
         history.record(who, "watched", reason=reason)
 
 
-def _by(history: Iterable[HistoryEvent], what: str) -> dict[tuple[str, str], list[HistoryEvent]]:
+def _by(history: Iterable[HistoryEvent], *what: str) -> dict[tuple[str, str], list[HistoryEvent]]:
     found: dict[tuple[str, str], list[HistoryEvent]] = defaultdict(list)
     for event in history:
-        if event.what == what:
+        if event.what in what:
             found[event.trial_id, event.who].append(event)
     return found
 
@@ -196,18 +196,28 @@ def rewards_come_once(history: History) -> Iterator[str]:
 
 
 def samples_come_once(history: History) -> Iterator[str]:
-    """A data log gets each tick at most once, in order; and all of them if its stream was completed."""
+    """Each stream of a data log gets a tick at most once, in order; all its streams together get every one of them.
+
+    A stream that follows a broken one begins with what the broken one may not have taken, so ticks come again there.
+    """
     last_seen: dict[str, int] = {}
     for event in history:
         if event.what == "observation":
             last_seen[event.trial_id] = max(last_seen.get(event.trial_id, -1), event.details["tick"])
     complete = {event.trial_id for event in history if event.what == "complete"}
-    for (trial_id, who), events in _by(history, "sample").items():
-        ticks = [event.details["tick"] for event in events]
-        if ticks != sorted(set(ticks)):
-            yield f"{trial_id}: {who} got samples of ticks {ticks}"
-        elif trial_id in complete and ticks != list(range(max(ticks[-1], last_seen.get(trial_id, -1)) + 1)):
-            yield f"{trial_id}: {who} got only {ticks} of the ticks up to {last_seen.get(trial_id, -1)}"
+    for (trial_id, who), events in _by(history, "opened", "sample").items():
+        streams: list[list[int]] = [[]]
+        for event in events:
+            if event.what == "opened":
+                streams.append([])
+            else:
+                streams[-1].append(event.details["tick"])
+        if any(ticks != sorted(set(ticks)) for ticks in streams):
+            yield f"{trial_id}: {who} got samples of ticks {streams}"
+            continue
+        seen = sorted({tick for ticks in streams for tick in ticks})
+        if seen and trial_id in complete and seen != list(range(max(seen[-1], last_seen.get(trial_id, -1)) + 1)):
+            yield f"{trial_id}: {who} got only {seen} of the ticks up to {last_seen.get(trial_id, -1)}"
 
 
 def soft_end_waits_for_everybody(history: History) -> Iterator[str]:

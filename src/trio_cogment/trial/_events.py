@@ -37,6 +37,8 @@ class TrialRules:
         environment_init_timeout_seconds: from our init_input to the environment's init_output.
         environment_ack_timeout_seconds: from the final observation to the environment's LAST_ACK.
         actor_ack_timeout_seconds: from the final observation to each actor's LAST_ACK.
+        heartbeat_seconds: a participant that has been silent for so long, and owes nothing, gets a HEARTBEAT, and again
+            as often; 0 never.
         max_held_messages: messages kept for one participant that is not there yet.
         max_said_per_tick: messages and rewards taken from one participant in one tick.
     """
@@ -45,6 +47,7 @@ class TrialRules:
     environment_init_timeout_seconds: float = 60.0
     environment_ack_timeout_seconds: float = 60.0
     actor_ack_timeout_seconds: float = 30.0
+    heartbeat_seconds: float = 20.0
     max_held_messages: int = MAX_HELD_MESSAGES
     max_said_per_tick: int = MAX_SAID_PER_TICK
 
@@ -60,6 +63,7 @@ class TimerKind(enum.IntEnum):
     ACK = 2
     PATIENCE = 3
     INACTIVITY = 4
+    HEARTBEAT = 5
 
 
 class Timer(NamedTuple):

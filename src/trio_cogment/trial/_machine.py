@@ -33,6 +33,7 @@ from trio_cogment.trial._events import (
     Received,
     Send,
     SoftEnd,
+    Timer,
     TimerFired,
     TimerKind,
     TrialRules,
@@ -200,6 +201,7 @@ class TrialMachine(Core):
         message = event.message
         symbol = participant.classify(message)
         verdict = participant.step(symbol)
+        participant.heard_at = self.now
         if verdict is not _DELIVER:
             self._judge(participant, symbol, verdict, "")
             return
@@ -215,9 +217,11 @@ class TrialMachine(Core):
     def _judge(self, participant: Participant, symbol: StreamInput, verdict: Verdict, reason: str) -> None:
         """Do what a stream's verdict says."""
         if verdict is Verdict.ANSWER:
-            answer: Any = EnvRunTrialInput() if participant.index == ENVIRONMENT else ActorRunTrialInput()
-            answer.state = CommunicationState.HEARTBEAT
-            self.out.append(Send(participant.index, answer))
+            # An answer to one of ours is not answered: the peer would answer that again.
+            if participant.beats:
+                participant.beats -= 1
+            else:
+                self._send_heartbeat(participant)
             return
         if verdict is Verdict.DROP:
             self.count("dropped")
@@ -240,15 +244,20 @@ class TrialMachine(Core):
         else:
             self._lose(participant, reason)
 
+    def _send_heartbeat(self, participant: Participant) -> None:
+        message: Any = EnvRunTrialInput() if participant.index == ENVIRONMENT else ActorRunTrialInput()
+        message.state = CommunicationState.HEARTBEAT
+        self.out.append(Send(participant.index, message))
+
     def _lose(self, participant: Participant, reason: str) -> None:
         """A participant takes no part any more."""
+        self.disarm(Timer(TimerKind.HEARTBEAT, participant.index))
         participant.present = False
         participant.held.clear()
         details = f"{participant.describe()} was lost: {reason}"
         if not isinstance(participant, Actor):
             # From an environment even the final observations are news that is missed.
-            if not self.is_over:
-                self.note("warning" if self.phase <= Phase.WAIT_FINAL else "info", details)
+            self.note("warning" if self.phase <= Phase.WAIT_FINAL else "info", details)
             self.fire(Input.ENVIRONMENT_LOST, participant, details)
             return
         # One that was left out before has nothing left to lose.
@@ -296,6 +305,8 @@ class TrialMachine(Core):
             if kind is TimerKind.INIT:
                 verdict = participant.step(StreamInput.GIVE_UP)
                 self._judge(participant, StreamInput.GIVE_UP, verdict, "it did not come in time")
+            elif kind is TimerKind.HEARTBEAT:
+                self._beat(participant, timer)
             else:
                 self.fire(Input.RESPONSE_TIMEOUT if kind is TimerKind.RESPONSE else Input.ACK_TIMEOUT, participant)
 
@@ -308,6 +319,34 @@ class TrialMachine(Core):
         else:
             self._armed.add(INACTIVITY)
             self.out.append(ArmTimer(INACTIVITY, deadline))
+
+    def _beat(self, participant: Participant, timer: Timer) -> None:
+        # As with activity: a message only writes down its time.
+        seconds = self.rules.heartbeat_seconds
+        deadline = max(participant.heard_at, participant.beaten_at) + seconds
+        if self.now >= deadline and self._owes(participant):
+            deadline = self.now + seconds
+        elif self.now >= deadline:
+            participant.step(StreamInput.SEND_HEARTBEAT)
+            participant.beaten_at = self.now
+            participant.beats += 1
+            self._send_heartbeat(participant)
+            deadline = self.now + seconds
+        self._armed.add(timer)
+        self.out.append(ArmTimer(timer, deadline))
+
+    def _owes(self, participant: Participant) -> bool:
+        """Tell whether we wait for a participant, which may therefore be busy rather than gone.
+
+        The published SDK answers a heartbeat beside whatever else it writes. One that has computed for longer than a
+        heartbeat's time, and finds ours together with what it wants to send, loses its stream to gRPC's refusal of two
+        writes at a time; so whoever may be about to write is left in peace, and its connection's PINGs watch it.
+        """
+        if participant.index in self.owing:
+            return True
+        if participant.index == ENVIRONMENT:
+            return self.answered if self.phase is Phase.RUNNING else self.phase < Phase.WAIT_ACKS
+        return self.phase is Phase.RUNNING and self.contents[participant.index] is None
 
     def _begin(self, _event: Begin) -> None:
         self.fire(Input.BEGIN)

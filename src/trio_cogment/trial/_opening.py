@@ -9,6 +9,7 @@ from trio_cogment.api.environment_pb2 import EnvRunTrialInput
 from trio_cogment.trial._core import INACTIVITY, Core
 from trio_cogment.trial._events import Connect, Send, Timer, TimerKind
 from trio_cogment.trial._exchange import send_held
+from trio_cogment.trial._params import DEFAULT_BUFFERED_TICKS
 from trio_cogment.trial._participant import Actor, Environment, Participant
 from trio_cogment.trial._samples import SampleLog
 from trio_cogment.trial._stream_table import StreamInput
@@ -32,6 +33,9 @@ def open_to_actors(trial: Core, _participant: None, params: TrialParams) -> None
         trial.log = SampleLog(params, trial.wall_ns)
         for name in trial.log.unknown_fields:
             trial.note("warning", f"datalog.exclude_fields: a sample has no field '{name}'")
+        if params.nb_buffered_ticks and params.nb_buffered_ticks < DEFAULT_BUFFERED_TICKS:
+            least = DEFAULT_BUFFERED_TICKS
+            trial.note("warning", f"nb_buffered_ticks: {params.nb_buffered_ticks} is too few, {least} are used")
     for actor in trial.actors:
         if not actor.is_client:
             actor.step(StreamInput.CONNECT)
@@ -51,6 +55,8 @@ def welcome(trial: Core, actor: Actor, _payload: None) -> None:
 def get_ready(trial: Core, participant: Participant) -> None:
     """A participant is there: it takes part from now on."""
     participant.present = True
+    participant.heard_at = trial.now
+    trial.arm(Timer(TimerKind.HEARTBEAT, participant.index), trial.rules.heartbeat_seconds)
     trial.disarm(Timer(TimerKind.INIT, participant.index))
     send_held(trial, participant)
     if isinstance(participant, Actor):

@@ -56,9 +56,14 @@ class Participant(ABC):
         present: it takes part: it came, and was not lost.
         held: messages for it that came before it did.
         said: how many messages and rewards it sent in tick `said_tick`.
+        heard_at: when it sent something last, on the scale of `now`.
+        beaten_at: when it was sent its last heartbeat; `beats`: how many of them it has not answered.
     """
 
-    __slots__ = ("_rows", "held", "index", "name", "present", "row", "said", "said_tick", "state")
+    __slots__ = (
+        "_rows", "beaten_at", "beats", "heard_at", "held", "index", "name", "present", "row", "said", "said_tick",
+        "state",
+    )  # fmt: skip
 
     def __init__(self, index: int, name: str, rows: Rows) -> None:
         self.index = index
@@ -70,6 +75,9 @@ class Participant(ABC):
         self.held: list[Message] = []
         self.said = 0
         self.said_tick = 0
+        self.heard_at = 0.0
+        self.beaten_at = 0.0
+        self.beats = 0
 
     def step(self, symbol: StreamInput) -> Verdict:
         """Take one input of the stream's table, or raise LocalProtocolError and change nothing."""

@@ -12,13 +12,15 @@ breaks or the participant breaks its rules (LOST: nothing can be said to it any 
 its stream lives (LEFT_OUT: it is not part of the trial, and is told END with the others).
 
 The inputs are of two sorts: what the participant does (from HEARTBEAT to CLOSED), and what we are about to do to it
-(CONNECT, JOIN, GIVE_UP, SEND_LAST, SEND_END). Where a pair of the first sort is absent, the shell let through something
-from a stream that cannot exist: an error of ours. A participant's own errors are present, as REFUSE (its stream ends
-with INVALID_ARGUMENT, and the trial counts it as lost) or IGNORE (counted, noted once, the stream lives).
+(from CONNECT to SEND_HEARTBEAT). Where a pair of the first sort is absent, the shell let through something from a
+stream that cannot exist: an error of ours. A participant's own errors are present, as REFUSE (its stream ends with
+INVALID_ARGUMENT, and the trial counts it as lost) or IGNORE (counted, noted once, the stream lives).
 
 Where it falls short: a participant that says LAST is either the environment, which may, or an actor, which may not;
 that is why there are two dicts and not one. HEARTBEAT is answered in every state with a live stream, whatever the
-trial does.
+trial does; only the machine knows which ones are answers themselves, to those that we sent to a silent participant, and
+those are not answered in their turn: the two ends would never stop. We send none before init_output came: a peer that
+has not begun does not expect one.
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ class StreamInput(enum.IntEnum):
     GIVE_UP = 16
     SEND_LAST = 17
     SEND_END = 18
+    SEND_HEARTBEAT = 19
 
 
 class Verdict(enum.IntEnum):
@@ -132,6 +135,7 @@ _EVERYBODY: _Table = {
     (_S.ACTIVE, _I.CLOSED): (_S.LOST, _V.LOSE),
     (_S.ACTIVE, _I.SEND_LAST): (_S.ENDING, _V.PROCEED),
     (_S.ACTIVE, _I.SEND_END): (_S.ENDED, _V.PROCEED),
+    (_S.ACTIVE, _I.SEND_HEARTBEAT): (_S.ACTIVE, _V.PROCEED),
     # ENDING: what remains is the last exchange.
     (_S.ENDING, _I.HEARTBEAT): (_S.ENDING, _V.ANSWER),
     (_S.ENDING, _I.INIT): (_S.LOST, _V.REFUSE),
@@ -144,6 +148,7 @@ _EVERYBODY: _Table = {
     (_S.ENDING, _I.BAD_DATA): (_S.LOST, _V.REFUSE),
     (_S.ENDING, _I.CLOSED): (_S.LOST, _V.LOSE),
     (_S.ENDING, _I.SEND_END): (_S.ENDED, _V.PROCEED),
+    (_S.ENDING, _I.SEND_HEARTBEAT): (_S.ENDING, _V.PROCEED),
     # ACKED: it may still talk, until END.
     (_S.ACKED, _I.HEARTBEAT): (_S.ACKED, _V.ANSWER),
     (_S.ACKED, _I.INIT): (_S.LOST, _V.REFUSE),
@@ -157,6 +162,7 @@ _EVERYBODY: _Table = {
     (_S.ACKED, _I.BAD_DATA): (_S.LOST, _V.REFUSE),
     (_S.ACKED, _I.CLOSED): (_S.LOST, _V.LOSE),
     (_S.ACKED, _I.SEND_END): (_S.ENDED, _V.PROCEED),
+    (_S.ACKED, _I.SEND_HEARTBEAT): (_S.ACKED, _V.PROCEED),
     # LEFT_OUT: it may come late; nothing it says counts.
     (_S.LEFT_OUT, _I.HEARTBEAT): (_S.LEFT_OUT, _V.ANSWER),
     (_S.LEFT_OUT, _I.INIT): (_S.LEFT_OUT, _V.IGNORE),

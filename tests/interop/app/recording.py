@@ -24,13 +24,13 @@ class Record:
         if event.actions:
             seen["actions"] = [
                 {"actor": action.actor_index, "tick": action.tick_id, "status": action.status.name}
-                | ({} if action.action is None else {"action": _content(action.action)})
+                | ({} if action.action is None else {"action": content_of(action.action)})
                 for action in event.actions
             ]
         if event.rewards:
-            seen["rewards"] = [_reward(reward) for reward in event.rewards]
+            seen["rewards"] = [reward_of(reward) for reward in event.rewards]
         if event.messages:
-            seen["messages"] = [_message(message) for message in event.messages]
+            seen["messages"] = [message_of(message) for message in event.messages]
         self._story["events"].append(seen)
 
     def save(self) -> None:
@@ -44,16 +44,16 @@ def save(path: str, content: Any) -> None:
     os.replace(path + ".part", path)
 
 
-def _content(message: Any) -> Any:
+def content_of(message: Any) -> Any:
     return message.number if hasattr(message, "number") else message.verdict
 
 
-def _text(packed: Any) -> str | None:
+def text_of(packed: Any) -> str | None:
     note = data_pb2.Note()
     return note.text if packed.Unpack(note) else None
 
 
-def _reward(reward: Any) -> dict[str, Any]:
+def reward_of(reward: Any) -> dict[str, Any]:
     return {
         "tick": reward.tick_id,
         "receiver": reward.receiver_name,
@@ -63,17 +63,17 @@ def _reward(reward: Any) -> dict[str, Any]:
                 "sender": source.sender_name,
                 "value": source.value,
                 "confidence": source.confidence,
-                "note": _text(source.user_data),
+                "note": text_of(source.user_data),
             }
             for source in reward.all_sources()
         ],
     }
 
 
-def _message(message: Any) -> dict[str, Any]:
+def message_of(message: Any) -> dict[str, Any]:
     return {
         "tick": message.tick_id,
         "receiver": message.receiver_name,
         "sender": message.sender_name,
-        "text": _text(message.payload),
+        "text": text_of(message.payload),
     }

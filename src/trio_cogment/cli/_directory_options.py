@@ -1,0 +1,140 @@
+"""The flags about the directory, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trio_cogment.errors import EndpointError
+
+if TYPE_CHECKING:
+    from trio_cogment.directory import GrpcEndpoint
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectorySettings:
+    """Where the directory is, and how we are registered there.
+
+    Attributes:
+        endpoint: where it is.
+        token: who we are there.
+        auto_register: we register ourselves.
+        host: what others shall call us; empty: our own address.
+        properties: of our registrations.
+    """
+
+    endpoint: GrpcEndpoint
+    token: str = field(default="", repr=False)
+    auto_register: bool = True
+    host: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class _OneText(click.types.StringParamType):
+    """A text that may be given several times, but is one text in the environment, blanks and all."""
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        return [rv]
+
+
+def _endpoint(_ctx: click.Context, _param: click.Parameter, value: str | None) -> GrpcEndpoint | None:
+    if value is None or not value.strip():
+        return None
+    # It imports Trio, which `--help` can do without.
+    from trio_cogment.directory import directory_endpoint
+
+    try:
+        return directory_endpoint(value)
+    except EndpointError:
+        raise click.BadParameter(f"expected grpc://host:port, got {value!r}") from None
+
+
+def _token(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    if not all("!" <= character <= "~" for character in value):
+        raise click.BadParameter("expected printable ASCII without blanks")  # and the rest is nobody's business
+    return value
+
+
+def _properties(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for item in (item.strip() for value in values for item in value.split(",")):
+        name, _, value = (part.strip() for part in item.partition("="))
+        if item and (not name or "=" in value):
+            raise click.BadParameter(f"expected name=value,name,..., got {item!r}")
+        if item:
+            found[name] = value
+    return found
+
+
+def directory_options(command: _Decorated) -> _Decorated:
+    """Add the flags, with the environment variables of an orchestrator."""
+    for option in (
+        click.option(
+            "--directory_registration_properties",
+            type=_OneText(),
+            multiple=True,
+            callback=_properties,
+            metavar="NAME=VALUE,...",
+            envvar="COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_PROPERTIES",
+            show_envvar=True,
+            help="Properties of our registrations; values are optional; repeatable.",
+        ),
+        click.option(
+            "--directory_registration_host",
+            default="",
+            metavar="HOST",
+            envvar="COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_HOST",
+            show_envvar=True,
+            help="Name or address that others shall reach us by; the default is our own address.",
+        ),
+        click.option(
+            "--directory_auto_register",
+            type=click.BOOL,
+            is_flag=False,
+            flag_value="true",  # it may stand alone, as in the reference
+            default="true",
+            metavar="BOOLEAN",
+            envvar="COGMENT_ORCHESTRATOR_DIRECTORY_AUTO_REGISTER",
+            show_default=True,
+            show_envvar=True,
+            help="Register our services with the directory.",
+        ),
+        click.option(
+            "--directory_authentication_token",
+            default="",
+            callback=_token,
+            metavar="TOKEN",
+            envvar="COGMENT_DIRECTORY_AUTHENTICATION_TOKEN",
+            show_envvar=True,
+            help="Who we are to the directory: only what was registered with the same token is found.",
+        ),
+        click.option(
+            "--directory_endpoint",
+            callback=_endpoint,
+            metavar="ENDPOINT",
+            envvar="COGMENT_DIRECTORY_ENDPOINT",
+            show_envvar=True,
+            help="grpc://host:port of the directory.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def directory_settings(ctx: click.Context) -> DirectorySettings | None:
+    """Collect what `directory_options` found; None without a directory."""
+    given = ctx.params
+    if given["directory_endpoint"] is None:
+        return None
+    return DirectorySettings(
+        endpoint=given["directory_endpoint"],
+        token=given["directory_authentication_token"],
+        auto_register=given["directory_auto_register"],
+        host=given["directory_registration_host"].strip(),
+        properties=given["directory_registration_properties"],
+    )

@@ -1,0 +1,113 @@
+"""`GET /metrics` over HTTP/1.1, for a scraper that nobody trusts: everything about a connection is bounded."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import h11
+import trio
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from trio_cogment.config import MetricsConfig
+
+_log = logging.getLogger(__name__)
+
+PATH = "/metrics"
+_RECEIVE_BYTES = 4096
+#: What a client may still be sending after our answer; read, or its end of the connection would lose the answer.
+_LEFTOVER_BYTES = 64 * 1024
+_METHODS = (b"GET", b"HEAD")
+_TEXTS = {400: "bad request", 404: "only /metrics is here", 405: "only GET and HEAD", 431: "the request is too long"}
+
+
+async def serve_metrics(
+    registry: CollectorRegistry,
+    listeners: list[trio.SocketListener],
+    *,
+    config: MetricsConfig | None = None,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve a registry's metrics until cancelled.
+
+    A connection has one request and `request_timeout_seconds` for all of it; a failing one harms no other.
+
+    Args:
+        registry: whose metrics.
+        listeners: belong to this function from now on.
+        config: limits.
+        task_status: started when connections are accepted.
+    """
+    config = config or MetricsConfig()
+    slots = trio.Semaphore(config.max_connections)
+
+    async def serve(stream: trio.SocketStream) -> None:
+        try:
+            slots.acquire_nowait()
+        except trio.WouldBlock:
+            return  # closed unread; a scraper comes again
+        try:
+            with trio.move_on_after(config.request_timeout_seconds):
+                await _answer(registry, stream, config)
+        except trio.BrokenResourceError:
+            pass  # the scraper left: its loss
+        except Exception:  # noqa: BLE001  the boundary of a connection
+            _log.exception("a request for metrics failed")
+        finally:
+            slots.release()
+
+    await trio.serve_listeners(serve, listeners, task_status=task_status)  # type: ignore[arg-type]  # one value less
+
+
+async def _answer(registry: CollectorRegistry, stream: trio.SocketStream, config: MetricsConfig) -> None:
+    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=config.max_request_bytes)
+    request = await _request(connection, stream)
+    if request is None:
+        return
+    headers = [("connection", "close")]
+    if isinstance(request, int):
+        status, body = request, _text(request)
+    elif request.target.partition(b"?")[0] != PATH.encode():
+        status, body = 404, _text(404)
+    elif request.method not in _METHODS:
+        status, body = 405, _text(405)
+        headers.append(("allow", "GET, HEAD"))
+    else:
+        accepted = b",".join(value for name, value in request.headers if name == b"accept")
+        encode, content_type = choose_encoder(accepted.decode("latin-1"))
+        status, body = 200, encode(registry)
+        headers.append(("content-type", content_type))
+    headers.append(("content-length", str(len(body))))
+    data = _sent(connection, h11.Response(status_code=status, headers=headers))
+    # h11 knows that an answer to HEAD has a length and no body.
+    head = not isinstance(request, int) and request.method == b"HEAD"
+    data += b"" if head else _sent(connection, h11.Data(data=body))
+    await stream.send_all(data + _sent(connection, h11.EndOfMessage()))
+    await stream.send_eof()
+    left = _LEFTOVER_BYTES
+    while left > 0 and (more := await stream.receive_some(_RECEIVE_BYTES)):
+        left -= len(more)
+
+
+async def _request(connection: h11.Connection, stream: trio.SocketStream) -> h11.Request | int | None:
+    """Return the request, the status that refuses it, or None when the client leaves without one."""
+    try:
+        while True:
+            event: Any = connection.next_event()
+            if isinstance(event, h11.Request):
+                return event
+            if event is not h11.NEED_DATA:
+                return None
+            connection.receive_data(await stream.receive_some(_RECEIVE_BYTES))
+    except h11.RemoteProtocolError as error:
+        return int(error.error_status_hint)
+
+
+def _text(status: int) -> bytes:
+    return f"{_TEXTS.get(status, 'bad request')}\n".encode()
+
+
+def _sent(connection: h11.Connection, event: Any) -> bytes:
+    data: bytes | None = connection.send(event)
+    return data or b""

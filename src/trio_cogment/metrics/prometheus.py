@@ -1,0 +1,170 @@
+"""Metrics for Prometheus, in a registry of their own: two servers in a process do not share figures.
+
+What is measured in every tick is summed up here and turned into the library's metrics when somebody asks: the library's
+own `observe` takes a lock, and ten times as long.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from trio_cogment.config import MetricsConfig
+from trio_cogment.metrics import OrchestratorGauges
+
+#: From what a tick takes within a process to what a person takes.
+BUCKETS_SECONDS = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+)  # fmt: skip
+_BOUNDS = [*(str(bound) for bound in BUCKETS_SECONDS), "+Inf"]
+
+#: Stands for every class of actors beyond `MetricsConfig.max_actor_classes`.
+OTHER_CLASSES = "other"
+
+_PREFIX = "orchestrator_"
+
+
+class PrometheusMetrics:
+    """An orchestrator's metrics; `docs/operations.md` lists them.
+
+    Args:
+        config: how many labels there may be.
+
+    Attributes:
+        registry: what an endpoint serves.
+    """
+
+    def __init__(self, config: MetricsConfig | None = None) -> None:
+        self.registry = CollectorRegistry()
+        self.trial_durations, self.tick_durations, self.collections = _Sum(), _Sum(), _Sum()
+        self.tick_latencies = _Distribution()
+        self.actor_latencies: dict[str, _Distribution] = {}
+        self.ticks = 0
+        self.samples = 0
+        self.lost = {"actor": 0, "environment": 0}
+        self.read: Callable[[], OrchestratorGauges] | None = None
+        self._most_classes = (config or MetricsConfig()).max_actor_classes
+        self.trial_ended = self.trial_durations.observe
+        self.tick_lasted = self.tick_durations.observe
+        self.collected = self.collections.observe
+        self.tick_answered = self.tick_latencies.observe
+        self.registry.register(_Orchestrator(self))
+        ProcessCollector(registry=self.registry)
+
+    def attach(self, read: Callable[[], OrchestratorGauges]) -> None:
+        """See `OrchestratorMetrics.attach`."""
+        self.read = read
+
+    def tick_began(self) -> None:
+        """See `OrchestratorMetrics.tick_began`."""
+        self.ticks += 1
+
+    def actor_acted(self, actor_class: str, latency_seconds: float) -> None:
+        """See `OrchestratorMetrics.actor_acted`."""
+        found = self.actor_latencies.get(actor_class)
+        if found is None:
+            # Users name classes: without a limit a series for each of them would fill the memory.
+            if len(self.actor_latencies) >= self._most_classes:
+                actor_class = OTHER_CLASSES
+            found = self.actor_latencies.setdefault(actor_class, _Distribution())
+        found.observe(latency_seconds)
+
+    def participant_lost(self, kind: str) -> None:
+        """See `OrchestratorMetrics.participant_lost`."""
+        self.lost[kind] += 1
+
+    def samples_emitted(self, count: int) -> None:
+        """See `OrchestratorMetrics.samples_emitted`."""
+        self.samples += count
+
+
+class _Sum:
+    """How many there were, and how much."""
+
+    __slots__ = ("count", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.count += 1
+        self.total += seconds
+
+
+class _Distribution:
+    """How many there were in each bucket, and how much in all."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * len(_BOUNDS)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        # A bucket has what is not above its bound.
+        self.counts[bisect_left(BUCKETS_SECONDS, seconds)] += 1
+        self.total += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        return list(zip(_BOUNDS, accumulate(self.counts), strict=True))
+
+
+class _Orchestrator(Collector):
+    """Turns what was measured into metrics, when it is asked for."""
+
+    def __init__(self, metrics: PrometheusMetrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        metrics = self._metrics
+        # These three have the names and the type that the reference gives them.
+        for name, text, summed in (
+            ("trial_duration", "From a trial's creation to its end", metrics.trial_durations),
+            ("tick_duration", "Between successive action sets of a trial", metrics.tick_durations),
+            ("garbage_collection_duration", "Forgetting ended trials", metrics.collections),
+        ):
+            yield SummaryMetricFamily(f"{_PREFIX}{name}_seconds", text, summed.count, summed.total)
+        text, latency = "From an observation set to its action set", metrics.tick_latencies
+        yield HistogramMetricFamily(f"{_PREFIX}tick_latency_seconds", text, latency.buckets(), latency.total)
+        text = "From an observation being sent to the actor's action"
+        actors = HistogramMetricFamily(f"{_PREFIX}actor_latency_seconds", text, labels=["actor_class"])
+        for actor_class, latency in metrics.actor_latencies.items():
+            actors.add_metric([actor_class], latency.buckets(), latency.total)
+        yield actors
+        yield CounterMetricFamily(f"{_PREFIX}ticks", "Observation sets that came from environments", metrics.ticks)
+        text = "Samples on their way to a data log"
+        yield CounterMetricFamily(f"{_PREFIX}samples_emitted", text, metrics.samples)
+        text = "Participants lost before the end of their trials"
+        lost = CounterMetricFamily(f"{_PREFIX}lost_participants", text, labels=["kind"])
+        for kind, count in metrics.lost.items():
+            lost.add_metric([kind], count)
+        yield lost
+        if metrics.read is not None:
+            yield from _gauges(metrics.read())
+
+
+def _gauges(now: OrchestratorGauges) -> Iterable[Metric]:
+    trials = GaugeMetricFamily(f"{_PREFIX}trials", "Trials that can be asked about", labels=["state"])
+    for state, count in now.trials.items():
+        trials.add_metric([state], count)
+    yield trials
+    for name, text, value in (
+        ("queued_samples", "Samples waiting for their data logs", now.queued_samples),
+        ("queued_messages", "Messages waiting for participants that read slowly", now.queued_messages),
+    ):
+        yield GaugeMetricFamily(f"{_PREFIX}{name}", text, value)
+    text = "Samples that did not reach their data logs"
+    yield CounterMetricFamily(f"{_PREFIX}samples_dropped", text, now.lost_samples)

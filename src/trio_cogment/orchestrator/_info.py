@@ -1,0 +1,38 @@
+"""What a trial says about itself."""
+
+from __future__ import annotations
+
+from trio_cogment.api.common_pb2 import TrialActor, TrialParams, TrialState
+from trio_cogment.api.orchestrator_pb2 import TrialInfo
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.trial import TrialMachine
+
+_NANOSECONDS = 1_000_000_000
+
+
+def check_describable(params: TrialParams, max_properties_bytes: int) -> None:
+    """Raise InvalidArgumentError for properties that are too large to be in every description of their trial."""
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in params.properties.items())
+    if size > max_properties_bytes:
+        raise InvalidArgumentError(
+            f"properties: {size} bytes, at most {max_properties_bytes} were expected; a config may be larger"
+        )
+
+
+def describe(machine: TrialMachine, seconds: float, *, latest_observation: bool, actors: bool) -> TrialInfo:
+    """Describe a trial that has run for some seconds."""
+    info = TrialInfo(
+        trial_id=machine.trial_id,
+        state=machine.state,
+        env_name=machine.environment_name,
+        tick_id=max(0, machine.tick_id),
+        trial_duration=max(0, round(seconds * _NANOSECONDS)),
+        properties=machine.params.properties if machine.params is not None else None,
+    )
+    if latest_observation and machine.latest_observation is not None:
+        info.latest_observation.CopyFrom(machine.latest_observation)
+    if actors and machine.state >= TrialState.PENDING:
+        info.actors_in_trial.extend(
+            TrialActor(name=actor.name, actor_class=actor.actor_class) for actor in machine.actors
+        )
+    return info

@@ -1,0 +1,114 @@
+"""A data log elsewhere as a sink: `DatalogSP.RunTrialDatalog` over any channel."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.api.datalog_pb2 import DESCRIPTOR, DatalogSample, RunTrialDatalogInput
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.orchestrator._connections import Connections, Target
+from trio_cogment.orchestrator.sinks import LocalSink, SampleSink, SampleStream
+from trio_cogment.rpc import ClientCall, methods_of
+
+RUN_TRIAL_DATALOG = methods_of(DESCRIPTOR.services_by_name["DatalogSP"])["RunTrialDatalog"]
+
+_ENDED = TrialState.ENDED
+
+
+def sink_of(target: Target | None, connections: Connections) -> SampleSink | None:
+    """Return the sink that a data log's endpoint leads to, for one trial."""
+    if target is None:
+        return None
+    return target.sink if isinstance(target, LocalSink) else RemoteSink(connections, target)
+
+
+def _nothing() -> None:
+    pass
+
+
+class RemoteSink:
+    """The data log of one trial, reached by a call.
+
+    Some data logs (the Go datastore, ours) answer every message with an empty one, some (the published SDK's) never
+    write. One that has answered once, on any stream of this trial, is taken to answer always: its samples are
+    unconfirmed until it has answered them. With the others a sample that was sent counts as taken.
+
+    Attributes:
+        on_reply: called whenever the log has answered.
+    """
+
+    def __init__(self, connections: Connections, target: Target) -> None:
+        self._connections = connections
+        self._target = target
+        self.answers = False
+        self.on_reply: Callable[[], None] = _nothing
+
+    @asynccontextmanager
+    async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[SampleStream]:
+        """See `SampleSink.open`."""
+        async with (
+            self._connections.open(self._target, self_paced=True) as opener,
+            opener.call(RUN_TRIAL_DATALOG, metadata=(("trial-id", trial_id), ("user-id", user_id))) as call,
+        ):
+            await call.send(RunTrialDatalogInput(trial_params=params))
+            with trio.CancelScope() as scope:
+                stream = _RemoteStream(self, call, scope)
+                call.set_consumer(stream)
+                yield stream
+            if scope.cancelled_caught:
+                raise stream.error or RpcError(StatusCode.UNAVAILABLE, "it ended its stream before the trial did")
+
+
+class _RemoteStream(SampleStream):
+    """One call; its consumer too: replies left unread would close the log's window."""
+
+    def __init__(self, sink: RemoteSink, call: ClientCall, scope: trio.CancelScope) -> None:
+        self._sink = sink
+        self._call = call
+        self._scope = scope
+        self._written = 0
+        self._replies = 0
+        self._last_was_written = False
+        self._completing = False
+        self._ended = trio.Event()
+        self.error: RpcError | None = None
+
+    @property
+    def unconfirmed(self) -> int:
+        """See `SampleStream.unconfirmed`."""
+        # The first reply is for the parameters.
+        return self._written - max(0, self._replies - 1) if self._sink.answers else 0
+
+    async def write(self, sample: DatalogSample) -> None:
+        """See `SampleStream.write`."""
+        await self._call.send(RunTrialDatalogInput(sample=sample))
+        self._written += 1
+        self._last_was_written = sample.info.state == _ENDED
+
+    async def complete(self) -> None:
+        """See `SampleStream.complete`: the log has everything once it has ended the stream."""
+        self._completing = True
+        if not self._ended.is_set():
+            await self._call.done_sending()
+            await self._ended.wait()
+        if self.error is not None:
+            raise self.error
+
+    def on_message(self, _message: Any) -> None:
+        """See `Consumer.on_message`."""
+        self._replies += 1
+        self._sink.answers = True
+        self._sink.on_reply()
+
+    def on_end(self, error: RpcError | None) -> None:
+        """See `Consumer.on_end`."""
+        self.error = error
+        self._ended.set()
+        # The SDK's log leaves when it has seen the last sample, before we have said that it was the last.
+        if not self._completing and (error is not None or not self._last_was_written):
+            self._scope.cancel()

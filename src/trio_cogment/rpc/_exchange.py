@@ -1,0 +1,178 @@
+"""What the two ends of a call within a process share: its mailboxes, its status, and how both send and receive."""
+
+from __future__ import annotations
+
+from operator import methodcaller
+from typing import Any
+
+import trio
+from google.protobuf.message import Message
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.rpc._mailbox import UNKNOWN_SIZE, Mailbox
+from trio_cogment.rpc._wire import metadata_bytes
+from trio_cogment.rpc.calls import Consumer, Method
+from trio_cogment.rpc.metadata import Metadata
+
+#: As `RpcConfig.max_receive_message_bytes`: any message passes, as protobuf has none that is larger. Finding out how
+#: large one is costs as much as copying it, which is then saved.
+UNLIMITED_BYTES = 2**31 - 1
+
+_OVER = "the call is over"
+_BYTE_SIZE = methodcaller("ByteSize")
+
+
+def fits(metadata: Metadata, limit: int) -> bool:
+    """Whether metadata are within the limit, as they would be encoded; nearly always that is clear without encoding."""
+    bound = 0
+    for name, value in metadata:
+        bound += len(name) + 2 * len(value) + 36
+    return bound <= limit or metadata_bytes(metadata) <= limit
+
+
+class Exchange:
+    """What the two ends of a call share."""
+
+    def __init__(self, method: Method, metadata: Metadata, deadline: float, config: RpcConfig) -> None:
+        self.method = method
+        self.config = config
+        self.metadata = metadata
+        self.scope = trio.CancelScope(deadline=deadline)
+        self.requests = self._mailbox()
+        self.responses = self._mailbox()
+        self.initial_metadata = Metadata()
+        self.trailing_metadata = Metadata()
+        self.headers_sent = trio.Event()
+        self.without_headers = False  # it was ended by the caller, or for it, before any came
+
+    def _mailbox(self) -> Mailbox:
+        config = self.config
+        return Mailbox(
+            config.call_outbox_messages,
+            config.call_outbox_bytes,
+            size_of=_BYTE_SIZE,
+            on_broken_consumer=self._consumer_broke,
+        )
+
+    @property
+    def over(self) -> bool:
+        return self.responses.ended
+
+    def send_headers(self) -> None:
+        """Let the caller have the initial metadata."""
+        if not self.headers_sent.is_set() and self._fits(self.initial_metadata):
+            self.headers_sent.set()
+
+    def _fits(self, metadata: Metadata) -> bool:
+        """Whether metadata of the response are within the limit; else that ends the call."""
+        limit = self.config.max_header_list_bytes
+        if fits(metadata, limit):
+            return True
+        self.cancel(RpcError(StatusCode.RESOURCE_EXHAUSTED, f"response metadata is larger than {limit} bytes"))
+        return False
+
+    def finish(self, error: RpcError | None) -> None:
+        """Give the call its status; only the first counts."""
+        if self.responses.ended:
+            return
+        if error is not None and (error.trailing_metadata or self.trailing_metadata):
+            trailing = Metadata.from_wire((*self.trailing_metadata, *error.trailing_metadata))  # checked already
+            self.trailing_metadata = trailing
+            error = RpcError(error.code, error.message, trailing)
+        self.send_headers()
+        if self.responses.ended or not self._fits(self.trailing_metadata):
+            self.trailing_metadata = Metadata()
+            return
+        self.responses.finish(error)
+        self.requests.abort(RpcError(StatusCode.CANCELLED, _OVER))
+
+    def cancel(self, error: RpcError) -> None:
+        """End the call from the client's side, whatever is still queued."""
+        if not self.headers_sent.is_set():
+            self.without_headers = True
+            self.headers_sent.set()
+        self.responses.abort(error)
+        self.requests.abort(error)
+        self.scope.cancel()
+
+    def _consumer_broke(self) -> None:
+        self.cancel(RpcError(StatusCode.INTERNAL, "the receiver failed"))
+
+
+class End:
+    """What both ends do alike: one mailbox to read, one to write."""
+
+    method: Method
+    _exchange: Exchange
+    _incoming: Mailbox
+    _outgoing: Mailbox
+    _outgoing_type: type[Message]
+    _max_bytes: int
+    _measured: bool  # `_max_bytes` means something
+    _done_sending = False
+
+    async def receive(self) -> Any:
+        return await self._incoming.get()
+
+    async def send(self, message: Message) -> None:
+        outgoing = self._outgoing
+        size = UNKNOWN_SIZE
+        if outgoing.is_busy():
+            size = self._check(message, size)
+            if size == UNKNOWN_SIZE:
+                size = message.ByteSize()
+            await outgoing.wait_room(size)
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        self._put(message, size)
+
+    def send_nowait(self, message: Message) -> None:
+        self._put(message, UNKNOWN_SIZE)
+
+    def _put(self, message: Message, size: int) -> None:
+        kind, outgoing = self._outgoing_type, self._outgoing
+        if self._measured or type(message) is not kind or self._done_sending or outgoing.ended:
+            size = self._check(message, size)
+        copied = kind()
+        copied.CopyFrom(message)
+        outgoing.put_nowait(copied, size)
+
+    def _check(self, message: Message, size: int) -> int:
+        """Return the message's size if it matters here; raise what `Call.send` says if it cannot be sent."""
+        kind = self._outgoing_type
+        if type(message) is not kind:
+            raise LocalProtocolError(f"{self.method.path}: expected {kind.__name__}, got {type(message).__name__}")
+        if self._done_sending:
+            raise LocalProtocolError(f"{self.method.path}: sending after done_sending")
+        if self._outgoing.ended:
+            raise self._cannot_send()
+        if self._measured:
+            if size == UNKNOWN_SIZE:
+                size = message.ByteSize()
+            if size > self._max_bytes:
+                self._refuse(size)
+        return size
+
+    def _refuse(self, size: int) -> None:
+        """Treat a message as too large: our own limit is the sender's affair, the receiver's ends the call."""
+        config = self._exchange.config
+        limit = config.max_send_message_bytes
+        if limit is not None and size > limit:
+            text = f"message of {size} bytes is larger than {limit} allowed to send"
+            raise RpcError(StatusCode.RESOURCE_EXHAUSTED, text)
+        text = f"message of {size} bytes is larger than {config.max_receive_message_bytes}"
+        self._exchange.cancel(RpcError(StatusCode.RESOURCE_EXHAUSTED, text))
+        raise RpcError(StatusCode.RESOURCE_EXHAUSTED, text)
+
+    def _cannot_send(self) -> Exception:
+        return self._exchange.responses.end or RpcError(StatusCode.CANCELLED, _OVER)
+
+    def set_consumer(self, consumer: Consumer) -> None:
+        self._incoming.set_consumer(consumer)
+
+    def pause(self) -> None:
+        self._incoming.pause()
+
+    def resume(self) -> None:
+        self._incoming.resume()

@@ -1,0 +1,151 @@
+"""YAML files whose faults can be located: a tree of nodes, each of which knows its line.
+
+Every scalar stays the text it was written as: `no`, `1e3` or `0x10` mean nothing until the reader of a field says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trio_cogment.errors import InvalidArgumentError
+
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+_MERGE = "tag:yaml.org,2002:merge"
+#: Aliases make a small file large; nobody needs this many values.
+MAX_NODES = 100_000
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers: dict[str, Any] = {"<": yaml.SafeLoader.yaml_implicit_resolvers["<"]}  # noqa: RUF012  PyYAML's own form
+
+
+class YamlFile:
+    """A file that was read.
+
+    Args:
+        path: where it is; named in every error.
+
+    Attributes:
+        root: its only document; None when there is nothing in it.
+
+    Raises:
+        InvalidArgumentError: it cannot be read, or is no YAML.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = path
+        self._nodes = 0
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise InvalidArgumentError(f"{path}: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise InvalidArgumentError(f"{path}: not YAML: {error}") from error
+        try:
+            self.root: yaml.Node | None = yaml.compose(text, Loader=_Loader)
+        except yaml.MarkedYAMLError as error:
+            what = ", ".join(part for part in (error.context, error.problem) if part)
+            mark = error.problem_mark or error.context_mark
+            line = "" if mark is None else f"line {mark.line + 1}: "
+            raise InvalidArgumentError(f"{path}: {line}not YAML: {' '.join(what.split())}") from error
+        except yaml.YAMLError as error:
+            raise InvalidArgumentError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        except RecursionError:
+            raise InvalidArgumentError(f"{path}: nested too deeply") from None
+
+    def fault(self, node: yaml.Node | None, text: str) -> InvalidArgumentError:
+        """Return the error that says what is wrong, and where."""
+        where = "" if node is None else f"line {line_of(node)}: "
+        return InvalidArgumentError(f"{self.path}: {where}{text}")
+
+    def entries(
+        self, node: yaml.Node, name: str, _within: tuple[yaml.Node, ...] = ()
+    ) -> list[tuple[str, yaml.Node, yaml.Node]]:
+        """Return (key, the key's node, value) of a mapping, those of its `<<` last.
+
+        Args:
+            node: what should be a mapping.
+            name: what it is called in errors.
+
+        Raises:
+            InvalidArgumentError: it is none, or has a key twice.
+        """
+        self._count(node)
+        if not isinstance(node, yaml.MappingNode):
+            raise self.fault(node, f"{name}: expected a mapping, got {described(node)}")
+        own: dict[str, tuple[str, yaml.Node, yaml.Node]] = {}
+        merged: list[yaml.Node] = []
+        for key, value in node.value:
+            if key.tag == _MERGE:
+                merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
+            elif not isinstance(key, yaml.ScalarNode):
+                raise self.fault(key, f"{name}: expected a name as the key, got {described(key)}")
+            elif key.value in own:
+                raise self.fault(key, f"{name}: the key {key.value!r} is given twice")
+            else:
+                own[key.value] = (key.value, key, value)
+        within = (*_within, node)
+        for other in merged:
+            if other in within:
+                raise self.fault(node, f"{name}: it is merged into itself")
+            for entry in self.entries(other, name, within):
+                own.setdefault(entry[0], entry)
+        return list(own.values())
+
+    def items(self, node: yaml.Node, name: str) -> Iterator[tuple[str, yaml.Node]]:
+        """Yield (what it is called, node) of each item of a list.
+
+        Raises:
+            InvalidArgumentError: it is none.
+        """
+        self._count(node)
+        if not isinstance(node, yaml.SequenceNode):
+            raise self.fault(node, f"{name}: expected a list, got {described(node)}")
+        yield from ((f"{name}[{number}]", item) for number, item in enumerate(node.value))
+
+    def text(self, node: yaml.Node, name: str) -> str:
+        """Return the text of a scalar, as it was written.
+
+        Raises:
+            InvalidArgumentError: it is none.
+        """
+        self._count(node)
+        if not isinstance(node, yaml.ScalarNode):
+            raise self.fault(node, f"{name}: expected one value, got {described(node)}")
+        return str(node.value)
+
+    def unknown_key(self, node: yaml.Node, name: str, key: str, known: Iterable[str]) -> InvalidArgumentError:
+        """Return the error for a key that means nothing here, with what may have been meant."""
+        names = sorted(known)
+        close = difflib.get_close_matches(key, names, n=1)
+        advice = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(names)}"
+        return self.fault(node, f"{name}: unknown key {key!r}; {advice}")
+
+    def _count(self, node: yaml.Node) -> None:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise self.fault(node, f"more than {MAX_NODES} values, aliases followed")
+
+
+def line_of(node: yaml.Node) -> int:
+    """Return the line a node begins in, counted from 1."""
+    return int(node.start_mark.line) + 1
+
+
+def is_blank(node: yaml.Node) -> bool:
+    """Tell whether nothing stands there, or a null: that says nothing, like leaving the key out."""
+    return isinstance(node, yaml.ScalarNode) and node.style is None and node.value in _NULLS
+
+
+def described(node: yaml.Node) -> str:
+    """Return what a node is, for errors."""
+    if is_blank(node):
+        return "nothing"
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    return "a list" if isinstance(node, yaml.SequenceNode) else repr(node.value)

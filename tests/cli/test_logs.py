@@ -1,0 +1,86 @@
+"""The forms of the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from trio_cogment.cli._logs import TRACE, set_up_logging
+from trio_cogment.cli._options import LOG_LEVELS
+from trio_cogment.cli._settings import LogSettings
+from trio_cogment.logs import PREFIX, trial_bound
+
+#: What the programs that read the log as JSON know.
+KNOWN_LEVELS = {"critical", "error", "warning", "info", "debug"}
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    root, hpack = logging.getLogger(), logging.getLogger("hpack")
+    before = root.handlers[:], root.level, hpack.level
+    yield
+    for handler in set(root.handlers) - set(before[0]):
+        handler.close()
+    root.handlers[:], root.level, hpack.level = before
+
+
+def logged(path: Path, form: str, level: str = "trace") -> list[str]:
+    set_up_logging(LogSettings(level=level, form=form, file=path))
+    log = logging.getLogger("trio_cogment.orchestrator._trial")
+    for number in (TRACE, 7, logging.DEBUG, logging.INFO, 25, logging.WARNING, logging.ERROR, logging.CRITICAL, 60):
+        log.log(number, PREFIX + "level %d", "t", number)
+    with trial_bound("bound"):
+        logging.getLogger("somebody").warning("two\nlines and ümlauts")
+    try:
+        raise ValueError("why")
+    except ValueError:
+        log.exception("it failed")
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def test_json_is_what_its_readers_expect(tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in logged(tmp_path / "log", "json")]
+    assert {line["level"] for line in lines} == KNOWN_LEVELS
+    assert [line["level"] for line in lines[:5]] == ["debug", "debug", "debug", "info", "info"]
+    assert all({"level", "msg", "component", "time"} <= line.keys() for line in lines)
+    first, somebody, failure = lines[0], lines[-2], lines[-1]
+    assert (first["component"], first["msg"], first["trial_id"]) == ("orchestrator", "trial t: level 5", "t")
+    assert first["time"].endswith("+00:00")
+    assert (somebody["component"], somebody["trial_id"]) == ("somebody", "bound")
+    assert somebody["msg"] == "two\nlines and ümlauts"
+    assert "trial_id" not in failure
+    assert "ValueError: why" in failure["exception"]
+
+
+def test_text_names_the_trial_once(tmp_path: Path) -> None:
+    lines = logged(tmp_path / "log", "text")
+    assert lines[0].endswith("[TRACE] [trio_cogment.orchestrator._trial] trial t: level 5")
+    assert any(line.endswith("[WARNING] [somebody] trial bound: two") for line in lines)
+
+
+@pytest.mark.parametrize(("level", "count"), [("trace", 11), ("debug", 9), ("info", 8), ("warning", 6), ("error", 4)])
+def test_levels(tmp_path: Path, level: str, count: int) -> None:
+    assert len(logged(tmp_path / "log", "json", level)) == count
+
+
+def test_off_means_nothing_at_all(tmp_path: Path) -> None:
+    assert logged(tmp_path / "log", "json", "off") == []
+    assert "off" in LOG_LEVELS
+
+
+def test_a_file_is_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    assert logged(path, "text")[0] == "before"
+
+
+def test_without_a_file_it_goes_to_stderr() -> None:
+    set_up_logging(LogSettings())
+    (handler,) = logging.getLogger().handlers
+    assert isinstance(handler, logging.StreamHandler)
+    assert handler.stream is sys.stderr

@@ -1,0 +1,47 @@
+"""The published SDK's environment, and the application made for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.processes import HERE
+from tests.interop.scenes import Scene
+
+
+@pytest.fixture(scope="session")
+def foreign_python() -> str:
+    python = os.environ.get("TRIO_COGMENT_PUBLISHED_SDK_PYTHON")
+    if python is None:
+        pytest.fail("TRIO_COGMENT_PUBLISHED_SDK_PYTHON is not set; `nox -s interop` makes the environment and sets it")
+    return python
+
+
+@pytest.fixture(scope="session")
+def project(foreign_python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the application with its generated settings."""
+    folder = tmp_path_factory.mktemp("project") / "app"
+    shutil.copytree(HERE / "app", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    made = subprocess.run(
+        [foreign_python, "-m", "cogment.generate", "--spec", "cogment.yaml", "--output", "cog_settings.py"],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    return folder
+
+
+@pytest.fixture
+def scene(foreign_python: str, project: Path, tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path, foreign_python, project)
+    with scene:
+        yield scene

@@ -1,0 +1,153 @@
+"""The published SDK and our orchestrator over TLS, and finding each other in a directory."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tests.interop.scenes import CLIENT, Scene, Spec, action_sets, active, actor, field, observations
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
+
+
+# --- TLS ---
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a key, its certificate for this machine, and the authority that everybody trusts."""
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1", "localhost")
+    certificate.private_key_pem.write_to_path(folder / "key.pem")
+    for blob in certificate.cert_chain_pems:
+        blob.write_to_path(folder / "chain.pem", append=True)
+    authority.cert_pem.write_to_path(folder / "roots.pem")
+    return folder
+
+
+def tls_flags(folder: Path) -> list[str]:
+    files = {"private_key": "key.pem", "root_cert": "roots.pem", "trust_chain": "chain.pem"}
+    return [f"--{flag}={folder / name}" for flag, name in files.items()]
+
+
+def test_mutual_tls(scene: Scene, certificates: Path) -> None:
+    cast = scene.participants("cast", f"--tls={certificates}")
+    orchestrator = scene.orchestrator(f"--pre_trial_hooks={cast}", *tls_flags(certificates))
+    remote = scene.remote(orchestrator, f"--tls={certificates}")
+    remote.ask("watch", name="all", states=[])
+    # Hook, data log, environment, service actor and client actor: every kind of stream there is.
+    made = {
+        **field(cast, last_tick=2),
+        "datalog_endpoint": cast,
+        "actors": [actor("ann", cast, bonus=10), actor("cleo", CLIENT, bonus=20)],
+    }
+    config = {"script": json.dumps({"cast": made})}
+    assert remote.ask("start", trial="secret", config=config) == "secret"
+    remote.ask("join", trial="secret", actor_name="cleo")
+    remote.ask("watched", name="all", until=[["secret", "ENDED"]])
+    assert remote.ask("info", trials=["secret"])[0]["tick"] == 2
+    assert action_sets(scene.record("secret.field")) == [(0, "ACTIVE", active(10, 20)), (1, "ACTIVE", active(11, 21))]
+    for name in ("ann", "cleo"):
+        assert observations(scene.record(f"secret.{name}"))[-1] == (2, "ENDING")
+    assert [sample["tick"] for sample in scene.record("secret.datalog")["samples"]] == [0, 1, 2]
+    # Who has no certificate gets in neither by TLS nor in the clear.
+    for number, options in enumerate([[f"--tls={certificates}", "--anonymous"], []]):
+        stranger = scene.remote(orchestrator, *options, name=f"stranger-{number}")
+        assert stranger.refusal("info", trials=[])[0] == "UNAVAILABLE"
+        stranger.leave()
+    # Nobody but those whom the same authority knows: here somebody without TLS.
+    plain = scene.participants("plain")
+    trial = {**field(plain), "actors": [actor("ann", cast)]}
+    remote.ask("start", trial="plain", parameters=trial)
+    remote.ask("watched", name="all", until=[["plain", "ENDED"]])
+    assert not (scene.folder / "plain.field.json").exists()
+    remote.leave()
+    scene.end(orchestrator)
+
+
+# --- discovery ---
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["clear", "tls"])
+def test_everybody_finds_the_others_in_a_directory(scene: Scene, certificates: Path, encrypted: bool) -> None:
+    tls = [f"--tls={certificates}"] if encrypted else []
+    directory = scene.directory(*tls)
+
+    def entries(service: str) -> list[Spec]:
+        found: list[Spec] = scene.record("directory")["entries"]
+        return [entry for entry in found if entry["type"] == service and not entry["hidden"]]
+
+    def registered(service: str, number: int) -> bool:
+        return len(entries(service)) == number
+
+    ports: dict[str, int] = {}
+    for name in ("older", "newer"):
+        known = len(entries("DATALOG_SERVICE")) if ports else 0
+        scene.participants(name, f"--directory={directory}", *tls)
+        ports[name] = scene.port(name)
+        # The data log is what the SDK registers last.
+        scene.until(f"{name} is registered", partial(registered, "DATALOG_SERVICE", known + 1))
+    orchestrator = scene.orchestrator(
+        f"--directory_endpoint={directory}",
+        "--directory_registration_host=127.0.0.1",
+        "--directory_registration_properties=site=lab,spare",
+        "--pre_trial_hooks=cogment://discover/prehook",
+        *(tls_flags(certificates) if encrypted else []),
+    )
+    scene.until("the orchestrator is registered", partial(registered, "TRIAL_LIFE_CYCLE_SERVICE", 1))
+    for service, url in (
+        ("CLIENT_ACTOR_CONNECTION_SERVICE", orchestrator.actors),
+        ("TRIAL_LIFE_CYCLE_SERVICE", orchestrator.lifecycle),
+    ):
+        (entry,) = entries(service)
+        assert entry["host"] == "127.0.0.1"
+        assert entry["port"] == int(url.rpartition(":")[2])
+        assert entry["protocol"] == ("GRPC_SSL" if encrypted else "GRPC")
+        assert entry["properties"].items() >= {"site": "lab", "spare": ""}.items()
+        assert entry["properties"]["__version"]
+        assert entry["properties"]["__registration_source"] == "Self-Command_Line"
+
+    # The controller knows the directory and nothing else; so do the parameters.
+    remote = scene.remote(None, f"--directory={directory}", *tls)
+    (older,) = (entry for entry in entries("ACTOR_SERVICE") if entry["port"] == ports["older"] and referee(entry))
+    actors = [
+        actor("implied", ""),
+        actor("context", "cogment://discover", actor_class="referee"),
+        actor("explicit", "cogment://discover/actor?__implementation=scripted&__actor_class=player"),
+        actor("by-id", f"cogment://discover/service?__id={older['id']}", actor_class="referee"),
+        actor("cleo", CLIENT),
+    ]
+    made = {
+        **field("cogment://discover/environment?ground=older", last_tick=2),
+        "datalog_endpoint": "cogment://discover",
+        "actors": actors,
+    }
+    config = {"script": json.dumps({"newer": made})}
+    assert remote.ask("start", trial="found", config=config) == "found"
+    remote.ask("join", trial="found", actor_name="cleo")
+    told_names = [name for name, _ in scene.record("found.field")["actors"]]
+    assert told_names == ["implied", "context", "explicit", "by-id", "cleo"]
+    for name in told_names:
+        assert observations(scene.record(f"found.{name}")) == [(0, "ACTIVE"), (1, "ACTIVE"), (2, "ENDING")]
+    assert [sample["tick"] for sample in scene.record("found.datalog")["samples"]] == [0, 1, 2]
+    assert (scene.folder / "found.hook-newer.json").exists()
+
+    # Who is not there is not found: the start fails, and nothing is left.
+    lost = {**field("cogment://discover/environment?ground=nowhere"), "actors": [actor("ann", "")]}
+    code, text = remote.refusal("start", trial="lost", parameters=lost)
+    assert code == "FAILED_PRECONDITION"
+    assert "ground=nowhere" in text
+    assert remote.ask("info", trials=["lost"]) == []
+    remote.leave()
+    scene.end(orchestrator)
+    scene.until("it has left the directory", partial(registered, "TRIAL_LIFE_CYCLE_SERVICE", 0))
+    assert registered("CLIENT_ACTOR_CONNECTION_SERVICE", 0)
+
+
+def referee(entry: Spec) -> bool:
+    return bool(entry["properties"].get("__actor_class") == "referee")

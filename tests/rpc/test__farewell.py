@@ -1,0 +1,231 @@
+"""How connections end over real sockets: what was said arrives, and nobody holds us."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from purerpc import Cardinality, RPCSignature, Service
+
+from tests.rpc.raw_peer import (
+    DATA,
+    END_STREAM,
+    GOAWAY,
+    PING,
+    PREFACE,
+    WINDOW_UPDATE,
+    RawPeer,
+    frame,
+    message,
+    request_headers,
+    settings,
+)
+from tests.rpc.tls_files import make_party
+from trio_cogment.api.common_pb2 import Action, Observation
+from trio_cogment.config import RpcConfig
+from trio_cogment.rpc import ServerCall, Serving, open_listeners, serve, server_tls
+from trio_cogment.testing.check_channel import CheckService
+
+HUGE = (2**31 - 1 - 65535).to_bytes(4, "big")
+LARGE = Observation(content=bytes(3 * 2**20))
+
+
+class Answering:
+    """A service whose only method answers with three MiB."""
+
+    def __init__(self) -> None:
+        self.answered = trio.Event()
+
+    def service(self) -> Service:
+        service = Service("t.T")
+        service.add_method("M", self._handle, RPCSignature(Cardinality.UNARY_UNARY, Action, Observation))
+        return service
+
+    async def _handle(self, call: ServerCall) -> None:
+        await call.receive()
+        await call.send(LARGE)
+        self.answered.set()
+
+
+@pytest.fixture(scope="module")
+def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    party = make_party(tmp_path_factory.mktemp("server"), "server", "127.0.0.1")
+    client = ssl.create_default_context(cafile=party.roots)
+    client.set_alpn_protocols(["h2"])
+    return server_tls(party.chain, party.key), client
+
+
+@asynccontextmanager
+async def served(
+    services: list[Any], config: RpcConfig | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Serving]:
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            listeners: list[Any] = (
+                await open_listeners("127.0.0.1", tls=tls) if tls else await open_listeners("127.0.0.1")
+            )
+
+            async def run(task_status: Any) -> None:
+                await serve(services, listeners, config=config, task_status=task_status)
+
+            yield await nursery.start(run)
+            nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def connected(serving: Serving, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawPeer]:
+    """A peer whose socket takes little, so that what it does not read stays with the server."""
+    plain = trio.socket.socket()
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    await plain.connect(("127.0.0.1", serving.port))
+    stream: trio.abc.Stream = trio.SocketStream(plain)
+    if tls is not None:
+        stream = trio.SSLStream(stream, tls, server_hostname="127.0.0.1", https_compatible=True)
+    peer = RawPeer(stream)
+    await peer.send(PREFACE, settings({4: 2**31 - 1}), frame(WINDOW_UPDATE, 0, 0, HUGE))
+    yield peer
+    await trio.aclose_forcefully(stream)
+
+
+async def gone(serving: Serving) -> None:
+    """Wait until the server has no connection any more."""
+    while serving._group._connections:
+        await trio.lowlevel.checkpoint()
+
+
+async def drained(peer: RawPeer, serving: Serving, nursery: trio.Nursery, grace: float) -> None:
+    """Drain, say that we have seen it, and read to the end."""
+    nursery.start_soon(serving.drain, grace)
+    await peer.until(lambda: any(kind == PING for kind, _, _, _ in peer.frames))
+    ping = next(payload for kind, _, _, payload in peer.frames if kind == PING)
+    await peer.send(frame(PING, 1, 0, ping))
+    await peer.until(lambda: False)
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plaintext", "TLS"])
+@pytest.mark.parametrize("how", ["drain", "idle"])
+async def test_a_slow_reader_gets_the_whole_response(
+    secure: bool, how: str, contexts: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    """It goes on sending meanwhile, which would make the kernel cut the response off as soon as we close."""
+    ours, theirs = contexts if secure else (None, None)
+    service = Answering()
+    config = RpcConfig(idle_timeout_seconds=0.05 if how == "idle" else 0, keepalive_timeout_seconds=0.1)
+    async with (
+        served([service.service()], config, ours) as serving,
+        trio.open_nursery() as nursery,
+        connected(serving, theirs) as peer,
+    ):
+        await peer.send(peer.headers(1, request_headers(path=b"/t.T/M")), frame(DATA, END_STREAM, 1, message(b"")))
+        answer = peer.answer(1)
+        whole = len(message(LARGE.SerializeToString()))
+        await peer.until(lambda: len(answer.data) > 1000)
+        if how == "drain":
+            nursery.start_soon(serving.drain, 30.0)
+        (connection,) = serving._group._connections
+        await peer.until(lambda: len(answer.data) > whole - 200_000)  # the rest fits into the sockets
+        while not connection.closed:
+            await trio.lowlevel.checkpoint()
+        while not answer.ended and not peer.eof:
+            await peer.send(frame(PING, 0, 0, bytes(8)), frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\1"))
+            await peer.pump()
+            await trio.testing.wait_all_tasks_blocked(0.01)  # slow: what has arrived is answered
+        assert answer.status == 0
+        assert len(answer.data) == whole
+        await peer.until(lambda: False)
+        assert [payload[4:8] for kind, _, _, payload in peer.frames if kind == GOAWAY] == [bytes(4)] * 3
+        await peer.stream.aclose()
+        if how == "drain":
+            await serving._group.done.wait()  # not after the grace, but when the peer has closed
+        else:
+            await gone(serving)
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plaintext", "TLS"])
+async def test_who_breaks_the_connection_is_told_though_it_goes_on_sending(
+    secure: bool, contexts: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    ours, theirs = contexts if secure else (None, None)
+    async with served([CheckService().service()], None, ours) as serving, connected(serving, theirs) as peer:
+        await peer.until(lambda: bool(peer.frames))
+        await peer.send(frame(PING, 0, 1, bytes(8)))
+        for _ in range(100):
+            await peer.send(frame(PING, 0, 0, bytes(8)) * 100)
+        await peer.until(lambda: False)
+        assert peer.goaway == 1
+        await peer.stream.aclose()
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plaintext", "TLS"])
+@pytest.mark.parametrize("sends", [False, True], ids=["mute", "talking"])
+async def test_nobody_holds_a_broken_connection(
+    secure: bool, sends: bool, contexts: tuple[ssl.SSLContext, ssl.SSLContext]
+) -> None:
+    """Neither who does not close nor who sends for ever: `farewell_timeout_seconds` is all they get."""
+    ours, theirs = contexts if secure else (None, None)
+    config = RpcConfig(farewell_timeout_seconds=0.2)
+    async with served([CheckService().service()], config, ours) as serving, connected(serving, theirs) as peer:
+        await peer.until(lambda: bool(peer.frames))
+        began = trio.current_time()
+        await peer.send(frame(PING, 0, 1, bytes(8)))
+        try:
+            while sends:
+                await peer.send(frame(PING, 0, 0, bytes(8)) * 1000)
+        except trio.BrokenResourceError:
+            pass
+        await gone(serving)
+        took = trio.current_time() - began
+        assert took < 5
+        assert sends or took >= 0.2
+
+
+async def test_who_never_closes_is_left_after_the_grace() -> None:
+    config = RpcConfig(farewell_timeout_seconds=0.1)
+    async with served([CheckService().service()], config) as serving, connected(serving) as peer:
+        await peer.until(lambda: bool(peer.frames))
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            await drained(peer, serving, nursery, 1.0)
+            assert serving._group._connections
+            assert not serving._group.done.is_set()  # our end is said at once, but theirs awaited
+        assert 1 <= trio.current_time() - began < 10
+
+
+@pytest.mark.parametrize("how", ["drain", "cancel"])
+async def test_a_shorter_grace_and_cancellation_end_the_patience(how: str) -> None:
+    """Asked to hurry, the server leaves within `farewell_timeout_seconds`."""
+    config = RpcConfig(farewell_timeout_seconds=0.1)
+    async with (
+        trio.open_nursery() as nursery,
+        served([CheckService().service()], config) as serving,
+        connected(serving) as peer,
+    ):
+        await peer.until(lambda: bool(peer.frames))
+        await drained(peer, serving, nursery, 1000)
+        assert serving._group._connections
+        if how == "drain":
+            await serving.drain(0)
+        else:
+            nursery.cancel_scope.cancel()
+
+
+async def test_what_is_thrown_away_is_bounded() -> None:
+    """Not only in time."""
+    config = RpcConfig(farewell_timeout_seconds=1000, connection_window_bytes=65_535)
+    async with served([CheckService().service()], config) as serving, connected(serving) as peer:
+        await peer.until(lambda: bool(peer.frames))
+        await peer.send(frame(PING, 0, 1, bytes(8)))
+        sent = 0
+        try:
+            while sent < 100 * 2**20:
+                await peer.send(bytes(2**16))
+                sent += 2**16
+        except trio.BrokenResourceError:
+            pass
+        assert sent < 100 * 2**20

@@ -1,0 +1,93 @@
+"""What a client holds of answers that nobody has read: with the calls that have ended, within one budget."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import trio
+import trio.testing
+
+from trio_cogment.api.common_pb2 import Action
+from trio_cogment.config import RpcConfig
+from trio_cogment.rpc import Channel, ClientCall, open_listeners, serve
+from trio_cogment.testing._check_service import SIZED
+from trio_cogment.testing.check_channel import ECHO_ONE, CheckService
+
+BYTES = 60_000
+CALLS = 200
+CONFIG = RpcConfig(connection_memory_bytes=2**20, connection_window_bytes=2**18)
+#: The budget, and what was on its way when it was used up.
+MOST = CONFIG.connection_memory_bytes + CONFIG.connection_window_bytes
+
+
+@asynccontextmanager
+async def unread_calls(number: int) -> AsyncIterator[tuple[Channel, list[ClientCall]]]:
+    """Calls to a real server, each answered with `BYTES` bytes that nobody has read, as far as they have come."""
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            services = [CheckService().service()]
+            serving = await nursery.start(serve, services, await open_listeners("127.0.0.1"))
+            async with Channel("127.0.0.1", serving.port, config=CONFIG) as channel, AsyncExitStack() as stack:
+                calls = [await stack.enter_async_context(channel.call(SIZED)) for _ in range(number)]
+                for call in calls:
+                    await call.send(Action(tick_id=BYTES))
+                    await call.done_sending()
+                await trio.testing.wait_all_tasks_blocked(0.2)
+                yield channel, calls
+            nursery.cancel_scope.cancel()
+
+
+def answered(calls: list[ClientCall]) -> int:
+    return sum(call.trailing_metadata is not None for call in calls)
+
+
+async def read(call: ClientCall) -> None:
+    assert len((await call.receive()).content) == BYTES
+    assert await call.receive() is None
+
+
+async def test_answers_of_ended_calls_are_within_the_budget_until_they_are_read() -> None:
+    async with unread_calls(CALLS) as (channel, calls):
+        assert 10 < answered(calls) <= MOST // BYTES
+        async with trio.open_nursery() as nursery:  # one after the other, the first could be behind all others
+            for call in calls:
+                nursery.start_soon(read, call)
+        assert answered(calls) == CALLS
+        assert len((await channel.unary(ECHO_ONE, Action(content=bytes(BYTES)))).content) == BYTES
+
+
+async def test_leaving_the_calls_gives_the_budget_back() -> None:
+    async with unread_calls(CALLS) as (channel, calls):
+        for call in calls[: CALLS // 2]:
+            call.cancel()
+        await trio.testing.wait_all_tasks_blocked(0.2)
+        rest = calls[CALLS // 2 :]
+        assert 10 < answered(rest) <= MOST // BYTES
+        for call in rest:
+            call.cancel()
+        for _ in range(100):  # more than the budget could hold
+            assert len((await channel.unary(ECHO_ONE, Action(content=bytes(BYTES)))).content) == BYTES
+
+
+async def test_a_consumer_that_is_paused_holds_its_part() -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self.size = 0
+
+        def on_message(self, message: Action) -> None:
+            self.size += len(message.content)
+
+        def on_end(self, error: Exception | None) -> None:
+            assert error is None
+
+    async with unread_calls(CALLS) as (_, calls):
+        consumer = Counting()
+        for call in calls:
+            call.pause()
+            call.set_consumer(consumer)
+        assert answered(calls) <= MOST // BYTES
+        for call in calls:
+            call.resume()
+        await trio.testing.wait_all_tasks_blocked(0.2)
+        assert consumer.size == CALLS * BYTES

@@ -1,0 +1,84 @@
+"""Participants that are served and registered with a directory."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+
+from trio_cogment._version import __version__
+from trio_cogment.directory import DirectoryClient, Offer, ServiceKind
+from trio_cogment.rpc import InProcessChannel
+from trio_cogment.sdk import Participants, serve_participants
+from trio_cogment.spec import ActorClass, Spec
+from trio_cogment.testing.directory import FakeDirectory
+
+
+async def never(_session: Any) -> None:
+    raise AssertionError
+
+
+def of(kind: ServiceKind, **properties: str) -> Offer:
+    return Offer(kind=kind, port=7, properties=properties)
+
+
+def actor(actor_class: str, implementation: str, **properties: str) -> Offer:
+    return of(ServiceKind.ACTOR, __actor_class=actor_class, __implementation=implementation, **properties)
+
+
+def test_what_is_offered() -> None:
+    participants = Participants(Spec.of(ActorClass("x"), ActorClass("y")))
+    assert participants.offers(7) == []
+    participants.register_actor(never, "two", ["b", "a"], properties={"speed": "high"})
+    participants.register_actor(never, "any")
+    participants.register_environment(never, properties={"__implementation": "renamed"})
+    participants.register_environment(never, "other")
+    participants.register_pre_trial_hook(never)
+    participants.register_pre_trial_hook(never, "second")
+    participants.register_datalog(never)
+    assert participants.offers(7) == [
+        actor("a", "two", speed="high"),
+        actor("b", "two", speed="high"),
+        actor("x", "any"),
+        actor("y", "any"),
+        of(ServiceKind.ENVIRONMENT, __implementation="renamed"),
+        of(ServiceKind.ENVIRONMENT, __implementation="other"),
+        of(ServiceKind.PRE_TRIAL_HOOK),
+        of(ServiceKind.DATALOG),
+    ]
+
+
+def test_without_classes_there_is_none_to_name() -> None:
+    participants = Participants()
+    participants.register_actor(never, "any")
+    assert participants.offers(7) == [of(ServiceKind.ACTOR, __implementation="any")]
+
+
+@pytest.mark.parametrize("given", ["", "elsewhere"])
+async def test_registered_while_served(given: str) -> None:
+    fake, participants = FakeDirectory(), Participants()
+    participants.register_environment(never)
+    with trio.fail_after(60):
+        async with InProcessChannel([fake.service()]) as channel, trio.open_nursery() as nursery:
+            run = partial(
+                serve_participants,
+                participants,
+                host="127.0.0.1",
+                directory=DirectoryClient(channel),
+                registration_host=given,
+                registration_properties={"zone": "a"},
+            )
+            serving = await nursery.start(run)
+            await fake.wait_until(lambda: bool(fake.entries))
+            (entry,) = fake.entries.values()
+            assert (entry.data.endpoint.host, entry.data.endpoint.port) == (given or "127.0.0.1", serving.port)
+            assert dict(entry.data.details.properties) == {
+                "__implementation": "default",
+                "__registration_source": "PythonSDK-Implicit",
+                "__version": __version__,
+                "zone": "a",
+            }
+            nursery.cancel_scope.cancel()
+        assert not fake.entries
