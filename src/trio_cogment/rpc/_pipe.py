@@ -11,6 +11,8 @@ import trio
 
 _MIN_READ = 16 * 1024
 _MAX_READ = 1024 * 1024
+#: What is read at once should not take longer than this to work through.
+_LONG_TURN_SECONDS = 0.02
 #: Where Linux's `struct tcp_info` has `tcpi_bytes_acked`.
 _BYTES_ACKED = slice(120, 128)
 
@@ -61,9 +63,13 @@ class SocketPipe(Pipe):
         self._socket = socket.socket(fileno=descriptor)
         self._socket.setblocking(False)
         self._read_size = _MIN_READ
+        self._filled = False  # there may be more to read than we took
+        self._handed_over = 0.0
         self._closed = False
 
     async def receive_some(self) -> bytes:
+        if self._filled or self._read_size > _MIN_READ:
+            self._adapt(trio.current_time() - self._handed_over)
         while True:
             await trio.lowlevel.wait_readable(self._socket)
             try:
@@ -73,11 +79,23 @@ class SocketPipe(Pipe):
             except OSError as error:
                 raise trio.BrokenResourceError("connection lost") from error
             size = len(data)
-            if size == self._read_size:
-                self._read_size = min(size * 4, _MAX_READ)
-            elif size < self._read_size >> 2:
+            self._filled = size == self._read_size
+            if size < self._read_size >> 2:
                 self._read_size = max(self._read_size >> 1, _MIN_READ)
+            if self._filled or self._read_size > _MIN_READ:
+                self._handed_over = trio.current_time()
             return data
+
+    def _adapt(self, seconds: float) -> None:
+        """Read more at a time, or less, after what was read last has taken so long to work through.
+
+        A peer that sends the smallest frames makes that a hundred times longer than an honest one; everybody else
+        waits meanwhile.
+        """
+        if seconds > _LONG_TURN_SECONDS:
+            self._read_size = _MIN_READ
+        elif self._filled and seconds < _LONG_TURN_SECONDS / 4:
+            self._read_size = min(self._read_size * 4, _MAX_READ)
 
     def send_now(self, data: bytes) -> int:
         try:
