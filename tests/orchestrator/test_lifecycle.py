@@ -392,13 +392,13 @@ async def test_a_start_that_a_stop_interrupts_says_so(where: str, autojump_clock
     """UNAVAILABLE: trying elsewhere, or later, may help; the caller's request is not to blame."""
 
     async def hangs(request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
-        await trio.sleep_forever()
+        await trio.sleep(math.inf)
         return request
 
     class Hanging:
         @asynccontextmanager
         async def open(self, *_: Any) -> AsyncIterator[Any]:
-            await trio.sleep_forever()
+            await trio.sleep(math.inf)
             yield
 
     hooks = ["cogment://discover"] if where == "hook" else []

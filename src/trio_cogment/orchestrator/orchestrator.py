@@ -23,7 +23,7 @@ from trio_cogment.directory import (
     ServiceKind,
     parse_endpoint,
 )
-from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, UnavailableError
+from trio_cogment.errors import AlreadyExistsError, CogmentError, FailedPreconditionError, UnavailableError
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
 from trio_cogment.orchestrator._hooks import run_hooks
@@ -213,10 +213,8 @@ class Orchestrator:
                 trial.begin()
                 await self._start(trial, params, trial_config)
                 started = True
-            if self._stopping and not started:
-                raise UnavailableError(STOPPING)
             if not started:
-                raise trial.refusal or FailedPreconditionError("the trial was terminated while it was starting")
+                raise self._why_not_started(trial)
             # A caller that went away since will never know of this trial.
             started = False
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -226,6 +224,11 @@ class Orchestrator:
                 trial.hard_end("the trial could not start")
                 self.trials.remove(trial)
         return trial_id
+
+    def _why_not_started(self, trial: Trial) -> CogmentError:
+        if self._stopping:
+            return UnavailableError(STOPPING)
+        return trial.refusal or FailedPreconditionError("the trial was terminated while it was starting")
 
     def _unused_trial_id(self) -> str:
         for _ in range(_ID_DRAWS):
