@@ -423,3 +423,31 @@ async def test_a_start_that_a_stop_interrupts_says_so(where: str, autojump_clock
             (StatusCode.UNAVAILABLE, "the orchestrator is stopping")
         ]
         assert not await table.controller.trial_infos()
+
+
+@pytest.mark.parametrize("where", ["hook", "data log"])
+async def test_why_a_start_failed_is_told_and_logged_without_tokens(
+    where: str, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def refuses(_request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
+        raise RpcError(StatusCode.INTERNAL, "no good today")
+
+    class Refusing:
+        @asynccontextmanager
+        async def open(self, *_: Any) -> AsyncIterator[Any]:
+            if caplog:
+                raise RpcError(StatusCode.INTERNAL, "no good today")
+            yield
+
+    endpoint = "cogment://discover?__authentication-token=hidden&for=us"
+    hooks = [endpoint] if where == "hook" else []
+    async with bench(HookScript(refuses).service(), sink=Refusing(), pre_trial_hooks=hooks) as table:
+        with pytest.raises(RpcError, match="no good today") as caught:
+            await table.controller.start_trial(None if hooks else params_of("a", datalog_endpoint=endpoint))
+    assert caught.value.code is StatusCode.UNAVAILABLE
+    assert "cogment://discover?for=us" in caught.value.message
+    (line,) = [text for text in caplog.messages if "could not start" in text]
+    assert caught.value.message in line
+    assert "hidden" not in caplog.text + caught.value.message

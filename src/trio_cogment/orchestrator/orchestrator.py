@@ -208,6 +208,7 @@ class Orchestrator:
         )
         self.trials.add(trial)
         started = False
+        why = "whoever started it left"
         try:
             with trial.starting:
                 trial.begin()
@@ -219,9 +220,12 @@ class Orchestrator:
             started = False
             await trio.lowlevel.checkpoint_if_cancelled()
             started = True
+        except CogmentError as error:
+            why = str(error)
+            raise
         finally:
             if not started:
-                trial.hard_end("the trial could not start")
+                trial.hard_end(f"the trial could not start: {why}")
                 self.trials.remove(trial)
         return trial_id
 
