@@ -22,14 +22,17 @@ from tests.helpers import (
     params_of,
     start_environment,
 )
-from trio_cogment.api.common_pb2 import ActorParams, EnvironmentParams, TrialParams, TrialState
+from trio_cogment.api import orchestrator_pb2
+from trio_cogment.api.common_pb2 import ActorParams, EnvironmentParams, SerializedMessage, TrialParams, TrialState
 from trio_cogment.api.hooks_pb2 import PreTrialParams
+from trio_cogment.api.orchestrator_pb2 import TrialStartRequest
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.orchestrator._trial import STOPPING
-from trio_cogment.rpc import ServerCall
+from trio_cogment.rpc import ServerCall, methods_of
 from trio_cogment.sdk import actor_params, trial_params
 
+START_TRIAL = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name["TrialLifecycleSP"])["StartTrial"]
 ALL_STATES = [
     TrialState.INITIALIZING,
     TrialState.PENDING,
@@ -435,11 +438,8 @@ async def test_why_a_start_failed_is_told_and_logged_without_tokens(
         raise RpcError(StatusCode.INTERNAL, "no good today")
 
     class Refusing:
-        @asynccontextmanager
-        async def open(self, *_: Any) -> AsyncIterator[Any]:
-            if caplog:
-                raise RpcError(StatusCode.INTERNAL, "no good today")
-            yield
+        def open(self, *_: Any) -> Any:
+            raise RpcError(StatusCode.INTERNAL, "no good today")
 
     endpoint = "cogment://discover?__authentication-token=hidden&for=us"
     hooks = [endpoint] if where == "hook" else []
@@ -451,3 +451,31 @@ async def test_why_a_start_failed_is_told_and_logged_without_tokens(
     (line,) = [text for text in caplog.messages if "could not start" in text]
     assert caught.value.message in line
     assert "hidden" not in caplog.text + caught.value.message
+
+
+async def test_parameters_given_are_used_as_they_are_even_if_there_is_nothing_in_them(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """And a config, even an empty one, replaces the default one."""
+    asked: list[bytes | None] = []
+
+    async def hook(request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
+        config = request.params.trial_config
+        asked.append(config.content if request.params.HasField("trial_config") else None)
+        return request
+
+    default = params_of("a")
+    default.trial_config.content = b"default"
+    options: dict[str, Any] = {"default_params": default, "pre_trial_hooks": ["cogment://discover"]}
+    async with bench(HookScript(hook).service(), Script(silent).actor(), **options) as table:
+
+        async def start(**data: Any) -> None:
+            await table.channel.unary(START_TRIAL, TrialStartRequest(**data))
+
+        with pytest.raises(RpcError) as caught:
+            await start(params=TrialParams())
+        assert caught.value.code is StatusCode.INVALID_ARGUMENT
+        assert asked == []
+        for data in ({}, {"config": SerializedMessage()}, {"config": SerializedMessage(content=b"c")}):
+            await start(**data)
+        assert asked == [b"default", b"", b"c"]
