@@ -151,6 +151,24 @@ async def test_point_06_what_waits_for_a_late_joiner_is_bounded(autojump_clock: 
         assert play["a"].end is None
 
 
+async def test_point_06_what_waits_is_no_more_than_the_late_joiner_can_be_sent(autojump_clock: Clock) -> None:
+    config = OrchestratorConfig(max_outbox_messages=20, max_outbox_bytes=1024 * 1024)
+    async with stage(config=config) as play:
+        await play.start(params("a", actor_params("late", "cls", endpoint=CLIENT), "b"))
+        await play["a"].ready()
+        for _ in range(100):
+            await play["a"].tell("late", bytes(100_000))
+        # It has not read anything when all of it comes at once.
+        client = await play.join("late")
+        assert len(client.take()) == 1 + 5
+        await play["b"].ready()
+        for _ in range(400):
+            await play["a"].tell("env")
+        await play["env"].ready()
+        assert len(play["env"].take()) == 1 + 20
+        assert [client.end, play["a"].end, play["env"].end] == [None, None, None]
+
+
 async def test_point_07_nothing_is_made_of_an_observation_set_that_is_wrong(autojump_clock: Clock) -> None:
     async with stage() as play:
         await play.play(params("a", "b"))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
 
 from tests.helpers import END, Everything, Script, actor_that_acts, environment_of, params_of, wire_channel
-from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.orchestrator import Orchestrator, SampleStream
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.sdk import Controller
 
@@ -57,6 +60,35 @@ async def test_farewell_is_bounded(autojump_clock: trio.testing.MockClock) -> No
                 host.cancel()
                 await trio.sleep_forever()
         assert trio.current_time() <= 1 + 3.1
+
+
+async def test_farewell_is_bounded_for_what_is_no_participant_too(autojump_clock: trio.testing.MockClock) -> None:
+    """A data log may take its time when a trial ends by itself, but not when the host wants to leave."""
+
+    class Stuck(SampleStream):
+        async def write(self, _sample: DatalogSample) -> None:
+            await trio.sleep_forever()
+
+        async def complete(self) -> None:
+            pass
+
+    class Sink:
+        @asynccontextmanager
+        async def open(self, _trial_id: str, _user_id: str, _params: TrialParams) -> AsyncIterator[SampleStream]:
+            yield Stuck()
+
+    config = OrchestratorConfig(farewell_seconds=3, datalog_flush_seconds=100)
+    async with InProcessChannel([Script(actor_that_acts()).actor()]) as participants:
+        with trio.CancelScope() as host:
+            orchestrator = Orchestrator(
+                wall_clock=lambda: 1, new_trial_id=lambda: "t", local=Everything(participants, Sink()), config=config
+            )
+            async with orchestrator, InProcessChannel([orchestrator.lifecycle_service()]) as channel:
+                await Controller(channel).start_trial(params_of("a", datalog_endpoint="cogment://discover"))
+                await trio.sleep(1)
+                host.cancel()
+                await trio.sleep_forever()
+        assert trio.current_time() == pytest.approx(1 + 3)
 
 
 async def test_user_exception_comes_out_of_the_block_as_it_is() -> None:

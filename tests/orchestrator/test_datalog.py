@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
 
 from tests.helpers import HEARTBEAT, LAST, NORMAL, Script, actor_that_acts, bench, environment_of, params_of
-from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogOutput
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.orchestrator import SampleStream
 from trio_cogment.rpc import ServerCall, serve_stream
 
 both = pytest.mark.parametrize("wire", [False, True])
@@ -305,3 +308,34 @@ async def test_a_data_log_that_was_away_for_long_is_found_at_the_next_try(
         nursery.cancel_scope.cancel()
     assert len(opened) == 2
     assert back <= opened[1] <= back + 1.2 * OrchestratorConfig().datalog_reconnect_max_seconds
+
+
+async def test_the_grace_ends_while_a_connection_is_still_being_tried(autojump_clock: trio.testing.MockClock) -> None:
+    """A host that is gone answers nothing: whoever waits for it must not wait for the try to fail, too."""
+    opened = 0
+
+    class Vanishing(SampleStream):
+        async def write(self, _sample: DatalogSample) -> None:
+            if trio.current_time() > 5:
+                raise RpcError(StatusCode.UNAVAILABLE, "gone")
+
+        async def complete(self) -> None:
+            pass
+
+    class Sink:
+        @asynccontextmanager
+        async def open(self, _trial_id: str, _user_id: str, _params: TrialParams) -> AsyncIterator[SampleStream]:
+            nonlocal opened
+            opened += 1
+            if opened > 1:
+                await trio.sleep(1000)
+            yield Vanishing()
+
+    config = OrchestratorConfig(max_queued_samples=3, datalog_grace_seconds=20)
+    services = Script(environment_of(50, seconds_per_tick=1)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services, sink=Sink(), config=config) as table:
+        await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
+        await table.controller.wait_trial("t")
+        # 50 s of its own, and what was left of the grace when its queue was full.
+        assert 50 < trio.current_time() < 50 + config.datalog_grace_seconds
+    assert opened == 2

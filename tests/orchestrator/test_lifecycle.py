@@ -22,14 +22,17 @@ from tests.helpers import (
     params_of,
     start_environment,
 )
-from trio_cogment.api.common_pb2 import ActorParams, EnvironmentParams, TrialParams, TrialState
+from trio_cogment.api import orchestrator_pb2
+from trio_cogment.api.common_pb2 import ActorParams, EnvironmentParams, SerializedMessage, TrialParams, TrialState
 from trio_cogment.api.hooks_pb2 import PreTrialParams
+from trio_cogment.api.orchestrator_pb2 import TrialStartRequest
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.orchestrator._trial import STOPPING
-from trio_cogment.rpc import ServerCall
+from trio_cogment.rpc import ServerCall, methods_of
 from trio_cogment.sdk import actor_params, trial_params
 
+START_TRIAL = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name["TrialLifecycleSP"])["StartTrial"]
 ALL_STATES = [
     TrialState.INITIALIZING,
     TrialState.PENDING,
@@ -423,3 +426,56 @@ async def test_a_start_that_a_stop_interrupts_says_so(where: str, autojump_clock
             (StatusCode.UNAVAILABLE, "the orchestrator is stopping")
         ]
         assert not await table.controller.trial_infos()
+
+
+@pytest.mark.parametrize("where", ["hook", "data log"])
+async def test_why_a_start_failed_is_told_and_logged_without_tokens(
+    where: str, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def refuses(_request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
+        raise RpcError(StatusCode.INTERNAL, "no good today")
+
+    class Refusing:
+        def open(self, *_: Any) -> Any:
+            raise RpcError(StatusCode.INTERNAL, "no good today")
+
+    endpoint = "cogment://discover?__authentication-token=hidden&for=us"
+    hooks = [endpoint] if where == "hook" else []
+    async with bench(HookScript(refuses).service(), sink=Refusing(), pre_trial_hooks=hooks) as table:
+        with pytest.raises(RpcError, match="no good today") as caught:
+            await table.controller.start_trial(None if hooks else params_of("a", datalog_endpoint=endpoint))
+    assert caught.value.code is StatusCode.UNAVAILABLE
+    assert "cogment://discover?for=us" in caught.value.message
+    (line,) = [text for text in caplog.messages if "could not start" in text]
+    assert caught.value.message in line
+    assert "hidden" not in caplog.text + caught.value.message
+
+
+async def test_parameters_given_are_used_as_they_are_even_if_there_is_nothing_in_them(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """And a config, even an empty one, replaces the default one."""
+    asked: list[bytes | None] = []
+
+    async def hook(request: PreTrialParams, _call: ServerCall) -> PreTrialParams:
+        config = request.params.trial_config
+        asked.append(config.content if request.params.HasField("trial_config") else None)
+        return request
+
+    default = params_of("a")
+    default.trial_config.content = b"default"
+    options: dict[str, Any] = {"default_params": default, "pre_trial_hooks": ["cogment://discover"]}
+    async with bench(HookScript(hook).service(), Script(silent).actor(), **options) as table:
+
+        async def start(**data: Any) -> None:
+            await table.channel.unary(START_TRIAL, TrialStartRequest(**data))
+
+        with pytest.raises(RpcError) as caught:
+            await start(params=TrialParams())
+        assert caught.value.code is StatusCode.INVALID_ARGUMENT
+        assert asked == []
+        for data in ({}, {"config": SerializedMessage()}, {"config": SerializedMessage(content=b"c")}):
+            await start(**data)
+        assert asked == [b"default", b"", b"c"]

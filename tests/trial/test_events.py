@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from trio_cogment.trial import MAX_HELD_MESSAGES, NO_PARTICIPANT, Timer, TimerKind, TrialRules
+from trio_cogment.trial import MAX_HELD_BYTES, MAX_HELD_MESSAGES, NO_PARTICIPANT, Timer, TimerKind, TrialRules
 
 
 def test_the_rules_defaults() -> None:
@@ -15,6 +15,7 @@ def test_the_rules_defaults() -> None:
         "actor_ack_timeout_seconds": 30,
         "heartbeat_seconds": 20,
         "max_held_messages": MAX_HELD_MESSAGES,
+        "max_held_bytes": MAX_HELD_BYTES,
         "max_said_per_tick": 10_000,
     }
 

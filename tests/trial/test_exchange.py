@@ -48,6 +48,22 @@ def test_a_message_before_the_environment_is_there_is_held() -> None:
     assert [m.message.payload.value for m in play.take(ENVIRONMENT)] == [b"early", b"still early"]
 
 
+def test_held_messages_are_bounded_in_size_too() -> None:
+    play = Play(make_params(actor("a"), actor("c", endpoint=CLIENT)), rules=TrialRules(max_held_bytes=1000))
+    play.begin().ready(0)
+    for size in (5000, 1, 1):
+        play.tell(0, "c", bytes(size))
+    play.tell(0, "env", bytes(400))
+    play.tell(0, "env", bytes(400))
+    play.tell(0, "env", bytes(400))
+    assert play.machine.counters["message_not_held"] == 3
+    play.join("c")
+    # One of any size is kept.
+    assert [len(m.message.payload.value) for m in play.take(1)[1:]] == [5000]
+    play.environment_ready()
+    assert [len(m.message.payload.value) for m in play.take(ENVIRONMENT)[-2:]] == [400, 400]
+
+
 def test_held_messages_are_bounded() -> None:
     play = Play(make_params(actor("a"), actor("c", endpoint=CLIENT)), rules=TrialRules(max_held_messages=2))
     play.begin().ready(0)

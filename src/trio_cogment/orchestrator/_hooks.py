@@ -8,7 +8,7 @@ import trio
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.hooks_pb2 import DESCRIPTOR, PreTrialParams
-from trio_cogment.directory import ServiceKind
+from trio_cogment.directory import ServiceKind, parse_endpoint
 from trio_cogment.errors import RpcError, UnavailableError
 from trio_cogment.orchestrator._connections import Connections
 from trio_cogment.rpc import methods_of
@@ -36,8 +36,10 @@ async def run_hooks(
     """
     metadata = (("trial-id", trial_id), ("user-id", user_id))
     for number, endpoint in enumerate(endpoints):
-        name = f"pre-trial hook {number + 1} ({endpoint})"
-        target = await connections.resolve(endpoint, ServiceKind.PRE_TRIAL_HOOK, f"pre_trial_hooks[{number}]")
+        field_name = f"pre_trial_hooks[{number}]"
+        # As it was read, not as it was written: a token in it is the operator's, and whoever starts a trial sees this.
+        name = f"pre-trial hook {number + 1} ({parse_endpoint(endpoint, field_name=field_name)})"
+        target = await connections.resolve(endpoint, ServiceKind.PRE_TRIAL_HOOK, field_name)
         assert target is not None
         try:
             with trio.fail_after(timeout_seconds):

@@ -18,6 +18,7 @@ import trio
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.config import OrchestratorConfig
+from trio_cogment.directory import parse_endpoint
 from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._datalog import Datalog
@@ -275,7 +276,9 @@ class Trial:
         if self._datalog is not None:
             # Not in the scope that bounds the wait: a call keeps the deadline it was opened under.
             nursery.start_soon(self._datalog.run, params)
-            return await self._datalog.wait_opened(params.datalog.endpoint, lambda: self.over, self._connecting)
+            # As it was read, not as it was written: that may have a token in it.
+            shown = str(parse_endpoint(params.datalog.endpoint))
+            return await self._datalog.wait_opened(shown, lambda: self.over, self._connecting)
         if self.over:
             return FailedPreconditionError("the trial was terminated while it was starting")
         return None

@@ -216,24 +216,28 @@ class Orchestrator:
         )
         self.trials.add(trial)
         started = False
+        why = "whoever started it left"
         try:
             with trial.starting:
                 trial.begin()
                 await self._start(trial, params, trial_config)
                 started = True
             if not started:
-                raise self._why_it_did_not_start(trial)
+                raise self._why_not_started(trial)
             # A caller that went away since will never know of this trial.
             started = False
             await trio.lowlevel.checkpoint_if_cancelled()
             started = True
+        except CogmentError as error:
+            why = str(error)
+            raise
         finally:
             if not started:
-                trial.hard_end("the trial could not start")
+                trial.hard_end(f"the trial could not start: {why}")
                 self.trials.remove(trial)
         return trial_id
 
-    def _why_it_did_not_start(self, trial: Trial) -> CogmentError:
+    def _why_not_started(self, trial: Trial) -> CogmentError:
         if self._stopping:
             return UnavailableError(STOPPING)
         return trial.refusal or FailedPreconditionError("the trial was terminated while it was starting")

@@ -5,6 +5,7 @@ tables: `_trial_table.py` (the trial) and `_stream_table.py` (each participant's
 """
 
 from trio_cogment.trial._events import ENVIRONMENT as ENVIRONMENT
+from trio_cogment.trial._events import MAX_HELD_BYTES as MAX_HELD_BYTES
 from trio_cogment.trial._events import MAX_HELD_MESSAGES as MAX_HELD_MESSAGES
 from trio_cogment.trial._events import NO_PARTICIPANT as NO_PARTICIPANT
 from trio_cogment.trial._events import Announce as Announce

@@ -23,6 +23,10 @@ NO_PARTICIPANT = -2
 #: Messages kept for one participant that is not there yet; a sender that talks more than this loses the rest.
 MAX_HELD_MESSAGES = 256
 
+#: Their total size; one message of any size is always kept. All of them are sent at once when the participant comes, so
+#: it must not be more than may wait for one that has not read anything yet.
+MAX_HELD_BYTES = 8 * 1024 * 1024
+
 #: Messages and rewards taken from one participant per tick: they are kept until the tick's sample goes, rewards until
 #: the next observation. One that talks more loses the rest, and nobody else does.
 MAX_SAID_PER_TICK = 10_000
@@ -39,7 +43,7 @@ class TrialRules:
         actor_ack_timeout_seconds: from the final observation to each actor's LAST_ACK.
         heartbeat_seconds: a participant that has been silent for so long, and owes nothing, gets a HEARTBEAT, and again
             as often; 0 never.
-        max_held_messages: messages kept for one participant that is not there yet.
+        max_held_messages: messages kept for one participant that is not there yet; `max_held_bytes`: their total size.
         max_said_per_tick: messages and rewards taken from one participant in one tick.
     """
 
@@ -49,6 +53,7 @@ class TrialRules:
     actor_ack_timeout_seconds: float = 30.0
     heartbeat_seconds: float = 20.0
     max_held_messages: int = MAX_HELD_MESSAGES
+    max_held_bytes: int = MAX_HELD_BYTES
     max_said_per_tick: int = MAX_SAID_PER_TICK
 
 

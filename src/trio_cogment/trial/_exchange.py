@@ -59,10 +59,16 @@ def _deliver(trial: Core, sender: Participant, receiver: Participant, message: M
         _send(trial, receiver, message)
     elif receiver.state not in _TO_COME:
         trial.ignore(sender, "message_to_the_lost", f"a message to {receiver.describe()}, which is gone", "info")
-    elif len(receiver.held) < trial.rules.max_held_messages:
+    elif _can_hold(trial, receiver, message):
         receiver.held.append(message)
     else:
         trial.ignore(sender, "message_not_held", f"more messages to {receiver.describe()} than can be held for it")
+
+
+def _can_hold(trial: Core, receiver: Participant, message: Message) -> bool:
+    held, rules = receiver.held, trial.rules
+    size = sum(each.ByteSize() for each in held) + message.ByteSize()
+    return not held or (len(held) < rules.max_held_messages and size <= rules.max_held_bytes)
 
 
 def _send(trial: Core, receiver: Participant, message: Message) -> None:
