@@ -5,6 +5,8 @@ from __future__ import annotations
 import abc
 import socket
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -56,20 +58,25 @@ class SocketPipe(Pipe):
 
     `trio.SocketStream` tries first and waits afterwards, which costs one system call more per message where a peer
     answers message by message. Takes the socket over: the stream it came from is no longer of use.
+
+    Args:
+        stream: the socket.
+        clock: what working through a read takes, in seconds: our own time, not that of a busy machine.
     """
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.SocketStream, clock: Callable[[], float] = time.thread_time) -> None:
         descriptor = stream.socket.detach()
         self._socket = socket.socket(fileno=descriptor)
         self._socket.setblocking(False)
         self._read_size = _MIN_READ
+        self._clock = clock
         self._filled = False  # there may be more to read than we took
         self._handed_over = 0.0
         self._closed = False
 
     async def receive_some(self) -> bytes:
         if self._filled or self._read_size > _MIN_READ:
-            self._adapt(trio.current_time() - self._handed_over)
+            self._adapt(self._clock() - self._handed_over)
         while True:
             await trio.lowlevel.wait_readable(self._socket)
             try:
@@ -83,7 +90,7 @@ class SocketPipe(Pipe):
             if size < self._read_size >> 2:
                 self._read_size = max(self._read_size >> 1, _MIN_READ)
             if self._filled or self._read_size > _MIN_READ:
-                self._handed_over = trio.current_time()
+                self._handed_over = self._clock()
             return data
 
     def _adapt(self, seconds: float) -> None:
