@@ -4,7 +4,7 @@ from pathlib import Path
 
 import nox
 
-nox.options.sessions = ["tests", "lint", "types", "interop"]
+nox.options.sessions = ["tests", "sim", "lint", "types", "interop"]
 nox.options.reuse_existing_virtualenvs = True
 nox.options.error_on_missing_interpreters = True
 
@@ -41,6 +41,13 @@ def tests(session: nox.Session) -> None:
     """Every test that needs no foreign environment, and no long proof."""
     install(session, "test")
     session.run("pytest", "-m", "not interop and not soak", *session.posargs)
+
+
+@nox.session
+def sim(session: nox.Session) -> None:
+    """The orchestrator under faults, simulated, over 300 seeds; `nox -s sim -- --seeds 20000`, or `--seed N`."""
+    install(session, "test")
+    session.run("python", "-m", "tests.sim", *session.posargs)
 
 
 @nox.session

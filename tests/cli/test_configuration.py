@@ -15,7 +15,7 @@ from tests.cli.process import PATIENCE_SECONDS, environment_variables, run, serv
 from trio_cogment import config as config_module
 from trio_cogment.cli._config_file import READERS, SECTIONS, load_configuration
 from trio_cogment.cli._main import orchestrator, serve
-from trio_cogment.cli._options import Failure, ServerSettings
+from trio_cogment.cli._settings import Failure, ServerSettings
 
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "configuration.md"
 FLAGS = {"lifecycle_port": False, "pre_trial_hooks": True, "log_level": False}

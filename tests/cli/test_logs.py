@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from trio_cogment.cli._logs import TRACE, set_up_logging
-from trio_cogment.cli._options import LOG_LEVELS, LogSettings
+from trio_cogment.cli._options import LOG_LEVELS
+from trio_cogment.cli._settings import LogSettings
 from trio_cogment.logs import PREFIX, trial_bound
 
 #: What the programs that read the log as JSON know.

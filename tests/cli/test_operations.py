@@ -174,6 +174,7 @@ PARAMS = "trial_params: {{environment: {{endpoint: 'grpc://h:1'}}, actors: [{{{}
         ("name: env, actor_class: c", "trial_params.actors[0].name: 'env' is the environment's name"),
         ("name: a, actor_class: c, response_timeout: -1", "trial_params.actors[0].response_timeout: seconds"),
         ("name: a, actor_class: c, endpoint: 'http://h:1'", "trial_params.actors[0].endpoint: 'http://h:1'"),
+        ("name: a, actor_class: c, endpoint:", "trial_params.actors[0].endpoint: cogment://discover: discovery"),
     ],
 )
 async def test_params_with_which_no_trial_could_start(actor: str, expected: str, tmp_path: Path) -> None:

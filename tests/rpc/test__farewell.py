@@ -215,6 +215,22 @@ async def test_a_shorter_grace_and_cancellation_end_the_patience(how: str) -> No
             nursery.cancel_scope.cancel()
 
 
+async def test_below_tls_our_end_is_said_too(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+    """Not only by close_notify, and while we still read: a peer that waits for either one closes."""
+    ours, theirs = contexts
+    config = RpcConfig(farewell_timeout_seconds=1000)
+    async with served([CheckService().service()], config, ours) as serving, connected(serving, theirs) as peer:
+        await peer.until(lambda: bool(peer.frames))
+        await peer.send(frame(PING, 0, 1, bytes(8)))
+        await peer.until(lambda: False)
+        assert peer.goaway == 1
+        assert isinstance(peer.stream, trio.SSLStream)
+        assert await peer.stream.transport_stream.receive_some() == b""
+        assert serving._group._connections
+        await peer.stream.aclose()
+        await gone(serving)
+
+
 async def test_what_is_thrown_away_is_bounded() -> None:
     """Not only in time."""
     config = RpcConfig(farewell_timeout_seconds=1000, connection_window_bytes=65_535)

@@ -170,6 +170,49 @@ def test_consumer_may_pause_itself() -> None:
     assert consumer.got == [0, 1, 2, None]
 
 
+@pytest.mark.parametrize("how", ["resumes", "ends the call", "fails"])
+def test_consumer_hears_of_the_end_once(how: str) -> None:
+    """Whatever it does while it is given what waited at the end."""
+
+    class Meddling(Collecting):
+        def on_message(self, message: Any) -> None:
+            super().on_message(message)
+            if how == "resumes":
+                mailbox.pause()
+                mailbox.resume()
+            elif how == "ends the call":
+                mailbox.abort(ABORTED)
+            else:
+                raise ValueError
+
+    mailbox = Mailbox(3, 1000, size_of=int, on_broken_consumer=lambda: None)
+    consumer = Meddling()
+    for number in range(3):
+        mailbox.put_nowait(number)
+    mailbox.finish()
+    mailbox.set_consumer(consumer)
+    if how == "resumes":
+        assert consumer.got == [0, 1, 2, None]
+    else:
+        assert consumer.got[0] == 0
+        (end,) = consumer.got[1:]
+        assert end.code is (ABORTED.code if how == "ends the call" else StatusCode.INTERNAL)
+
+
+def test_a_consumer_that_resumes_each_time_needs_no_depth() -> None:
+    class Resuming(Collecting):
+        def on_message(self, message: Any) -> None:
+            super().on_message(message)
+            mailbox.pause()
+            mailbox.resume()
+
+    mailbox, consumer = box(10_000), Resuming()
+    for _ in range(5000):
+        mailbox.put_nowait(0)
+    mailbox.set_consumer(consumer)
+    assert len(consumer.got) == 5000
+
+
 def test_bytes_are_bounded_but_for_a_single_item() -> None:
     mailbox = box(10, 100)
     mailbox.put_nowait(1000)  # alone

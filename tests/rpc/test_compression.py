@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, InProcessChannel, Method, ServerCall, open_listeners, serve
 from trio_cogment.rpc._compression import compress, decompress
-from trio_cogment.rpc._streams import CompressedMessage
+from trio_cogment.rpc._streams import BadMessageError, CompressedMessage
 from trio_cogment.testing._check_service import Collector
 from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, CheckService
 
@@ -50,6 +51,19 @@ def packing_service(name: str) -> Service:
 
 
 # --- pieces ---
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_more_is_made_of_a_bomb_than_is_allowed(name: str) -> None:
+    bomb = CompressedMessage(COMPRESSORS[name](bytes(16 * 2**20)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadMessageError, match="larger than 1000 bytes"):
+            decompress(name, bomb, 1000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
 
 
 @pytest.mark.parametrize("name", NAMES)

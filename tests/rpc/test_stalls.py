@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
@@ -13,6 +15,8 @@ from tests.rpc.raw_peer import DATA, PREFACE, WINDOW_UPDATE, RawPeer, frame, mes
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import serve_stream
+from trio_cogment.rpc._liveness import _Stalls
+from trio_cogment.rpc._streams import Stream
 from trio_cogment.testing.check_channel import CheckService
 
 MIB = 2**20
@@ -98,6 +102,44 @@ async def test_who_goes_on_keeps_its_place(step: int, autojump_clock: Clock) -> 
                 await peer.send(frame(DATA, 0, 3, bytes(step)))
         assert bool(peer.answer(3).headers) == (step == 100)
         assert peer.answer(5).status == 8
+
+
+async def test_who_sends_one_after_the_other_over_a_slow_link_loses_nothing(autojump_clock: Clock) -> None:
+    """As grpcio does: while enough comes of the first message, those behind it are not to blame."""
+    async with client() as peer:
+        await announced(peer, *HOLDERS)
+        await peer.until(lambda: all(granted(peer, stream) > 3 * MIB for stream in HOLDERS))
+        await announced(peer, 11)
+        for _ in range(100):
+            with trio.move_on_after(1):
+                await peer.until(lambda: False)
+            await peer.send(frame(DATA, 0, 3, bytes(16_000)))
+        assert not any(peer.answer(stream).headers for stream in HOLDERS)
+        with trio.move_on_after(50):
+            await peer.until(lambda: False)
+        assert [peer.answer(stream).status for stream in HOLDERS] == [8] * 4
+
+
+def test_the_next_message_of_a_stream_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although more is missing of it than was of the one before."""
+    streams = [Stream(number, recv_window=0, send_window=0, max_message=0) for number in (1, 3)]
+
+    engine = SimpleNamespace(holders=lambda: streams)
+    stalls = _Stalls(cast("Any", SimpleNamespace(config=CONFIG, engine=engine)))
+    first, second = streams
+    ended: list[Stream] = []
+    monkeypatch.setattr(stalls, "_end", ended.append)
+    first.missing, second.missing = 10_000, 10_000
+    assert stalls.look(0) == 5
+    first.missing = 100_000
+    stalls.look(19)
+    stalls.look(20)
+    assert ended == [second]
+    streams.remove(second)
+    stalls.look(38)
+    assert ended == [second]
+    stalls.look(39)
+    assert ended == [second, first]
 
 
 async def test_who_holds_up_nobody_may_take_any_time(autojump_clock: Clock) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import yaml
 
-from trio_cogment.cli._options import Configuration, Failure
+from trio_cogment.cli._settings import Configuration, Failure
 from trio_cogment.config import DirectoryConfig, MetricsConfig, OrchestratorConfig, RpcConfig
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.spec.yaml_file import YamlFile, is_blank, line_of

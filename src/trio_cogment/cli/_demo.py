@@ -9,7 +9,7 @@ import click
 import trio
 from rich.console import Console
 
-from trio_cogment.cli._options import Failure
+from trio_cogment.cli._settings import Failure
 from trio_cogment.demo.run import DEFAULT_TICKS, run_demo
 from trio_cogment.demo.show import Progress, as_json, page
 from trio_cogment.errors import CogmentError

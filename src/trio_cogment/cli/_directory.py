@@ -10,7 +10,7 @@ import trio
 from purerpc import Service
 
 from trio_cogment.cli._directory_options import DirectorySettings
-from trio_cogment.cli._options import Configuration
+from trio_cogment.cli._settings import Configuration
 from trio_cogment.directory import DirectoryClient, Offer, ServiceKind, host_finder, keep_registered, open_directory
 from trio_cogment.rpc import Serving
 

@@ -7,7 +7,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 
-from trio_cogment.cli._options import Failure, LogSettings
+from trio_cogment.cli._settings import Failure, LogSettings
 from trio_cogment.logs import TrialFilter
 
 TRACE = 5

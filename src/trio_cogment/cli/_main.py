@@ -14,7 +14,6 @@ from trio_cogment._version import __version__
 from trio_cogment.cli._directory_options import directory_options
 from trio_cogment.cli._options import (
     HELP_LIKE,
-    Failure,
     as_port,
     configuration_of,
     log_options,
@@ -22,6 +21,7 @@ from trio_cogment.cli._options import (
     server_options,
     server_settings,
 )
+from trio_cogment.cli._settings import Failure
 
 _DEFAULT_PORT = "9000"
 #: What a shell expects of a command that Control-C ended.

@@ -18,7 +18,7 @@ from purerpc import Service
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.cli._directory import opened_directory, stay_registered
 from trio_cogment.cli._logs import set_up_logging
-from trio_cogment.cli._options import Failure, ServerSettings
+from trio_cogment.cli._settings import Failure, ServerSettings
 from trio_cogment.cli._status_file import INITIALIZING, READY, StatusFile
 from trio_cogment.cli._tls import Tls, load_tls
 from trio_cogment.config import RpcConfig
@@ -253,7 +253,7 @@ def _load_params(settings: ServerSettings) -> TrialParams | None:
         return None
     try:
         params = load_params(settings.params)
-        problem = _problem(params)
+        problem = _problem(params, discovery=settings.directory is not None)
     except CogmentError as error:
         raise Failure(f"--params: {error}") from error
     if problem is None:
@@ -266,16 +266,20 @@ def _load_params(settings: ServerSettings) -> TrialParams | None:
     return params
 
 
-def _problem(params: TrialParams) -> str | None:
+def _problem(params: TrialParams, *, discovery: bool) -> str | None:
     """Return why no trial could start with these parameters as they are."""
     try:
         checked = validate_params(params)
         fields = {f"actors[{number}].endpoint": actor.endpoint for number, actor in enumerate(checked.actors)}
-        fields |= {"environment.endpoint": checked.environment.endpoint, "datalog.endpoint": checked.datalog.endpoint}
+        fields["environment.endpoint"] = checked.environment.endpoint
+        if checked.datalog.endpoint:  # an empty one means that there is no data log
+            fields["datalog.endpoint"] = checked.datalog.endpoint
         for name, endpoint in fields.items():
             parsed = parse_endpoint(endpoint, field_name=name)
             if isinstance(parsed, ClientEndpoint) and not name.startswith("actors"):
                 return f"trial_params.{name}: cogment://client is for actors only"
+            if isinstance(parsed, DiscoverEndpoint) and not discovery:
+                return f"trial_params.{name}: {parsed}: discovery needs a directory (--directory_endpoint)"
     except CogmentError as error:
         return f"trial_params.{error}"
     return None

@@ -6,7 +6,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from trio_cogment.cli._options import Failure, TlsFiles
+from trio_cogment.cli._settings import Failure, TlsFiles
 from trio_cogment.rpc import client_tls, server_tls
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import trio
@@ -37,6 +38,14 @@ _PARTICIPANTS = (ServiceKind.ACTOR, ServiceKind.ENVIRONMENT, ServiceKind.DATALOG
 Target: TypeAlias = GrpcEndpoint | CallOpener
 
 
+#: Makes a channel to a host's port: over sockets, or over a simulated network.
+MakeChannel: TypeAlias = Callable[[str, int, RpcConfig], Channel]
+
+
+def _socket_channel(tls: ssl.SSLContext | None, host: str, port: int, config: RpcConfig) -> Channel:
+    return Channel(host, port, tls=tls, config=config)
+
+
 class LocalServices(Protocol):
     """What is served in this process."""
 
@@ -53,6 +62,7 @@ class Connections:
         config: for the channels.
         directory: who is asked for what is not served here.
         client_tls: encrypts every channel; without it none is encrypted.
+        make_channel: makes the channels; over sockets unless given.
     """
 
     def __init__(
@@ -63,12 +73,14 @@ class Connections:
         *,
         directory: DirectoryClient | None = None,
         client_tls: ssl.SSLContext | None = None,
+        make_channel: MakeChannel | None = None,
     ) -> None:
         self._nursery = nursery
         self._local = local
         self._config = config
         self._directory = directory
         self._client_tls = client_tls
+        self._make_channel = make_channel or partial(_socket_channel, client_tls)
         self._self_paced_config = replace(
             config,
             connect_backoff_initial_seconds=min(config.connect_backoff_initial_seconds, SELF_PACED_BACKOFF_SECONDS),
@@ -160,7 +172,7 @@ class Connections:
 
     async def _keep(self, target: GrpcEndpoint, self_paced: bool, shared: _SharedChannel) -> None:
         config = self._self_paced_config if self_paced else self._config
-        async with Channel(target.host, target.port, tls=self._client_tls, config=config) as channel:
+        async with self._make_channel(target.host, target.port, config) as channel:
             shared.channel = channel
             shared.ready.set()
             idle = False

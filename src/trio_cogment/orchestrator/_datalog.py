@@ -183,8 +183,7 @@ class Datalog:
                 self._queue.clear()
             self._set_full(False)
             if self.dropped_samples:
-                text = "trial %s: %d samples did not reach the data log"
-                _log.warning(text, self._trial_id, self.dropped_samples)
+                _log.warning("trial %s: %d samples did not reach the data log", self._trial_id, self.dropped_samples)
 
     async def _write_everything(self, params: TrialParams) -> None:
         pause = self._config.datalog_reconnect_initial_seconds

@@ -25,7 +25,7 @@ from trio_cogment.directory import (
 )
 from trio_cogment.errors import AlreadyExistsError, CogmentError, FailedPreconditionError, UnavailableError
 from trio_cogment.metrics import OrchestratorMetrics
-from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
+from trio_cogment.orchestrator._connections import Connections, LocalServices, MakeChannel, Target
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._info import check_describable
 from trio_cogment.orchestrator._metering import gauges, machine_for
@@ -60,6 +60,7 @@ class Orchestrator:
             has one.
         metrics: what measurements are handed to; without it nothing is measured.
         rng: makes the pauses between reconnections differ.
+        make_channel: makes the channels to participants elsewhere; over sockets unless given.
 
     Attributes:
         lost_samples: how many samples did not reach their data logs, of all trials so far.
@@ -82,6 +83,7 @@ class Orchestrator:
         client_tls: ssl.SSLContext | None = None,
         metrics: OrchestratorMetrics | None = None,
         rng: random.Random | None = None,
+        make_channel: MakeChannel | None = None,
     ) -> None:
         for number, endpoint in enumerate(pre_trial_hooks):
             parse_endpoint(endpoint, field_name=f"pre_trial_hooks[{number}]")
@@ -100,6 +102,7 @@ class Orchestrator:
         self._make_machine = machine_for(metrics)
         self._rng = rng or random.Random()
         self.lost_samples = 0
+        self._make_channel = make_channel
         self.trials = Registry(self.config)
         if metrics is not None:
             self.trials.on_collected = metrics.collected
@@ -124,7 +127,12 @@ class Orchestrator:
         """Open the nursery of the trials."""
         self._nursery = await self._tasks.__aenter__()
         self._connections = Connections(
-            self._nursery, self._local, self._rpc_config, directory=self._directory, client_tls=self._client_tls
+            self._nursery,
+            self._local,
+            self._rpc_config,
+            directory=self._directory,
+            client_tls=self._client_tls,
+            make_channel=self._make_channel,
         )
         self._nursery.start_soon(self.trials.collect_by_age, name="collection of ended trials")
         self._nursery.start_soon(self._guard, name="guard of the trials")

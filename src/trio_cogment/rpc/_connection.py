@@ -43,6 +43,7 @@ class Connection:
 
     Attributes:
         peer: the other end, for logs.
+        pipe: the bytes below.
         closed: no call can be made or answered any more.
         ready: the peer's first SETTINGS have come, or the connection has ended without them.
         heard: when bytes came last, on Trio's clock.
@@ -76,7 +77,7 @@ class Connection:
         self.routes = routes or {}
         self.ready = trio.Event()
         self._on_change = on_change  # client: whether a call can be opened here may have changed
-        self._pipe = pipe
+        self.pipe = pipe
         self._nursery: trio.Nursery | None = None
         self._io_nursery: trio.Nursery | None = None
         self._draining = False
@@ -174,7 +175,7 @@ class Connection:
         return trio.current_time() + self.config.farewell_timeout_seconds
 
     async def _read_loop(self) -> None:
-        receive_some = self._pipe.receive_some
+        receive_some = self.pipe.receive_some
         current_time = trio.current_time
         while True:
             data = await receive_some()
@@ -271,7 +272,7 @@ class Connection:
                     data = data + engine.take_output() if data else engine.take_output()
                     self._tell_rooms()
                     if data:
-                        await self._pipe.send_all(data)
+                        await self.pipe.send_all(data)
                     elif self._closing:
                         self._farewell.written.set()
                         return
@@ -299,7 +300,7 @@ class Connection:
             return
         data = engine.take_output()
         try:
-            sent = self._pipe.send_now(data)
+            sent = self.pipe.send_now(data)
         except trio.BrokenResourceError:
             sent = 0  # the writer will meet it again, and ends the connection
         if sent < len(data):

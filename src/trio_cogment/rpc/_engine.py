@@ -260,6 +260,7 @@ class Engine(Parser):
                 stream.send_window += change  # may go below zero (RFC 9113, 6.9.2)
                 if stream.send_window > MAX_WINDOW:
                     raise ConnectionFaultError(ErrorCode.FLOW_CONTROL_ERROR, "SETTINGS make a window too large")
+                self._unblock(stream)
         if self._blocked:
             self._pump()
         if self._starved:
@@ -289,6 +290,8 @@ class Engine(Parser):
             if not increment or stream.send_window > MAX_WINDOW:
                 code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
                 self._stream_fault(stream, code, "bad WINDOW_UPDATE", events)
+            elif stream.outbox:
+                self._unblock(stream)
         if self._blocked:
             self._pump()
         if self._starved:

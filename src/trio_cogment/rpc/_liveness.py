@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 _LIFE_PING = b"alive?\0\0"
 _LOOK_SECONDS = 10.0
+#: A PING behind as much as this may be late, as long as at least so much of it arrives within its time.
+_LONG_QUEUE_BYTES = 16 * 1024
+_LEAST_TAKEN_BYTES = 1024
 #: What comes of a message within its patience must be as much as this, or all of it.
 _LEAST_PROGRESS_BYTES = 16 * 1024
+#: Or so much of all large messages of the connection: then it is the link that is slow.
+_BUSY_BYTES = 16 * _LEAST_PROGRESS_BYTES
 
 
 async def watch(connection: Connection) -> None:
@@ -54,6 +59,8 @@ class Watcher:
         self._last_ping = now
         self._data_mark = self._engine.data_mark()
         self._pinged = False  # and not answered
+        self._expected = math.inf  # when it must be
+        self._queue = _Queue(connection)
         self._stalls = _Stalls(connection)
 
     def look(self, now: float) -> float:
@@ -73,10 +80,13 @@ class Watcher:
 
     def _look_for_life(self, now: float) -> float:
         if self._pinged:
-            due = self._last_ping + self._config.keepalive_timeout_seconds
             if self._connection.heard == -math.inf:
+                due = self._expected
                 if now < due:
                     return due
+                if self._queue.moves():
+                    self._expected = now + self._config.keepalive_timeout_seconds
+                    return self._expected
                 self._give_up("the peer does not answer")
                 return math.inf
             self._pinged = False
@@ -88,9 +98,11 @@ class Watcher:
         self._last_ping = now
         self._data_mark = self._engine.data_mark()
         self._connection.heard = -math.inf  # whatever comes next is an answer
+        self._queue.note()
         self._engine.ping(_LIFE_PING)
         self._connection.wake()
-        return now + self._config.keepalive_timeout_seconds
+        self._expected = now + self._config.keepalive_timeout_seconds
+        return self._expected
 
     def _next_ping(self, now: float) -> float:
         config = self._config
@@ -120,27 +132,88 @@ class Watcher:
         return self._busy + patience
 
 
+class _Queue:
+    """Tells whether a PING may not have arrived yet: on a slow link, data before it can take longer than patience.
+
+    A peer whose system takes that data is there. That counts only while much of it is on its way, or a program that
+    has stopped would live for as long as its system has room for what we send.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._taken = 0
+        self._long = False
+
+    def note(self) -> None:
+        """Remember how things are."""
+        self._taken, waiting = self._connection.pipe.delivered()
+        self._long = waiting + self._connection.engine.out_size >= _LONG_QUEUE_BYTES
+
+    def moves(self) -> bool:
+        """Whether the queue was long when it was noted last, and has moved on since; note it again."""
+        taken, was_long = self._taken, self._long
+        self.note()
+        return was_long and self._taken - taken >= _LEAST_TAKEN_BYTES
+
+
+class _Progress:
+    """How far the large message of one stream has come, as far as we have looked.
+
+    Attributes:
+        seen: bytes that were missing when we looked last.
+        missing: the same at `since`.
+        others: what had come of all large messages together at `since`.
+        since: when it was seen to come further, or had a reason not to.
+    """
+
+    __slots__ = ("missing", "others", "seen", "since")
+
+    def __init__(self, missing: int, others: int, now: float) -> None:
+        self.seen = self.missing = missing
+        self.others = others
+        self.since = now
+
+
 class _Stalls:
-    """Ends calls whose large messages do not come any further while the messages of others wait for their room."""
+    """Ends calls whose large messages do not come any further while the messages of others wait for their room.
+
+    Who sends several may do so one after the other (grpcio does), and its link may be slow: while enough comes of them
+    together, the one that has to wait for its turn is not to blame.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._patience = connection.config.message_stall_timeout_seconds
-        self._marks: dict[Stream, tuple[float, float]] = {}  # how much was missing, and since when
+        self._progress: dict[Stream, _Progress] = {}
+        self._came = 0  # bytes of all of them
 
     def look(self, now: float) -> float:
         """End the calls for which it is time; return when to look again."""
-        marks: dict[Stream, tuple[float, float]] = {}
+        for stream, progress in self._progress.items():
+            left = stream.missing
+            self._came += progress.seen - left if left <= progress.seen else progress.seen
+        holders: dict[Stream, _Progress] = {}
         for stream in self._connection.engine.holders():
-            missing, since = self._marks.get(stream, (math.inf, now))
-            if missing - stream.missing >= _LEAST_PROGRESS_BYTES:
-                missing, since = stream.missing, now
-            if now - since >= self._patience:
+            progress = self._progressed(stream, now)
+            if now - progress.since >= self._patience:
                 self._end(stream)
             else:
-                marks[stream] = missing, since
-        self._marks = marks
-        return now + self._patience / 4 if marks else math.inf
+                holders[stream] = progress
+        self._progress = holders
+        return now + self._patience / 4 if holders else math.inf
+
+    def _progressed(self, stream: Stream, now: float) -> _Progress:
+        missing = stream.missing
+        progress = self._progress.get(stream)
+        if (
+            progress is None
+            or missing > progress.seen  # it is another message
+            or progress.missing - missing >= _LEAST_PROGRESS_BYTES
+            or self._came - progress.others >= _BUSY_BYTES
+        ):
+            return _Progress(missing, self._came, now)
+        progress.seen = missing
+        return progress
 
     def _end(self, stream: Stream) -> None:
         text = f"a message has come no further for {self._patience:g} s while others waited for its room"

@@ -41,6 +41,7 @@ class Mailbox:
     __slots__ = (
         "_bytes",
         "_consumer",
+        "_draining",
         "_end",
         "_items",
         "_max_bytes",
@@ -75,6 +76,7 @@ class Mailbox:
         self._senders: deque[trio.lowlevel.Task] | None = None
         self._consumer: Consumer | None = None
         self._paused = False
+        self._draining = False
         #: True once nothing more can be put.
         self.ended = False
         self._end: RpcError | None = None
@@ -233,9 +235,15 @@ class Mailbox:
             self._drain(self._consumer)
 
     def _drain(self, consumer: Consumer) -> None:
+        if self._draining:
+            return  # a consumer that pauses and resumes while it is given a message: the loop below goes on
         had_end = self.ended
-        while self._items and not self._paused:
-            self._consume(consumer, self._pop())
+        self._draining = True
+        try:
+            while self._items and not self._paused:
+                self._consume(consumer, self._pop())
+        finally:
+            self._draining = False
         if had_end and self.ended and not self._items and not self._paused:
             self._tell_end(consumer)
 
@@ -248,6 +256,8 @@ class Mailbox:
             self._on_broken_consumer()
 
     def _tell_end(self, consumer: Consumer) -> None:
+        if self._consumer is None:
+            return  # it has been told: it ended the call itself, or failed
         self._consumer = None
         try:
             consumer.on_end(self._end)

@@ -61,7 +61,9 @@ class Sender(Windows):
         self._send_window = INITIAL_WINDOW
         self._peer_initial_window = INITIAL_WINDOW
         self._max_frame = _DEFAULT_MAX_FRAME  # what we send at most
-        self._blocked: dict[Stream, None] = {}  # an ordered set: whose outbox waits
+        # An ordered set: whose outbox waits although its own window is open. Those whose window is shut are not in it,
+        # or each frame that opens some window would cost a look at all of them.
+        self._blocked: dict[Stream, None] = {}
         self._rooms: list[Stream] = []
         self._answer_bytes = 0  # in the output, that the peer has made us add
         self._blocks = 0  # header blocks in the output
@@ -198,9 +200,14 @@ class Sender(Windows):
         stream.outbox.append(message)
         stream.outbox_bytes += len(message)
         self._queued += len(message)
-        self._blocked[stream] = None
-        if stream.send_window > 0 and self._send_window > 0 and self.out_size < self._high_water:
+        self._unblock(stream)
+        if self._blocked and self._send_window > 0 and self.out_size < self._high_water:
             self._pump()
+
+    def _unblock(self, stream: Stream) -> None:
+        """Its outbox or its window has grown: let it take turns, if there is something for it to do."""
+        if stream.outbox and stream.send_window > 0:
+            self._blocked[stream] = None
 
     def end(self, stream: Stream, trailers: _wire.RawHeaders) -> None:
         """Close our side once everything queued has gone: with these trailers, or bare when the list is empty."""
@@ -313,23 +320,19 @@ class Sender(Windows):
     def _pump(self) -> None:
         """Move queued messages to the output, a frame of each stream in turn, as far as windows and the mark allow."""
         blocked = self._blocked
-        idle = 0  # streams in a row whose own window is shut
-        while blocked and idle < len(blocked) and self._send_window > 0 and self.out_size < self._high_water:
+        while blocked and self._send_window > 0 and self.out_size < self._high_water:
             stream = next(iter(blocked))
             del blocked[stream]
-            if not self._send_piece(stream):
-                idle += 1
-            else:
-                idle = 0
+            self._send_piece(stream)
             if stream.outbox:
-                blocked[stream] = None  # behind the others
+                self._unblock(stream)  # behind the others
             elif stream.end is not None and not stream.local_closed:
                 self._send_end(stream)
 
-    def _send_piece(self, stream: Stream) -> bool:
+    def _send_piece(self, stream: Stream) -> None:
         room = min(stream.send_window, self._send_window, self._max_frame)
         if room <= 0:
-            return False
+            return  # SETTINGS have shut its window meanwhile
         pieces: list[bytes | memoryview] = []
         size = 0
         outbox = stream.outbox
@@ -356,4 +359,3 @@ class Sender(Windows):
             self._rooms.append(stream)
         if self._starved and self._queued < self._budget:
             self._wake_starved()
-        return True

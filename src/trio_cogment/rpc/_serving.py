@@ -23,7 +23,7 @@ class ServerGroup:
     def __init__(self, on_drain: Callable[[], None] | None = None) -> None:
         self._on_drain = on_drain
         self.done = trio.Event()
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in an order that is the same in every run
         self._accepting: list[trio.CancelScope] = []
         self._deadline: float | None = None  # of the calls, once we drain
 
@@ -38,13 +38,13 @@ class ServerGroup:
     @contextmanager
     def connected(self, connection: Connection) -> Iterator[None]:
         """Hold the block in which a connection runs."""
-        self._connections.add(connection)
+        self._connections[connection] = None
         if self._deadline is not None:  # accepted just before
             connection.drain(self._deadline)
         try:
             yield
         finally:
-            self._connections.discard(connection)
+            self._connections.pop(connection, None)
 
     def drain(self, grace_seconds: float) -> None:
         """Accept nothing more, and end every connection in order. Asked again, a shorter grace counts."""

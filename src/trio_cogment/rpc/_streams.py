@@ -12,6 +12,8 @@ from trio_cogment.rpc._wire import RawHeaders
 PREFIX_BYTES = 5
 #: Pieces of a message above this size are kept as views of what was received.
 _VIEW_BYTES = 16 * 1024
+#: Pieces below this size are put together at once: kept as objects, the smallest take twenty times their size.
+_CRUMB_BYTES = 1024
 
 
 class CompressedMessage(bytes):
@@ -82,7 +84,7 @@ class Stream:
         self.max_message = max_message
         self.held = 0
         self.granted = 0
-        self.chunks: list[bytes | memoryview] = []
+        self.chunks: list[bytes | bytearray | memoryview] = []
         self.have = 0  # bytes in chunks
         self.missing = 0  # bytes still to come of the message that has begun; 0 between messages
         self.encoding = b"identity"
@@ -140,14 +142,25 @@ class Stream:
             size = stop - position
             # Joined once at the end, never `buffer += piece`; a view saves one more copy of what is large anyway. It
             # keeps all of `data` alive, so what it shows must be most of that.
-            small = size < _VIEW_BYTES or size << 1 < len(data)
-            self.chunks.append(data[position:stop] if small else memoryview(data)[position:stop])
+            if size < _CRUMB_BYTES:
+                self._feed_crumb(data[position:stop])
+            else:
+                small = size < _VIEW_BYTES or size << 1 < len(data)
+                self.chunks.append(data[position:stop] if small else memoryview(data)[position:stop])
             self.missing -= size
             position = stop
             if not self.missing:
                 payload = b"".join(self.chunks)
                 messages.append(CompressedMessage(payload) if self.compressed else payload)
                 self.chunks.clear()
+
+    def _feed_crumb(self, crumb: bytes) -> None:
+        chunks = self.chunks
+        last = chunks[-1] if chunks else b""
+        if isinstance(last, bytearray):
+            last += crumb
+        else:
+            chunks.append(bytearray(crumb))
 
     def _feed_prefix(self, data: bytes, position: int, end: int, messages: list[bytes]) -> int:
         stop = min(end, position + PREFIX_BYTES - self.have)

@@ -1,1 +1,93 @@
-"""Tools for testing what is built on this package: conformance kits, simulation, fake participants."""
+"""Tools for testing what is built on this package: simulation, fake participants, conformance kits.
+
+`docs/simulation.md` is the guide. The names below are resolved when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trio_cogment.testing._behaviour import Behaviour as Behaviour
+    from trio_cogment.testing._behaviour import Misbehaviour as Misbehaviour
+    from trio_cogment.testing._checkers import CHECKERS as CHECKERS
+    from trio_cogment.testing._checkers import LEAST_ACK_SECONDS as LEAST_ACK_SECONDS
+    from trio_cogment.testing._checkers import InvariantError as InvariantError
+    from trio_cogment.testing._checkers import check_history as check_history
+    from trio_cogment.testing._checkers import record_states as record_states
+    from trio_cogment.testing._disk import PowerLossError as PowerLossError
+    from trio_cogment.testing._disk import SimDisk as SimDisk
+    from trio_cogment.testing._fake_services import FakeDatalog as FakeDatalog
+    from trio_cogment.testing._fake_services import FakeHook as FakeHook
+    from trio_cogment.testing._fakes import FakeActor as FakeActor
+    from trio_cogment.testing._fakes import FakeEnvironment as FakeEnvironment
+    from trio_cogment.testing._history import History as History
+    from trio_cogment.testing._history import HistoryEvent as HistoryEvent
+    from trio_cogment.testing._network import SimConnection as SimConnection
+    from trio_cogment.testing._network import SimHost as SimHost
+    from trio_cogment.testing._network import SimListener as SimListener
+    from trio_cogment.testing._network import SimNetwork as SimNetwork
+    from trio_cogment.testing._pipes import Link as Link
+    from trio_cogment.testing._plan import Fault as Fault
+    from trio_cogment.testing._plan import FaultPlan as FaultPlan
+    from trio_cogment.testing._simulate import DEFAULT_BUDGET as DEFAULT_BUDGET
+    from trio_cogment.testing._simulate import DeadlockError as DeadlockError
+    from trio_cogment.testing._simulate import LivelockError as LivelockError
+    from trio_cogment.testing._simulate import NondeterminismError as NondeterminismError
+    from trio_cogment.testing._simulate import Outcome as Outcome
+    from trio_cogment.testing._simulate import SimulationError as SimulationError
+    from trio_cogment.testing._simulate import check_determinism as check_determinism
+    from trio_cogment.testing._simulate import simulate as simulate
+    from trio_cogment.testing._stream import SimStream as SimStream
+    from trio_cogment.testing._world import World as World
+
+_HOMES = {
+    "Behaviour": "_behaviour",
+    "CHECKERS": "_checkers",
+    "DEFAULT_BUDGET": "_simulate",
+    "DeadlockError": "_simulate",
+    "FakeActor": "_fakes",
+    "FakeDatalog": "_fake_services",
+    "FakeEnvironment": "_fakes",
+    "FakeHook": "_fake_services",
+    "Fault": "_plan",
+    "FaultPlan": "_plan",
+    "History": "_history",
+    "HistoryEvent": "_history",
+    "InvariantError": "_checkers",
+    "Link": "_pipes",
+    "LEAST_ACK_SECONDS": "_checkers",
+    "LivelockError": "_simulate",
+    "Misbehaviour": "_behaviour",
+    "NondeterminismError": "_simulate",
+    "Outcome": "_simulate",
+    "PowerLossError": "_disk",
+    "SimConnection": "_network",
+    "SimDisk": "_disk",
+    "SimHost": "_network",
+    "SimListener": "_network",
+    "SimNetwork": "_network",
+    "SimStream": "_stream",
+    "SimulationError": "_simulate",
+    "World": "_world",
+    "check_determinism": "_simulate",
+    "check_history": "_checkers",
+    "record_states": "_checkers",
+    "simulate": "_simulate",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605  the names are texts
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

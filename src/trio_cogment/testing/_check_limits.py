@@ -159,6 +159,7 @@ async def nearest_deadline(channel: CallOpener, service: CheckService) -> None:
 
 async def after_the_deadline(channel: CallOpener, service: CheckService) -> None:
     """Every later operation says DEADLINE_EXCEEDED, also when the handler will not end."""
+    await channel.unary(ECHO_ONE, Action())  # connecting may take longer than that
     async with channel.call(WAIT, timeout=0.05) as call:
         await expect(StatusCode.DEADLINE_EXCEEDED, call.receive())
         await expect(StatusCode.DEADLINE_EXCEEDED, call.receive())

@@ -1,0 +1,156 @@
+"""How fake participants behave, and what they have in common."""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import trio
+
+from trio_cogment.api.common_pb2 import CommunicationState
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.testing._plan import Fault
+from trio_cogment.testing._world import World
+
+NORMAL = CommunicationState.NORMAL
+HEARTBEAT = CommunicationState.HEARTBEAT
+LAST = CommunicationState.LAST
+LAST_ACK = CommunicationState.LAST_ACK
+END = CommunicationState.END
+
+#: `Behaviour.from_tick` of what is wrong before the first answer.
+FROM_START = -1
+
+
+class Misbehaviour(enum.Enum):
+    """What a fake participant may do to its trial."""
+
+    VANISH = "vanish"  # its stream ends with an error
+    CRASH = "crash"  # its code raises
+    SLOW = "slow"  # each answer takes `seconds` more
+    SILENT = "silent"  # it reads and answers nothing any more
+    DEAF = "deaf"  # it does not even read
+    NEVER_ACK = "never ack"  # it plays on, but never acknowledges the end
+    DUPLICATE = "duplicate"  # it sends each answer `count` times
+    FLOOD = "flood"  # it sends `count` messages beside each answer
+    WRONG_TICK = "wrong tick"  # it sends answers for other ticks, beside the right ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behaviour:
+    """How one fake participant behaves in one trial.
+
+    Attributes:
+        think_seconds: the least and the most that an answer takes; the least must be more than 0 where the fake is
+            reached in process, or virtual time stands still.
+        misbehaviour: what it does wrong, if anything.
+        from_tick: from which tick on; `FROM_START` (-1) includes the answer to the initial message.
+        seconds: for SLOW.
+        count: for DUPLICATE and FLOOD.
+    """
+
+    think_seconds: tuple[float, float] = (0.001, 0.02)
+    misbehaviour: Misbehaviour | None = None
+    from_tick: int = 0
+    seconds: float = 0.0
+    count: int = 2
+
+    @classmethod
+    def from_fault(cls, fault: Fault) -> Behaviour:
+        """Return what a fault of a plan asks for: its details are `misbehaviour` (by its value) and the other fields.
+
+        Raises:
+            ValueError: there is no such misbehaviour.
+        """
+        details: dict[str, Any] = dict(fault.details)
+        return cls(misbehaviour=Misbehaviour(details.pop("misbehaviour")), **details)
+
+    def does(self, misbehaviour: Misbehaviour, tick_id: int) -> bool:
+        """Tell whether it misbehaves so at a tick."""
+        return self.misbehaviour is misbehaviour and tick_id >= self.from_tick
+
+
+class VanishedError(RpcError):
+    """Raised on purpose: the stream ends with a status."""
+
+
+class CrashError(Exception):
+    """Raised on purpose: the code of a participant fails."""
+
+
+#: Gives the behaviour of a participant, by trial and name; or one for all.
+Behave: TypeAlias = Callable[[str, str], Behaviour] | Behaviour
+
+
+class Part:
+    """One fake's part in one trial: its behaviour, its randomness, and its lines in the history."""
+
+    def __init__(self, world: World, behave: Behave, trial_id: str, kind: str, name: str) -> None:
+        self.behaviour = behave if isinstance(behave, Behaviour) else behave(trial_id, name)
+        self.trial_id = trial_id
+        self.who = f"{kind} {name}"
+        self.kind = kind
+        self.rng: random.Random = world.stream(f"{kind} {trial_id} {name}")
+        self._world = world
+
+    def record(self, what: str, **details: Any) -> None:
+        """Note what this part sees or does."""
+        self._world.history.record(self.who, what, self.trial_id, **details)
+
+    @contextmanager
+    def session(self, *, raising: bool = False) -> Iterator[None]:
+        """Note how a session begins and, once, how it ends.
+
+        An error of the call itself (the other end is gone) is only noted unless `raising`; what the misbehaviours raise
+        goes on in any case.
+        """
+        self.record("opened")
+        outcome = "cancelled"
+        try:
+            yield
+            outcome = "left"
+        except RpcError as error:
+            outcome = error.code.name
+            if raising or isinstance(error, VanishedError):
+                raise
+        except Exception as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            self.record("closed", outcome=outcome)
+
+    def does(self, misbehaviour: Misbehaviour, tick_id: float) -> bool:
+        """See `Behaviour.does`; what was done is counted among the world's `sometimes`."""
+        if self.behaviour.misbehaviour is not misbehaviour or tick_id < self.behaviour.from_tick:
+            return False
+        self._world.sometimes(f"{self.kind}: {misbehaviour.value}")
+        return True
+
+    async def think(self, tick_id: int) -> bool:
+        """Wait as long as an answer takes; False when there is to be none."""
+        if self.does(Misbehaviour.VANISH, tick_id):
+            raise VanishedError(StatusCode.UNAVAILABLE, f"{self.who} vanishes")
+        if self.does(Misbehaviour.CRASH, tick_id):
+            raise CrashError(f"{self.who} crashes, as it should")
+        if self.does(Misbehaviour.DEAF, tick_id):
+            await trio.sleep_forever()
+        seconds = self.rng.uniform(*self.behaviour.think_seconds)
+        if self.does(Misbehaviour.SLOW, tick_id):
+            seconds += self.behaviour.seconds
+        await trio.sleep(seconds)
+        return not self.does(Misbehaviour.SILENT, tick_id)
+
+    def copies(self, tick_id: int) -> int:
+        """Return how often an answer is sent."""
+        return self.behaviour.count if self.does(Misbehaviour.DUPLICATE, tick_id) else 1
+
+    def received(self, state: int, details: str) -> None:
+        """Note the end, or the announcement of it."""
+        if state == LAST:
+            self.record("last")
+        elif state == END:
+            self.record("end", details=details)

@@ -1,0 +1,272 @@
+"""What must hold in every run, whatever went wrong in it: named checkers over the recorded history.
+
+They read what the fakes (`FakeActor`, `FakeEnvironment`, `FakeHook`, `FakeDatalog`) and `record_states` note, in a
+simulated run or over real sockets. A checker yields a sentence for each violation it finds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import TypeAlias
+
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.errors import RpcError
+from trio_cogment.sdk import Controller
+from trio_cogment.testing._fakes import WRONG, action_content
+from trio_cogment.testing._history import History, HistoryEvent
+
+Checker: TypeAlias = Callable[[History], Iterator[str]]
+
+#: What a participant may note after its END: only that its session is over. (It may be thinking when END comes.)
+_RECEIVED = {"observation", "actions", "reward", "message", "last", "end"}
+
+
+#: A participant has at least so long to acknowledge, with the default settings, whatever the network's delays.
+LEAST_ACK_SECONDS = 25.0
+
+
+class InvariantError(AssertionError):
+    """A run broke what must always hold; the text names the checkers and what they found."""
+
+
+def check_history(history: History, checkers: Iterable[str] | None = None) -> None:
+    """Apply checkers, all of them unless some are named.
+
+    Raises:
+        InvariantError: what they found.
+    """
+    names = list(CHECKERS) if checkers is None else list(checkers)
+    found = [f"{name}: {text}" for name in names for text in CHECKERS[name](history)]
+    if history.dropped:
+        found.append(f"history: {history.dropped} events had no room, so nothing is certain")
+    if found:
+        more = f"\n... and {len(found) - 20} more" if len(found) > 20 else ""
+        raise InvariantError("\n".join(found[:20]) + more)
+
+
+async def record_states(controller: Controller, history: History, who: str = "watcher") -> None:
+    """Watch the trials and note each state; return when the watch ends, for whatever reason of the peer's."""
+    history.record(who, "watching")
+    reason = "ended"
+    try:
+        async with controller.watch_trials() as watch:
+            async for entry in watch:
+                history.record(who, "state", entry.trial_id, state=entry.state)
+    except RpcError as error:
+        reason = error.code.name
+    finally:
+        history.record(who, "watched", reason=reason)
+
+
+def _by(history: Iterable[HistoryEvent], *what: str) -> dict[tuple[str, str], list[HistoryEvent]]:
+    found: dict[tuple[str, str], list[HistoryEvent]] = defaultdict(list)
+    for event in history:
+        if event.what in what:
+            found[event.trial_id, event.who].append(event)
+    return found
+
+
+def _sessions(history: History) -> Iterator[list[HistoryEvent]]:
+    """Yield what each session of a participant noted."""
+    open_ones: dict[tuple[str, str], list[HistoryEvent]] = {}
+    for event in history:
+        key = event.trial_id, event.who
+        if event.what == "opened":
+            if key in open_ones:
+                yield open_ones.pop(key)
+            open_ones[key] = []
+        if key in open_ones:
+            open_ones[key].append(event)
+    yield from open_ones.values()
+
+
+def _lives(history: History) -> Iterator[tuple[str, int, str, list[int]]]:
+    """Yield trial, which of several of that id, watcher, and the states it saw: the id of a failed start is free."""
+    for (trial_id, who), events in _by(history, "state").items():
+        lives: list[list[int]] = [[]]
+        for state in (event.details["state"] for event in events):
+            if state == TrialState.INITIALIZING and lives[-1][-1:] == [TrialState.ENDED]:
+                lives.append([])
+            lives[-1].append(state)
+        for number, states in enumerate(lives):
+            yield trial_id, number, who, states
+
+
+def states_go_forward(history: History) -> Iterator[str]:
+    """A trial's state only moves forward, and each is announced once."""
+    for trial_id, _, who, states in _lives(history):
+        if any(later <= earlier for earlier, later in pairwise(states)):
+            yield f"{trial_id}: {who} saw {states}"
+
+
+def watchers_see_all(history: History) -> Iterator[str]:
+    """Who watches misses no state between the first and the last it sees, and all see the same."""
+    seen: dict[tuple[str, int], dict[str, list[int]]] = defaultdict(dict)
+    for trial_id, number, who, states in _lives(history):
+        seen[trial_id, number][who] = states
+    for (trial_id, _), watchers in seen.items():
+        every = sorted({state for states in watchers.values() for state in states})
+        for who, states in watchers.items():
+            between = [state for state in every if states[0] <= state <= states[-1]]
+            if states != between:
+                yield f"{trial_id}: {who} saw {states}, all together {every}"
+
+
+def every_trial_ends(history: History) -> Iterator[str]:
+    """Each trial that a watcher saw has ENDED."""
+    ended = {
+        event.trial_id for event in history if event.what == "state" and event.details["state"] == TrialState.ENDED
+    }
+    for trial_id in {event.trial_id: None for event in history if event.what == "state"}:
+        if trial_id not in ended:
+            yield f"{trial_id}: nobody saw it end"
+
+
+def nothing_after_end(history: History) -> Iterator[str]:
+    """A session gets END once, and nothing after it."""
+    for session in _sessions(history):
+        ends = [number for number, event in enumerate(session) if event.what == "end"]
+        if ends:
+            late = [event.what for event in session[ends[0] + 1 :] if event.what in _RECEIVED]
+            if late:
+                yield f"{session[0].trial_id}: {session[0].who} got {late} after END"
+
+
+def sessions_close_once(history: History) -> Iterator[str]:
+    """Each session that began is over, once."""
+    counts = Counter((event.trial_id, event.who, event.what) for event in history if event.what in ("opened", "closed"))
+    for (trial_id, who, what), count in counts.items():
+        if what == "opened" and counts[trial_id, who, "closed"] != count:
+            yield f"{trial_id}: {who} began {count} sessions, and {counts[trial_id, who, 'closed']} ended"
+
+
+def ticks_grow_by_one(history: History) -> Iterator[str]:
+    """Observations and action sets come for one tick after the other."""
+    for session in _sessions(history):
+        for what in ("observation", "actions"):
+            ticks = [event.details["tick"] for event in session if event.what == what]
+            if any(later != earlier + 1 for earlier, later in pairwise(ticks)):
+                yield f"{session[0].trial_id}: {session[0].who} got {what} of ticks {ticks}"
+
+
+def actions_belong_to_their_tick(history: History) -> Iterator[str]:
+    """What an environment gets from an actor was made for that tick, or nobody's (a default action, or none)."""
+    for event in history:
+        if event.what == "actions":
+            tick = event.details["tick"]
+            for name, content in event.details["contents"].items():
+                own = content.startswith(f"{name}:")
+                if content == WRONG.decode() or (own and content != action_content(name, tick).decode()):
+                    yield f"{event.trial_id}: the action of {name} at tick {tick} was {content!r}"
+
+
+def environments_may_end(history: History) -> Iterator[str]:
+    """After an environment has said that its next observations are the last, it is given no more actions."""
+    for session in _sessions(history):
+        whats = [event.what for event in session]
+        if "ends by itself" in whats and "actions" in whats[whats.index("ends by itself") :]:
+            yield f"{session[0].trial_id}: {session[0].who} was given actions after its LAST"
+
+
+def absent_once(history: History) -> Iterator[str]:
+    """An actor without action stands once among those of its tick."""
+    for event in history:
+        if event.what == "actions":
+            absent = event.details["unavailable"]
+            if len(absent) != len(set(absent)):
+                yield f"{event.trial_id}: tick {event.details['tick']} lacks the actors {absent}"
+
+
+def wrong_observations_are_refused(history: History) -> Iterator[str]:
+    """What an environment shows for another tick than the next reaches nobody."""
+    for event in history:
+        if event.what == "observation" and event.details["content"] != str(event.details["tick"]):
+            yield f"{event.trial_id}: {event.who} at tick {event.details['tick']} saw {event.details['content']!r}"
+
+
+def rewards_come_once(history: History) -> Iterator[str]:
+    """No reward of a fake environment reaches an actor twice."""
+    for (trial_id, who), events in _by(history, "reward").items():
+        counts = Counter(value for event in events for value in event.details["values"])
+        twice = sorted(value for value, count in counts.items() if count > 1)
+        if twice:
+            yield f"{trial_id}: {who} got the rewards {twice} more than once"
+
+
+def samples_come_once(history: History) -> Iterator[str]:
+    """Each stream of a data log gets a tick at most once, in order; all its streams together get every one of them.
+
+    A stream that follows a broken one begins with what the broken one may not have taken, so ticks come again there.
+    """
+    last_seen: dict[str, int] = {}
+    for event in history:
+        if event.what == "observation":
+            last_seen[event.trial_id] = max(last_seen.get(event.trial_id, -1), event.details["tick"])
+    complete = {event.trial_id for event in history if event.what == "complete"}
+    for (trial_id, who), events in _by(history, "opened", "sample").items():
+        streams: list[list[int]] = [[]]
+        for event in events:
+            if event.what == "opened":
+                streams.append([])
+            else:
+                streams[-1].append(event.details["tick"])
+        if any(ticks != sorted(set(ticks)) for ticks in streams):
+            yield f"{trial_id}: {who} got samples of ticks {streams}"
+            continue
+        seen = sorted({tick for ticks in streams for tick in ticks})
+        if seen and trial_id in complete and seen != list(range(max(seen[-1], last_seen.get(trial_id, -1)) + 1)):
+            yield f"{trial_id}: {who} got only {seen} of the ticks up to {last_seen.get(trial_id, -1)}"
+
+
+def soft_end_waits_for_everybody(history: History) -> Iterator[str]:
+    """END without details comes when everybody who still takes part has acknowledged, or was given time to."""
+    by_trial: dict[str, list[list[HistoryEvent]]] = defaultdict(list)
+    for session in _sessions(history):
+        by_trial[session[0].trial_id].append(session)
+    for trial_id, sessions in by_trial.items():
+        first_end = min((event.seconds for session in sessions for event in session if _is_soft_end(event)), default=0)
+        for session in sessions:
+            final = [event.seconds for event in session if event.what in ("observation", "showed")]
+            # One that gets such an END took part to the end. Its final data may have been delayed beyond the END of
+            # others, by a network that was cut.
+            if not final or final[-1] >= first_end or not any(_is_soft_end(event) for event in session):
+                continue
+            acknowledged = [event.seconds for event in session if event.what == "acknowledged"]
+            if not (acknowledged and acknowledged[0] <= first_end) and first_end - final[-1] < LEAST_ACK_SECONDS:
+                yield f"{trial_id}: END came at {first_end:.3f} s, before {session[0].who} had acknowledged"
+
+
+def _is_soft_end(event: HistoryEvent) -> bool:
+    return event.what == "end" and not event.details["details"]
+
+
+def ids_are_given_once(history: History) -> Iterator[str]:
+    """Of those who ask for the same trial id, one gets it; scenarios note "started" for each reply with an id."""
+    counts = Counter(event.trial_id for event in history if event.what == "started")
+    for trial_id, count in counts.items():
+        if count > 1:
+            yield f"{trial_id}: was started {count} times"
+
+
+#: Every checker by its name.
+CHECKERS: dict[str, Checker] = {
+    checker.__name__.replace("_", "-"): checker
+    for checker in (
+        states_go_forward,
+        watchers_see_all,
+        every_trial_ends,
+        nothing_after_end,
+        sessions_close_once,
+        ticks_grow_by_one,
+        actions_belong_to_their_tick,
+        environments_may_end,
+        absent_once,
+        wrong_observations_are_refused,
+        rewards_come_once,
+        samples_come_once,
+        soft_end_waits_for_everybody,
+        ids_are_given_once,
+    )
+}

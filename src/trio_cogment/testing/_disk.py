@@ -1,0 +1,227 @@
+"""A disk without a machine: what was not synced may be lost, syncing may fail, and there may be no room."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from dataclasses import dataclass, field
+
+from trio_cogment.files import OpenFile
+
+#: A write reaches the medium in pieces of this size, each whole or not at all.
+SECTOR_BYTES = 512
+
+
+class PowerLossError(OSError):
+    """The power went in the middle of an operation; nothing works until `SimDisk.restart`."""
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    """A file apart from its name: what programs see, what is durable, and the writes in between."""
+
+    content: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    pending: list[tuple[int, bytes]] = field(default_factory=list)
+
+
+class SimDisk:
+    """Implements `trio_cogment.files.Files`, in memory. Folders need not be made.
+
+    What programs see is what the system's cache holds; `crash` takes that away. Of each write that was not synced,
+    all, nothing or a part survives; of renames and removals that were not synced, the first so many do.
+
+    Args:
+        rng: decides what survives; for example `World.stream("disk")`.
+        capacity_bytes: what all files together may hold.
+
+    Attributes:
+        capacity_bytes: may be changed at any time; 0 is a full disk.
+        operations: how many there have been; each is a point at which the power may go.
+    """
+
+    def __init__(self, rng: random.Random, *, capacity_bytes: int = 1 << 40) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.operations = 0
+        self._rng = rng
+        self._names: dict[str, _Node] = {}
+        self._durable_names: dict[str, _Node] = {}
+        self._pending_names: list[tuple[str, dict[str, _Node | None]]] = []  # folder, and what one change sets
+        self._failing_syncs = 0
+        self._crash_at: int | None = None
+        self._era = 0
+        self._down = False
+
+    # Faults
+
+    def fail_syncs(self, count: int = 1) -> None:
+        """Let the next syncs fail with EIO. As on Linux, what they should have made durable never becomes so.
+
+        It can be read until the power goes, and the sync after the failed one succeeds.
+        """
+        self._failing_syncs = count
+
+    def crash_at(self, operation: int | None) -> None:
+        """Let the power go in the middle of an operation, counted like `operations` from 0; None for never."""
+        self._crash_at = operation
+
+    def crash(self) -> None:
+        """Let the power go now: open files are lost, and what was not synced may be."""
+        for node in {id(node): node for node in [*self._names.values(), *self._durable_names.values()]}.values():
+            self._survive(node)
+        for _, change in self._pending_names[: self._rng.randint(0, len(self._pending_names))]:
+            _apply(self._durable_names, change)
+        self._names = dict(self._durable_names)
+        self._pending_names.clear()
+        self._era += 1
+        self._down = True
+
+    def restart(self) -> None:
+        """Bring the power back."""
+        self._down = False
+        self._crash_at = None
+
+    def _survive(self, node: _Node) -> None:
+        for offset, data in node.pending:
+            fate = self._rng.choice(("lost", "whole", "torn"))
+            if fate == "torn":
+                data = data[: self._rng.randrange(0, len(data) + 1, SECTOR_BYTES)]
+            if fate != "lost" and data:
+                if len(node.durable) < offset:  # a hole, where an earlier write was lost
+                    node.durable.extend(bytes(offset - len(node.durable)))
+                node.durable[offset : offset + len(data)] = data
+        node.pending.clear()
+        node.content = bytearray(node.durable)
+
+    def _operation(self) -> None:
+        if self._down:
+            raise PowerLossError(errno.EIO, "the power is off")
+        number = self.operations
+        self.operations += 1
+        if number == self._crash_at:
+            self.crash()
+            raise PowerLossError(errno.EIO, "the power went")
+
+    def _find(self, path: str) -> _Node:
+        node = self._names.get(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return node
+
+    def _change(self, folder: str, change: dict[str, _Node | None]) -> None:
+        _apply(self._names, change)
+        self._pending_names.append((folder, change))
+
+    # trio_cogment.files.Files
+
+    def open(self, path: str, *, append: bool = False) -> OpenFile:
+        """See `Files.open`."""
+        self._operation()
+        node = self._names.get(path)
+        if node is None or (not append and node.content):
+            # Emptying a file is as durable as making one: not at all, without a sync of the folder.
+            node = _Node()
+            self._change(os.path.dirname(path), {path: node})
+        return _SimFile(self, node, self._era)
+
+    def read(self, path: str) -> bytes:
+        """See `Files.read`."""
+        self._operation()
+        return bytes(self._find(path).content)
+
+    def replace(self, source: str, target: str) -> None:
+        """See `Files.replace`."""
+        self._operation()
+        node = self._find(source)
+        self._change(os.path.dirname(target), {target: node, source: None})
+
+    def remove(self, path: str) -> None:
+        """See `Files.remove`."""
+        self._operation()
+        self._find(path)
+        self._change(os.path.dirname(path), {path: None})
+
+    def names(self, folder: str) -> list[str]:
+        """See `Files.names`."""
+        self._operation()
+        folder = "" if folder == "." else folder
+        return sorted(os.path.basename(path) for path in self._names if os.path.dirname(path) == folder)
+
+    def sync_folder(self, folder: str) -> None:
+        """See `Files.sync_folder`."""
+        self._operation()
+        self._check_sync()
+        folder = "" if folder == "." else folder
+        kept: list[tuple[str, dict[str, _Node | None]]] = []
+        for where, change in self._pending_names:
+            if where == folder:
+                _apply(self._durable_names, change)
+            else:
+                kept.append((where, change))
+        self._pending_names = kept
+
+    def _check_sync(self) -> None:
+        if self._failing_syncs:
+            self._failing_syncs -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def write(self, node: _Node, era: int, data: bytes) -> int:
+        """Write to an open file."""
+        self._check_handle(era)
+        self._operation()
+        room = self.capacity_bytes - sum(len(one.content) for one in self._names.values())
+        if data and room <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        data = data[:room]
+        node.pending.append((len(node.content), data))
+        node.content += data
+        return len(data)
+
+    def sync(self, node: _Node, era: int) -> None:
+        """Sync an open file."""
+        self._check_handle(era)
+        self._operation()
+        try:
+            self._check_sync()
+        except OSError:
+            node.pending.clear()  # the cache takes it for written
+            raise
+        for offset, data in node.pending:
+            node.durable[offset : offset + len(data)] = data
+        node.pending.clear()
+
+    def _check_handle(self, era: int) -> None:
+        if era != self._era:
+            raise OSError(errno.EBADF, "the file was open when the power went")
+
+
+class _SimFile:
+    def __init__(self, disk: SimDisk, node: _Node, era: int) -> None:
+        self._disk = disk
+        self._node = node
+        self._era = era
+        self._closed = False
+
+    def write(self, data: bytes) -> int:
+        self._check()
+        return self._disk.write(self._node, self._era, data)
+
+    def sync(self) -> None:
+        self._check()
+        self._disk.sync(self._node, self._era)
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check(self) -> None:
+        if self._closed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+def _apply(names: dict[str, _Node], change: dict[str, _Node | None]) -> None:
+    for path, node in change.items():
+        if node is None:
+            names.pop(path, None)
+        else:
+            names[path] = node

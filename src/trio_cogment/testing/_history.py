@@ -1,0 +1,72 @@
+"""What happened in a run, for checkers and for reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+#: More than the largest scenario records; a scenario that goes astray must not fill the memory.
+MAX_EVENTS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """One thing that somebody saw.
+
+    Attributes:
+        seconds: when, on Trio's clock.
+        who: who saw it: a participant's session, a watcher, a data log.
+        what: a word; the checkers know some (see `trio_cogment.testing.CHECKERS`).
+        trial_id: the trial it belongs to, if any.
+        details: plain values.
+    """
+
+    seconds: float
+    who: str
+    what: str
+    trial_id: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        more = "".join(f" {name}={value!r}" for name, value in self.details.items())
+        return f"{self.seconds:.6f} {self.trial_id or '-'} {self.who}: {self.what}{more}"
+
+
+class History:
+    """The events of a run, in the order in which they happened. Bounded: what comes after `MAX_EVENTS` is counted only.
+
+    Attributes:
+        dropped: how many events there was no room for.
+    """
+
+    def __init__(self) -> None:
+        self._events: list[HistoryEvent] = []
+        self.dropped = 0
+
+    def record(self, who: str, what: str, trial_id: str = "", **details: Any) -> None:
+        """Note that something happens now. Call it from within a run of Trio, a simulated one or not."""
+        if len(self._events) >= MAX_EVENTS:
+            self.dropped += 1
+            return
+        self._events.append(HistoryEvent(trio.current_time(), who, what, trial_id, details))
+
+    def __iter__(self) -> Iterator[HistoryEvent]:
+        return iter(self._events)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def recent(self, count: int) -> list[HistoryEvent]:
+        """Return the last events."""
+        return self._events[-count:] if count else []
+
+    def of_trial(self, trial_id: str) -> list[HistoryEvent]:
+        """Return the events of one trial."""
+        return [event for event in self._events if event.trial_id == trial_id]
+
+    def text(self, trial_id: str | None = None) -> str:
+        """Return the events, one a line, in the form in which two runs are compared."""
+        return "".join(f"{event}\n" for event in self._events if trial_id in (None, event.trial_id))

@@ -1,0 +1,117 @@
+"""What is seen of a simulated run from outside: every step of every task, as an instrument of Trio's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, deque
+from typing import NamedTuple
+
+import trio
+
+#: Steps that a report shows.
+RECENT_STEPS = 30
+#: Waits in a row in which nothing ran and no time passed, before nothing ever will.
+_IDLE_WAITS = 3
+_BATCH = 512
+
+
+class Step(NamedTuple):
+    """One turn of one task."""
+
+    seconds: float
+    task: str
+
+
+class Recorder(trio.abc.Instrument):
+    """Counts and hashes the steps of a run, and stops it when it goes nowhere.
+
+    An instrument that raises is only logged and removed, so a run is stopped by cancelling `scope`, in which all of it
+    happens.
+
+    Args:
+        budget: steps the run may take.
+        keep: also keep every step, for a comparison.
+
+    Attributes:
+        steps: taken so far.
+        recent: the last ones.
+        trace: all of them, if they are kept.
+        exhausted: the budget was used up.
+        stuck: nothing could run any more, and no deadline was set.
+        blocked: what waited then.
+    """
+
+    def __init__(self, budget: int, *, keep: bool = False) -> None:
+        self.scope = trio.CancelScope()
+        self.steps = 0
+        self.recent: deque[Step] = deque(maxlen=RECENT_STEPS)
+        self.trace: list[Step] = []
+        self.exhausted = False
+        self.stuck = False
+        self.blocked: list[str] = []
+        self.seconds = 0.0
+        self._budget = budget
+        self._keep = keep
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._pending: list[Step] = []
+        self._idle_waits = 0
+        self._idle_since = (-1, -1.0)
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """See `trio.abc.Instrument`."""
+        self.seconds = now = trio.current_time()
+        step = Step(now, task.name)
+        self.steps += 1
+        self.recent.append(step)
+        self._pending.append(step)
+        if len(self._pending) == _BATCH:
+            self._flush()
+        if self.steps == self._budget:
+            self.exhausted = True
+            self.scope.cancel()
+
+    def before_io_wait(self, timeout: float) -> None:
+        """See `trio.abc.Instrument`."""
+        del timeout
+        state = self.steps, trio.current_time()
+        if state != self._idle_since:
+            self._idle_since = state
+            self._idle_waits = 0
+            return
+        self._idle_waits += 1
+        if self._idle_waits == _IDLE_WAITS and not self.stuck:
+            self.stuck = True
+            self.blocked = blocked_tasks()
+            self.scope.cancel()
+
+    def _flush(self) -> None:
+        self._hash.update(json.dumps(self._pending).encode())
+        if self._keep:
+            self.trace.extend(self._pending)
+        self._pending.clear()
+
+    def fingerprint(self) -> str:
+        """Return what stands for the whole schedule: every step's task and time, in order."""
+        self._flush()
+        return self._hash.hexdigest()
+
+    def busiest(self) -> str:
+        """Say who took the last steps, for the report of a run that went nowhere."""
+        counts = Counter(step.task for step in self.recent)
+        return ", ".join(f"{name} ({count})" for name, count in counts.most_common(5))
+
+
+def blocked_tasks() -> list[str]:
+    """Return the names of all tasks of the run but Trio's own, sorted."""
+    root = trio.lowlevel.current_root_task()
+    return [] if root is None else sorted(task.name for task in tasks_below(root) if not task.name.startswith("<"))
+
+
+def tasks_below(task: trio.lowlevel.Task) -> list[trio.lowlevel.Task]:
+    """Return a task and all that run in nurseries below it."""
+    found = [task]
+    for one in found:  # grows while it is gone through
+        for nursery in one.child_nurseries:
+            found.extend(nursery.child_tasks)
+    return found

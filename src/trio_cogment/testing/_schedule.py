@@ -1,0 +1,109 @@
+"""Trio's order of running tasks, from a seed. This is the only file of the package that touches Trio's internals.
+
+Trio runs the tasks that are ready in batches, in an order that it draws from a generator of its own. Two names of
+`trio._core._run` decide about it, and both are needed: `_r` is that generator; with `_ALLOW_DETERMINISTIC_SCHEDULING`
+each batch is sorted by the age of its tasks before it is shuffled (without, it comes from the order of a set). What a
+seed then does not decide is the order in which the *abort functions* of tasks with equal deadlines are called: ours
+must not depend on it.
+
+The generator put there does not draw one number after the other: where a task stands in a batch follows from the seed,
+from who the task is (its name, its parents' names, which of several alike), and from how often it has run. So what one
+part of a program does changes nothing in the order of another part's tasks: a run with a fault can be compared with the
+same run without it, and leaving a fault out of a plan takes away its consequences and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Iterator, MutableSequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import trio
+from trio._core import _run as _trio_run
+
+_FLAG = "_ALLOW_DETERMINISTIC_SCHEDULING"
+_GENERATOR = "_r"
+
+
+def check_trio(module: ModuleType = _trio_run) -> None:
+    """Make sure that this version of Trio can be seeded.
+
+    Raises:
+        RuntimeError: it cannot; the text says what is missing.
+    """
+    flag, generator = getattr(module, _FLAG, None), getattr(module, _GENERATOR, None)
+    if not isinstance(flag, bool) or not isinstance(generator, random.Random):
+        raise RuntimeError(
+            f"trio {trio.__version__} cannot be simulated: {module.__name__} has no {_FLAG} (a bool) or no "
+            f"{_GENERATOR} (a random.Random). Use a version of trio that this version of trio-cogment was tested with."
+        )
+
+
+class _Lane:
+    """What the order knows of one task."""
+
+    __slots__ = ("children", "key", "turns")
+
+    def __init__(self, key: int) -> None:
+        self.key = key
+        self.turns = 0
+        self.children: Counter[str] = Counter()
+
+
+class _Order(random.Random):
+    """Trio's generator; of it, a run uses `shuffle` alone."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._root = _Lane(_hashed(f"{seed}"))
+        self._lanes: WeakKeyDictionary[trio.lowlevel.Task, _Lane] = WeakKeyDictionary()
+
+    def shuffle(self, x: MutableSequence[Any]) -> None:
+        """Order a batch of tasks, which comes sorted by their ages."""
+        x[:] = sorted(x, key=self._rank)
+
+    def _rank(self, task: trio.lowlevel.Task) -> int:
+        lane = self._lane(task)
+        lane.turns += 1
+        return _mixed(lane.key + lane.turns)
+
+    def _lane(self, task: trio.lowlevel.Task) -> _Lane:
+        lane = self._lanes.get(task)
+        if lane is None:
+            nursery = task.parent_nursery
+            parent = self._root if nursery is None else self._lane(nursery.parent_task)
+            number = parent.children[task.name]
+            parent.children[task.name] += 1
+            lane = self._lanes[task] = _Lane(_hashed(f"{parent.key} {task.name} {number}"))
+        return lane
+
+
+def _hashed(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def _mixed(number: int) -> int:
+    """Scatter a number over 64 bits (the finalizer of SplitMix64)."""
+    number &= 0xFFFFFFFFFFFFFFFF
+    number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+    number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+    return number ^ (number >> 31)
+
+
+@contextmanager
+def seeded_schedule(seed: int) -> Iterator[None]:
+    """Make the runs of Trio within the block depend on the seed; put everything back afterwards."""
+    check_trio()
+    before = getattr(_trio_run, _GENERATOR), getattr(_trio_run, _FLAG)
+    setattr(_trio_run, _GENERATOR, _Order(seed))
+    setattr(_trio_run, _FLAG, True)
+    try:
+        yield
+    finally:
+        setattr(_trio_run, _GENERATOR, before[0])
+        setattr(_trio_run, _FLAG, before[1])

@@ -1,0 +1,199 @@
+"""`simulate`: run a scenario on a virtual clock, in an order of tasks that the seed decides."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import trio
+import trio.testing
+
+from trio_cogment._version import __version__
+from trio_cogment.testing._history import History
+from trio_cogment.testing._plan import FaultPlan
+from trio_cogment.testing._recorder import Recorder, Step
+from trio_cogment.testing._schedule import seeded_schedule
+from trio_cogment.testing._world import World
+
+T = TypeVar("T")
+
+#: Far more than an honest scenario of some hundred thousand messages needs.
+DEFAULT_BUDGET = 2_000_000
+_SHOWN_EVENTS = 200
+
+
+class SimulationError(Exception):
+    """A simulated run did not come to its end; what is missing is not an assertion but an end."""
+
+
+class LivelockError(SimulationError):
+    """A run took as many steps as it may: usually some task goes round without ever waiting for time to pass."""
+
+
+class DeadlockError(SimulationError):
+    """Nothing could run any more and no deadline was set, so no time would ever pass."""
+
+
+class NondeterminismError(SimulationError):
+    """Two runs of one seed were not the same: something comes from outside of the simulation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What became of a simulated run.
+
+    Attributes:
+        value: what the scenario returned.
+        fingerprint: stands for the whole schedule; equal for equal seeds.
+        steps: how many turns tasks took.
+        seconds: how much virtual time passed.
+        history: what was recorded.
+        counters: how often each `World.sometimes` was reached.
+    """
+
+    value: T
+    fingerprint: str
+    steps: int
+    seconds: float
+    history: History
+    counters: Counter[str]
+
+
+def simulate(
+    seed: int,
+    async_fn: Callable[..., Awaitable[T]],
+    *args: Any,
+    budget: int = DEFAULT_BUDGET,
+    plan: FaultPlan | None = None,
+) -> Outcome[T]:
+    """Run ``async_fn(world, *args)`` to its end, in virtual time; call this from a plain function.
+
+    Whenever every task waits, the clock jumps to the next deadline. The order in which tasks take their turns, the
+    world's randomness, ids and wall clock come from the seed: the same seed gives the same run. (So does Python's
+    global `random`, for the time of the run.) Everything must happen in this thread: no sockets, files in threads,
+    `trio.to_thread`, or subprocesses. Tasks that only hand things to each other do not let time pass: links between
+    them need a latency, as those of `World.network` have.
+
+    Args:
+        seed: any number.
+        async_fn: the scenario; its first argument is a `World`.
+        args: its others.
+        budget: the steps (turns of tasks) after which the run has gone astray. It is cancelled then, so a task that
+            shields itself and goes round can still hang.
+        plan: the faults of the run, for the scenario to look into and the report to print.
+
+    Raises:
+        LivelockError: the budget was used up.
+        DeadlockError: everybody waited, and nobody for a time.
+        RuntimeError: this version of Trio cannot be seeded.
+
+    Whatever else the scenario raises comes out as it is, with a note that says how to see it again.
+    """
+    outcome, _ = _run(seed, async_fn, args, budget, plan, keep=False)
+    return outcome
+
+
+def check_determinism(
+    seed: int,
+    async_fn: Callable[..., Awaitable[T]],
+    *args: Any,
+    budget: int = DEFAULT_BUDGET,
+    plan: FaultPlan | None = None,
+) -> Outcome[T]:
+    """Simulate a seed twice and return the second outcome; see `simulate`.
+
+    Raises:
+        NondeterminismError: the runs differed; the text shows the first steps that did.
+    """
+    _, first = _run(seed, async_fn, args, budget, plan, keep=True)
+    outcome, second = _run(seed, async_fn, args, budget, plan, keep=True)
+    if first.fingerprint() != second.fingerprint():
+        raise NondeterminismError(f"seed {seed} ran differently the second time:\n" + _difference(first, second))
+    return outcome
+
+
+def _difference(first: Recorder, second: Recorder) -> str:
+    steps = list(itertools.zip_longest(first.trace, second.trace))
+    at = next((number for number, (one, other) in enumerate(steps) if one != other), 0)
+    shown = [f"  {number:6}  {_show(one)} | {_show(other)}" for number, (one, other) in enumerate(steps)]
+    return "\n".join(shown[max(0, at - 5) : at + 5])
+
+
+def _show(step: Step | None) -> str:
+    return "-" if step is None else f"{step.seconds:.9f} {step.task}"
+
+
+def _run(
+    seed: int,
+    async_fn: Callable[..., Awaitable[T]],
+    args: tuple[Any, ...],
+    budget: int,
+    plan: FaultPlan | None,
+    *,
+    keep: bool,
+) -> tuple[Outcome[T], Recorder]:
+    recorder = Recorder(budget, keep=keep)
+    world = World(seed, plan)
+    values: list[T] = []
+
+    async def main() -> None:
+        with recorder.scope:
+            values.append(await async_fn(world, *args))
+
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    global_state = random.getstate()
+    random.seed(seed)
+    try:
+        with seeded_schedule(seed):
+            try:
+                trio.run(main, clock=clock, instruments=[recorder])
+            except Exception as error:
+                if not (recorder.exhausted or recorder.stuck):
+                    error.add_note(_report(world, recorder))
+                    raise
+                raise _gone_astray(world, recorder, budget) from error
+    finally:
+        random.setstate(global_state)
+    if not values:
+        raise _gone_astray(world, recorder, budget)
+    outcome = Outcome(
+        values[0], recorder.fingerprint(), recorder.steps, recorder.seconds, world.history, world.counters
+    )
+    return outcome, recorder
+
+
+def _gone_astray(world: World, recorder: Recorder, budget: int) -> SimulationError:
+    error: SimulationError
+    if recorder.exhausted:
+        error = LivelockError(
+            f"seed {world.seed}: {budget} steps were taken by {recorder.seconds:g} s of virtual time, the last ones by "
+            f"{recorder.busiest()}; is there a task that never waits for time to pass?"
+        )
+    else:
+        waiting = ", ".join(recorder.blocked) or "nobody"
+        error = DeadlockError(
+            f"seed {world.seed}: at {recorder.seconds:g} s of virtual time everybody waits and no deadline is set: "
+            f"{waiting}. (Sockets, threads and subprocesses do not belong into a simulation.)"
+        )
+    error.add_note(_report(world, recorder))
+    return error
+
+
+def _report(world: World, recorder: Recorder) -> str:
+    events = [str(event) for event in world.history.recent(_SHOWN_EVENTS)]
+    steps = [_show(step) for step in recorder.recent]
+    return "\n".join(
+        [
+            f"--- simulated with seed {world.seed}, trio-cogment {__version__}, trio {trio.__version__}: the same seed "
+            "gives the same run ---",
+            f"plan: {world.plan}",
+            f"{recorder.steps} steps, {recorder.seconds:g} s of virtual time; the last steps:",
+            *(f"  {step}" for step in steps),
+            f"the last {len(events)} recorded events:" if events else "no events were recorded",
+            *(f"  {event}" for event in events),
+        ]
+    )

@@ -1,0 +1,121 @@
+"""All that a simulated run takes from outside itself: time, ids, randomness, a network. It comes from the seed."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import trio
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.platform import Platform, open_platform
+from trio_cogment.rpc import Channel, OwnNursery, serve
+from trio_cogment.spec import Spec
+from trio_cogment.testing._disk import SimDisk
+from trio_cogment.testing._history import History
+from trio_cogment.testing._network import SimNetwork
+from trio_cogment.testing._plan import FaultPlan
+
+#: Simulated runs begin on 2026-01-01 at midnight UTC, in nanoseconds since the epoch.
+START_NS = 1_767_225_600_000_000_000
+
+
+class World:
+    """What `simulate` gives to a scenario as its first argument.
+
+    Attributes:
+        seed: of the run.
+        plan: the faults of the run, if it was given any; printed when the run fails.
+        rng: for the scenario's own draws.
+        network: the simulated network.
+        history: what happened, for the checkers.
+        counters: how often each `sometimes` was reached.
+    """
+
+    def __init__(self, seed: int, plan: FaultPlan | None = None) -> None:
+        self.seed = seed
+        self.plan = plan or FaultPlan()
+        self.rng = self.stream("scenario")
+        self._ids = self.stream("ids")
+        self.network = SimNetwork(self.stream)
+        self.history = History()
+        self.counters: Counter[str] = Counter()
+
+    def stream(self, name: str) -> random.Random:
+        """Return a generator for one purpose: what one draws does not change what others get."""
+        return random.Random(f"{self.seed}/{name}")
+
+    def wall_clock(self) -> int:
+        """Return the time of the day in nanoseconds since the epoch: the virtual clock, in whole microseconds.
+
+        Trio's virtual time is a sum of floats, whose last digits depend on how often anybody woke up.
+        """
+        return START_NS + round(trio.current_time() * 1e6) * 1000
+
+    def new_id(self) -> str:
+        """Return an id that nobody else in this run has, in the form of a UUID."""
+        return str(uuid.UUID(int=self._ids.getrandbits(128), version=4))
+
+    def disk(self, name: str, *, capacity_bytes: int = 1 << 40) -> SimDisk:
+        """Return a new disk, whose accidents come from the seed and the name."""
+        return SimDisk(self.stream(f"disk {name}"), capacity_bytes=capacity_bytes)
+
+    def sometimes(self, name: str) -> None:
+        """Count that the run has come to a place that some run should come to."""
+        self.counters[name] += 1
+
+    @asynccontextmanager
+    async def open_platform(self, spec: Spec | None = None, **options: Any) -> AsyncIterator[Platform]:
+        """Run the platform in process, as `trio_cogment.open_platform` does, with this world's clock and ids."""
+        options = {"wall_clock": self.wall_clock, "new_trial_id": self.new_id, **options}
+        async with open_platform(spec, **options) as platform:
+            yield platform
+
+    @asynccontextmanager
+    async def serve_orchestrator(
+        self, host: str = "orchestrator", port: int = 9000, *, rpc_config: RpcConfig | None = None, **options: Any
+    ) -> AsyncIterator[Orchestrator]:
+        """Run an orchestrator on a host of the network for the time of an `async with` block.
+
+        Its services are served on `port`, and it reaches participants over the network, by the endpoints
+        ``grpc://host:port``. Leaving the block stops it in order.
+
+        Args:
+            host: where it runs.
+            port: what it listens on.
+            rpc_config: of its server and of its channels.
+            options: see `trio_cogment.Orchestrator`.
+        """
+        here = self.network.host(host)
+
+        def make_channel(target: str, target_port: int, config: RpcConfig) -> Channel:
+            return here.channel(target, target_port, config=config)
+
+        orchestrator = Orchestrator(
+            wall_clock=self.wall_clock,
+            new_trial_id=self.new_id,
+            rpc_config=rpc_config,
+            make_channel=make_channel,
+            **options,
+        )
+        services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
+        tasks = OwnNursery()
+        async with orchestrator, _cancelled_after(tasks) as nursery:
+            await nursery.start(partial(serve, services, [here.listen(port)], config=rpc_config))
+            yield orchestrator
+            await orchestrator.stop()
+
+
+@asynccontextmanager
+async def _cancelled_after(tasks: OwnNursery) -> AsyncIterator[trio.Nursery]:
+    async with tasks as nursery:
+        try:
+            yield nursery
+        finally:
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,121 @@
+"""The plugin for pytest: simulated tests, over many seeds, beside pytest-trio.
+
+A test that asks for the fixture `sim` runs once for each seed; it is a plain function and calls ``sim(scenario)``. A
+test of pytest-trio may ask for `trial_platform`: ``async with trial_platform() as platform``. See `docs/simulation.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+if TYPE_CHECKING:  # importing them only when a test needs them keeps every other run of pytest fast
+    from trio_cogment.platform import Platform
+    from trio_cogment.testing import FaultPlan, Outcome
+
+T = TypeVar("T")
+
+DEFAULT_SEEDS = 10
+#: One seed in so many is run twice, and the runs are compared.
+CHECKED_ONCE_IN = 20
+_COUNTERS = pytest.StashKey[dict[str, int]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("trio-cogment", "simulated tests (trio-cogment)")
+    group.addoption(
+        "--sim-seeds",
+        type=int,
+        metavar="N",
+        help=f"run each simulated test with the seeds 0 to N-1, instead of its marker's number or {DEFAULT_SEEDS}",
+    )
+    group.addoption(
+        "--sim-seed", type=int, action="append", metavar="N", help="run simulated tests with this seed only; repeatable"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers."""
+    config.addinivalue_line(
+        "markers", "sim(seeds=N): run this simulated test with N seeds unless --sim-seeds says else"
+    )
+    config.stash[_COUNTERS] = {}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make a test out of each seed."""
+    if "sim" in metafunc.fixturenames:
+        metafunc.parametrize("sim", _seeds(metafunc), indirect=True, ids=lambda seed: f"seed{seed}")
+
+
+def _seeds(metafunc: pytest.Metafunc) -> list[int]:
+    chosen: list[int] | None = metafunc.config.getoption("--sim-seed")
+    if chosen:
+        return chosen
+    number: int | None = metafunc.config.getoption("--sim-seeds")
+    if number is None:
+        marker = metafunc.definition.get_closest_marker("sim")
+        number = marker.kwargs.get("seeds", DEFAULT_SEEDS) if marker is not None else DEFAULT_SEEDS
+    return list(range(number))
+
+
+class Sim:
+    """What the fixture `sim` is: call it with a scenario.
+
+    Attributes:
+        seed: this test's.
+    """
+
+    def __init__(self, seed: int, counters: dict[str, int]) -> None:
+        self.seed = seed
+        self._counters = counters
+
+    def __call__(
+        self,
+        async_fn: Callable[..., Awaitable[T]],
+        *args: Any,
+        budget: int | None = None,
+        plan: FaultPlan | None = None,
+    ) -> Outcome[T]:
+        """Run ``async_fn(world, *args)`` as `trio_cogment.testing.simulate` does, with this test's seed.
+
+        One seed in twenty is run twice, to see that nothing comes from outside.
+        """
+        from trio_cogment.testing import DEFAULT_BUDGET, check_determinism, simulate
+
+        run = check_determinism if self.seed % CHECKED_ONCE_IN == 0 else simulate
+        outcome = run(self.seed, async_fn, *args, budget=budget or DEFAULT_BUDGET, plan=plan)
+        for name in outcome.counters:
+            self._counters[name] = self._counters.get(name, 0) + 1
+        return outcome
+
+
+@pytest.fixture
+def sim(request: pytest.FixtureRequest) -> Sim:
+    """Run scenarios on a virtual clock, in an order that the seed decides: ``sim(scenario)``."""
+    return Sim(request.param, request.config.stash[_COUNTERS])
+
+
+@pytest.fixture
+def trial_platform() -> Callable[..., AbstractAsyncContextManager[Platform]]:
+    """Open platforms whose ids and wall clock are the same in every run, in an ``async with`` of the test's own.
+
+    What it gives takes the arguments of `trio_cogment.open_platform`. It is no async fixture: pytest-trio starts
+    those in an order that no seed decides.
+    """
+    from trio_cogment.testing import World
+
+    return World(0).open_platform
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say in how many runs each `World.sometimes` was reached."""
+    counters = config.stash.get(_COUNTERS, {})
+    if counters:
+        terminalreporter.section("reached in simulated runs")
+        for name, count in sorted(counters.items()):
+            terminalreporter.write_line(f"{count:7} {name}")

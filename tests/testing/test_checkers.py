@@ -1,0 +1,135 @@
+"""Each checker finds its kind of violation, in a history made up for it, and nothing in an honest one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from trio_cogment.testing import CHECKERS, History, InvariantError, World, check_history, simulate
+
+Line = tuple[str, str, dict[str, Any]]
+
+HONEST: list[Line] = [
+    ("near", "state", {"state": 1}),
+    ("near", "state", {"state": 2}),
+    ("environment env", "opened", {}),
+    ("actor ann", "opened", {}),
+    ("environment env", "showed", {"tick": 0}),
+    ("near", "state", {"state": 3}),
+    ("actor ann", "observation", {"tick": 0, "content": "0"}),
+    ("environment env", "actions", {"tick": 0, "contents": {"ann": "ann:0"}, "unavailable": []}),
+    ("environment env", "ends by itself", {}),
+    ("environment env", "showed", {"tick": 1}),
+    ("environment env", "acknowledged", {}),
+    ("near", "state", {"state": 4}),
+    ("actor ann", "reward", {"tick": 0, "values": [1.0, 2.0]}),
+    ("actor ann", "last", {}),
+    ("actor ann", "observation", {"tick": 1, "content": "1"}),
+    ("actor ann", "acknowledged", {}),
+    ("near", "state", {"state": 5}),
+    ("actor ann", "end", {"details": ""}),
+    ("actor ann", "closed", {"outcome": "left"}),
+    ("environment env", "end", {"details": ""}),
+    ("environment env", "closed", {"outcome": "left"}),
+    ("datalog datalog", "opened", {}),
+    ("datalog datalog", "sample", {"tick": 0, "state": 3}),
+    ("datalog datalog", "sample", {"tick": 1, "state": 5}),
+    ("datalog datalog", "complete", {}),
+    ("datalog datalog", "closed", {"outcome": "left"}),
+    ("control", "started", {}),
+]
+
+
+def history_of(lines: list[Line]) -> History:
+    async def scenario(world: World) -> None:
+        for who, what, details in lines:
+            await trio.sleep(0.01)
+            world.history.record(who, what, "t", **details)
+
+    return simulate(0, scenario).history
+
+
+def after(index: int, *lines: Line) -> list[Line]:
+    return [*HONEST[: index + 1], *lines, *HONEST[index + 1 :]]
+
+
+def without(*indexes: int) -> list[Line]:
+    return [line for number, line in enumerate(HONEST) if number not in indexes]
+
+
+def at(who: str, what: str) -> int:
+    return next(number for number, line in enumerate(HONEST) if line[:2] == (who, what))
+
+
+ACTIONS = at("environment env", "actions")
+
+
+def instead(index: int, **details: Any) -> list[Line]:
+    who, what, before = HONEST[index]
+    return [*HONEST[:index], (who, what, {**before, **details}), *HONEST[index + 1 :]]
+
+
+def test_honest_history_passes() -> None:
+    check_history(history_of(HONEST))
+
+
+def test_id_of_a_failed_start_may_come_again() -> None:
+    failed: list[Line] = [("near", "state", {"state": state}) for state in (1, 5)]
+    check_history(history_of([*failed, *failed, *HONEST]))
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("states-go-forward", after(1, ("near", "state", {"state": 2}))),
+        ("states-go-forward", after(16, ("near", "state", {"state": 3}))),
+        ("watchers-see-all", after(0, *(("far", "state", {"state": state}) for state in (1, 2, 3, 5)))),
+        ("every-trial-ends", without(16)),
+        ("nothing-after-end", after(17, ("actor ann", "reward", {"tick": 0, "values": []}))),
+        ("nothing-after-end", after(17, ("actor ann", "end", {"details": "again"}))),
+        ("sessions-close-once", without(18)),
+        ("sessions-close-once", after(18, ("actor ann", "closed", {"outcome": "left"}))),
+        ("ticks-grow-by-one", instead(14, tick=2, content="2")),
+        ("ticks-grow-by-one", after(ACTIONS, HONEST[ACTIONS])),
+        ("actions-belong-to-their-tick", instead(ACTIONS, contents={"ann": "ann:1"})),
+        ("actions-belong-to-their-tick", instead(ACTIONS, contents={"ann": "wrong"})),
+        ("environments-may-end", after(8, ("environment env", "actions", {**HONEST[ACTIONS][2], "tick": 1}))),
+        ("absent-once", instead(ACTIONS, unavailable=[0, 0])),
+        ("wrong-observations-are-refused", instead(6, content="wrong")),
+        ("rewards-come-once", after(12, ("actor ann", "reward", {"tick": 1, "values": [2.0]}))),
+        ("samples-come-once", without(23)),
+        ("samples-come-once", after(23, HONEST[23])),
+        ("soft-end-waits-for-everybody", without(15)),
+        ("soft-end-waits-for-everybody", without(10)),
+        ("soft-end-waits-for-everybody", [*without(15)[:20], HONEST[15], *without(15)[20:]]),
+        ("ids-are-given-once", [*HONEST, HONEST[-1]]),
+    ],
+)
+def test_violation_is_found_and_named(name: str, lines: list[Line]) -> None:
+    with pytest.raises(InvariantError, match=rf"(?m)^{name}: t: "):
+        check_history(history_of(lines))
+    check_history(history_of(HONEST), [name])
+
+
+def test_each_checker_has_been_tried() -> None:
+    (tried,) = [mark for mark in test_violation_is_found_and_named.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
+    assert {name for name, _ in tried.args[1]} == set(CHECKERS)
+    for name, checker in CHECKERS.items():
+        assert checker.__doc__, name
+
+
+def test_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_cogment.testing._history.MAX_EVENTS", 10)
+    history = history_of(HONEST)
+    assert (len(history), history.dropped) == (10, len(HONEST) - 10)
+    with pytest.raises(InvariantError, match="had no room"):
+        check_history(history, ["rewards-come-once"])
+
+
+def test_history_as_text() -> None:
+    history = history_of(HONEST[:2])
+    assert history.text("t") == "0.010000 t near: state state=1\n0.020000 t near: state state=2\n"
+    assert history.text("other") == ""
+    assert history.of_trial("t") == list(history) == history.recent(5)

@@ -1,0 +1,143 @@
+"""The fakes, in process and over the simulated network, and over real sockets too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from tests.helpers import bench, params_of
+from trio_cogment import rpc
+from trio_cogment.config import OrchestratorConfig
+from trio_cogment.errors import RpcError
+from trio_cogment.sdk import Controller
+from trio_cogment.testing import (
+    Behaviour,
+    FakeActor,
+    FakeDatalog,
+    FakeEnvironment,
+    FakeHook,
+    Fault,
+    History,
+    Misbehaviour,
+    World,
+    check_history,
+    record_states,
+    simulate,
+)
+
+DISCOVER = "cogment://discover"
+
+
+async def play(world: World, behaviours: dict[str, Behaviour], wire: bool = False, **params: Any) -> History:
+    """One trial of ann and bob, whose parts behave as told, to its end."""
+
+    def behave(_trial_id: str, name: str) -> Behaviour:
+        return behaviours.get(name, Behaviour())
+
+    services = [
+        FakeActor(world, behave).service(),
+        FakeEnvironment(world, behave, ticks=5).service(),
+        FakeDatalog(world, behave).service(),
+    ]
+    config = OrchestratorConfig(soft_end_patience_seconds=20)
+    async with bench(*services, wire=wire, config=config) as table, trio.open_nursery() as nursery:
+        nursery.start_soon(record_states, Controller(table.channel), world.history)
+        trial = params_of("ann", "bob", datalog_endpoint=DISCOVER, **params)
+        for actor in trial.actors:
+            actor.response_timeout, actor.optional, actor.initial_connection_timeout = 5.0, True, 5.0
+        await table.controller.start_trial(trial, trial_id="t")
+        with trio.move_on_after(60):
+            await table.controller.wait_trial("t")
+        await table.controller.terminate_trial("t")
+        with trio.fail_after(200):
+            await table.controller.wait_trial("t")
+        await trio.sleep(30)
+        nursery.cancel_scope.cancel()
+    check_history(world.history)
+    return world.history
+
+
+def whats(history: History, who: str) -> list[str]:
+    return [event.what for event in history if event.who == who]
+
+
+@pytest.mark.parametrize("wire", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_by_the_book(seed: int, wire: bool) -> None:
+    history = simulate(seed, play, {}, wire).history
+    for who in ("actor ann", "actor bob"):
+        seen = whats(history, who)
+        assert seen[:2] == ["opened", "observation"]
+        assert seen[-5:] == ["last", "observation", "acknowledged", "end", "closed"]
+        assert seen.count("observation") == 6
+    assert whats(history, "datalog datalog").count("sample") == 6
+    rewards = [value for event in history if event.what == "reward" for value in event.details["values"]]
+    assert len(rewards) == len(set(rewards)) == 10
+
+
+@pytest.mark.parametrize("misbehaviour", list(Misbehaviour))
+@pytest.mark.parametrize("who", ["ann", "env", "datalog"])
+@pytest.mark.parametrize("wire", [False, True])
+def test_every_misbehaviour_happens_and_the_trial_ends(wire: bool, who: str, misbehaviour: Misbehaviour) -> None:
+    if who == "datalog" and misbehaviour in (Misbehaviour.DUPLICATE, Misbehaviour.FLOOD, Misbehaviour.WRONG_TICK):
+        return  # a data log has nothing to say
+    behaviour = Behaviour(misbehaviour=misbehaviour, from_tick=2, seconds=7, count=20)
+    outcome = simulate(1, play, {who: behaviour}, wire)
+    kind = {"ann": "actor", "env": "environment", "datalog": "datalog"}[who]
+    assert outcome.counters[f"{kind}: {misbehaviour.value}"]
+    assert "closed" in whats(outcome.history, "actor bob")
+
+
+def test_hooks_change_delay_and_fail() -> None:
+    async def scenario(world: World, behaviour: Behaviour) -> str:
+        hook = FakeHook(world, behaviour, change=lambda _: params_of("ann"))
+        services = [FakeActor(world).service(), FakeEnvironment(world).service(), hook.service()]
+        config = OrchestratorConfig(hook_timeout_seconds=10)
+        async with bench(*services, config=config, pre_trial_hooks=["cogment://discover/prehook"]) as table:
+            try:
+                await table.controller.start_trial(trial_id="t")
+            except RpcError as error:
+                assert not await table.controller.trial_infos()
+                return error.code.name
+            await table.controller.wait_trial("t")
+            return "fine"
+
+    def outcome(misbehaviour: Misbehaviour | None, seconds: float = 0) -> str:
+        return simulate(3, scenario, Behaviour(misbehaviour=misbehaviour, from_tick=-1, seconds=seconds)).value
+
+    assert outcome(None) == outcome(Misbehaviour.SLOW, 9) == "fine"
+    for bad in (Misbehaviour.VANISH, Misbehaviour.CRASH, Misbehaviour.SILENT, Misbehaviour.DEAF):
+        assert outcome(bad) == "UNAVAILABLE"
+    assert outcome(Misbehaviour.SLOW, 11) == "UNAVAILABLE"
+    assert outcome(Misbehaviour.WRONG_TICK) == "INVALID_ARGUMENT"
+
+
+def test_behaviour_from_a_fault() -> None:
+    fault = Fault("any", details={"misbehaviour": "slow", "seconds": 3.5, "from_tick": 4})
+    expected = Behaviour(misbehaviour=Misbehaviour.SLOW, seconds=3.5, from_tick=4)
+    assert Behaviour.from_fault(fault) == expected
+    with pytest.raises(ValueError, match="rude"):
+        Behaviour.from_fault(Fault("any", details={"misbehaviour": "rude"}))
+
+
+async def test_fakes_and_checkers_over_real_sockets() -> None:
+    """What is simulated elsewhere: the real clock, real sockets, the same checkers."""
+    world = World(1)
+    services = [FakeActor(world).service(), FakeEnvironment(world, ticks=3).service()]
+    async with trio.open_nursery() as nursery:
+        listeners = await rpc.open_listeners("127.0.0.1")
+        serving = await nursery.start(rpc.serve, services, listeners)
+        async with bench() as table, trio.open_nursery() as watching:
+            watching.start_soon(record_states, table.controller, world.history)
+            endpoint = f"grpc://127.0.0.1:{serving.port}"
+            params = params_of("ann", environment_endpoint=endpoint)
+            params.actors[0].endpoint = endpoint
+            await table.controller.start_trial(params, trial_id="t")
+            await table.controller.wait_trial("t")
+            await table.orchestrator.stop()
+        await serving.drain()
+        nursery.cancel_scope.cancel()
+    assert whats(world.history, "actor ann").count("observation") == 4
+    check_history(world.history)

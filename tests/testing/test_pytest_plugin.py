@@ -1,0 +1,97 @@
+"""The plugin, in runs of pytest of their own, beside pytest-trio."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+TESTS = """
+import pytest, trio
+
+async def clock(world):
+    await trio.sleep(3600)
+    world.sometimes("an hour")
+    return world.seed
+
+def test_every_seed(sim):
+    assert sim(clock).value == sim.seed
+
+@pytest.mark.sim(seeds=3)
+def test_three(sim):
+    assert sim(clock).value < 3
+
+async def test_of_pytest_trio(autojump_clock, trial_platform):
+    async with trial_platform() as platform:
+        assert await platform.controller.trial_infos() == []
+        await trio.sleep(3600)
+
+def test_platform_in_a_simulation(sim, trial_platform):
+    async def scenario(world):
+        async with trial_platform() as platform:
+            return list(await platform.controller.trial_infos())
+    assert sim(scenario).value == []
+"""
+
+FAILING = """
+import trio
+
+async def unlucky(world):
+    world.history.record("me", "was here")
+    await trio.sleep(5)
+    assert world.seed != 4
+
+def test_luck(sim):
+    sim(unlucky)
+"""
+
+
+def run(folder: Path, code: str, *options: str) -> str:
+    (folder / "test_it.py").write_text(code)
+    (folder / "pytest.ini").write_text(
+        "[pytest]\ntrio_mode = true\nfilterwarnings = error\naddopts = --strict-markers\n"
+    )
+    plugin = "trio_cogment.testing.pytest_plugin"
+    if any(entry.value == plugin for entry in entry_points(group="pytest11")):
+        loading: list[str] = []
+    else:  # the installation is older than the plugin
+        loading = ["-p", plugin]
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *loading, *options, "test_it.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60).stdout
+
+
+def test_seeds_by_default_marker_and_option(tmp_path: Path) -> None:
+    output = run(tmp_path, TESTS)
+    assert "24 passed" in output  # 10 + 3 + 1 + 10
+    assert "test_every_seed[seed9] PASSED" in output
+    assert "13 an hour" in output
+    output = run(tmp_path, TESTS, "--sim-seeds=2")
+    assert "7 passed" in output
+    output = run(tmp_path, TESTS, "--sim-seed=17", "--sim-seed=20", "-k", "every")
+    assert "test_every_seed[seed17] PASSED" in output
+    assert "test_every_seed[seed20] PASSED" in output
+    assert "2 passed" in output
+
+
+def test_failure_shows_its_seed(tmp_path: Path) -> None:
+    output = run(tmp_path, FAILING)
+    assert "1 failed, 9 passed" in output
+    assert "test_luck[seed4] FAILED" in output
+    assert "simulated with seed 4" in output
+    assert "me: was here" in output
+
+
+@pytest.mark.parametrize(
+    "module", ["trio_cogment.testing", "trio_cogment.testing._fakes", "trio_cogment.testing._world"]
+)
+def test_nothing_else_imports_pytest(module: str) -> None:
+    code = f"import sys, {module}; sys.exit('pytest' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_plugin_imports_nothing_heavy() -> None:
+    code = "import sys, trio_cogment.testing.pytest_plugin; sys.exit('trio' in sys.modules or 'purerpc' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,279 @@
+"""One seed, one run; and what is said when a run goes nowhere."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any, Never
+
+import pytest
+import trio
+from trio._core import _run as trio_run
+
+from tests.testing.scenario import everything, fingerprints
+from trio_cogment.testing import (
+    DeadlockError,
+    Fault,
+    FaultPlan,
+    LivelockError,
+    NondeterminismError,
+    World,
+    check_determinism,
+    simulate,
+)
+from trio_cogment.testing._schedule import check_trio, seeded_schedule
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_virtual_time_costs_nothing_and_the_value_comes_back() -> None:
+    async def scenario(world: World, hours: int) -> int:
+        before = world.wall_clock()
+        await trio.sleep(hours * 3600)
+        return world.wall_clock() - before
+
+    outcome = simulate(1, scenario, 24 * 365)
+    assert outcome.value == 24 * 365 * 3600 * 10**9
+    assert outcome.seconds == 24 * 365 * 3600
+
+
+def test_equal_seeds_run_alike_and_each_seed_differently() -> None:
+    outcomes = [simulate(seed, everything) for seed in (*range(20), *range(20))]
+    assert [o.fingerprint for o in outcomes[:20]] == [o.fingerprint for o in outcomes[20:]]
+    assert [o.value for o in outcomes[:20]] == [o.value for o in outcomes[20:]]
+    assert len({o.fingerprint for o in outcomes}) == 20
+
+
+def in_processes(seeds: range, chunk: int = 50) -> None:
+    """Compare the seeds' fingerprints among three processes with hash seeds of their own."""
+    found: dict[str, str] = {}
+    for first in range(seeds.start, seeds.stop, chunk):
+        span = [str(first), str(min(first + chunk, seeds.stop))]
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", "tests.testing.scenario", *span],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONHASHSEED": hash_seed},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for hash_seed in ("0", "1", "random")
+        ]
+        outputs = [process.communicate()[0] for process in processes]
+        assert [process.returncode for process in processes] == [0, 0, 0]
+        assert outputs[0] == outputs[1] == outputs[2]
+        for line in outputs[0].splitlines():
+            seed, text = line.split()
+            found[seed] = text
+    assert len(found) == len(seeds)
+    assert len(set(found.values())) == len(seeds)
+
+
+def test_same_seed_same_schedule_in_three_processes() -> None:
+    in_processes(range(10))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_two_hundred_seeds_in_three_processes() -> None:
+    in_processes(range(200))
+
+
+def test_what_others_drew_before_does_not_matter() -> None:
+    random.seed(1)
+    one = fingerprints(range(2))
+    random.seed(2)
+    random.random()
+    assert fingerprints(range(2)) == one
+
+
+def test_everything_is_put_back() -> None:
+    random.seed(5)
+    before = random.getstate(), trio_run._r.getstate(), trio_run._ALLOW_DETERMINISTIC_SCHEDULING
+
+    async def fails(_world: World) -> Never:
+        random.random()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        simulate(1, fails)
+    assert (random.getstate(), trio_run._r.getstate(), trio_run._ALLOW_DETERMINISTIC_SCHEDULING) == before
+
+
+def test_global_randomness_is_seeded_too() -> None:
+    async def draws(_world: World) -> float:
+        return random.random()
+
+    assert simulate(3, draws).value == simulate(3, draws).value != simulate(4, draws).value
+
+
+def test_streams_of_randomness_are_independent() -> None:
+    one, other = World(1), World(1)
+    one.rng.random()
+    one.new_id()
+    assert one.stream("x").random() == other.stream("x").random() != one.stream("y").random()
+    assert World(1).new_id() == World(1).new_id() != World(2).new_id()
+
+
+async def goes_round(_world: World) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def spin() -> None:
+            while True:
+                await trio.lowlevel.checkpoint()
+
+        nursery.start_soon(spin, name="spinner")
+
+
+def test_livelock_is_told_with_who_it_was() -> None:
+    with pytest.raises(LivelockError, match=r"seed 7: 1000 steps were taken by 0 s .* spinner \(\d+\)") as caught:
+        simulate(7, goes_round, budget=1000)
+    assert "simulated with seed 7" in caught.value.__notes__[0]
+
+
+def test_livelock_is_told_though_the_scenario_fails_on_its_way_out() -> None:
+    async def scenario(world: World) -> None:
+        try:
+            await goes_round(world)
+        finally:
+            raise ZeroDivisionError
+
+    with pytest.raises(LivelockError) as caught:
+        simulate(7, scenario, budget=1000)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_deadlock_is_told_with_who_waits() -> None:
+    async def scenario(_world: World) -> None:
+        await trio.sleep(3)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever, name="waiter")
+            await trio.Event().wait()
+
+    with pytest.raises(DeadlockError, match=r"at 3 s .* waiter"):
+        simulate(1, scenario)
+
+
+def test_waiting_for_everybody_is_no_deadlock() -> None:
+    async def scenario(_world: World) -> int:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep, 1)
+            await trio.testing.wait_all_tasks_blocked()
+        return 1
+
+    assert simulate(1, scenario).value == 1
+
+
+def test_failure_is_reported_whole() -> None:
+    async def scenario(world: World) -> None:
+        for number in range(300):
+            await trio.sleep(1)
+            world.history.record("me", "counted", number=number)
+        assert world.seed == 0, "as it should be"
+
+    plan = FaultPlan((Fault("storm", at=2.5, target="sea"),))
+    with pytest.raises(AssertionError, match="as it should be") as caught:
+        simulate(11, scenario, plan=plan)
+    (note,) = caught.value.__notes__
+    assert "simulated with seed 11" in note
+    assert str(plan) in note
+    assert "number=299" in note
+    assert "number=100" in note
+    assert "number=99\n" not in note
+    assert re.search(r"\d+ steps, 300 s of virtual time", note)
+
+
+def test_self_check_finds_what_is_not_from_the_seed() -> None:
+    calls: list[int] = []
+
+    async def scenario(_world: World) -> None:
+        calls.append(1)
+        await trio.sleep(1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep, len(calls), name="sleeper")
+
+    with pytest.raises(NondeterminismError, match=r"seed 5 ran differently[^|]*\|[\s\S]*2\.0+ sleeper"):
+        check_determinism(5, scenario)
+    assert check_determinism(5, everything).fingerprint == simulate(5, everything).fingerprint
+
+
+def test_this_trio_can_be_seeded() -> None:
+    """When this fails, Trio has changed: `testing/_schedule.py` is the file to mend."""
+    check_trio()
+
+
+@pytest.mark.parametrize("names", [{}, {"_r": random.Random()}, {"_ALLOW_DETERMINISTIC_SCHEDULING": False, "_r": 1}])
+def test_another_trio_is_refused_with_what_is_missing(names: dict[str, Any]) -> None:
+    module = types.ModuleType("trio._core._run")
+    vars(module).update(names)
+    with pytest.raises(RuntimeError, match=r"has no _ALLOW_DETERMINISTIC_SCHEDULING .* or no _r "):
+        check_trio(module)
+
+
+def test_only_one_file_touches_the_internals_of_trio() -> None:
+    sources = [path for path in (ROOT / "src").rglob("*.py") if "_pb2" not in path.name]
+    touching = [path.name for path in sources if re.search(r"\btrio\._[a-z]|from trio import _", path.read_text())]
+    assert touching == ["_schedule.py"]
+
+
+def test_schedules_differ_without_any_randomness_of_the_scenario() -> None:
+    async def scenario(_world: World) -> list[int]:
+        order: list[int] = []
+
+        async def one(number: int) -> None:
+            order.append(number)
+            await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(one, number)
+        return order
+
+    assert len({tuple(simulate(seed, scenario).value) for seed in range(50)}) == 50
+
+
+def test_others_do_not_change_the_order_among_a_few() -> None:
+    async def scenario(world: World, others: int) -> list[str]:
+        order: list[str] = []
+
+        async def one(name: str) -> None:
+            for turn in range(5):
+                order.append(f"{name}{turn}")
+                await trio.lowlevel.checkpoint()
+
+        async def idle() -> None:
+            await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            for name in "abcd":
+                nursery.start_soon(one, name, name=name)
+            for _ in range(others):
+                nursery.start_soon(idle, name="idle")
+        return order
+
+    for seed in range(10):
+        assert simulate(seed, scenario, 0).value == simulate(seed, scenario, 7).value
+
+
+def test_a_block_is_seeded_by_hand_as_well() -> None:
+    async def order() -> list[int]:
+        seen: list[int] = []
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(checkpoint_and_append, seen, number)
+        return seen
+
+    async def checkpoint_and_append(seen: list[int], number: int) -> None:
+        await trio.lowlevel.checkpoint()
+        seen.append(number)
+
+    runs = []
+    for _ in range(2):
+        with seeded_schedule(9):
+            runs.append(trio.run(order))
+    assert runs[0] == runs[1]
