@@ -65,6 +65,15 @@ class OrchestratorConfig:
 
     def __post_init__(self) -> None:
         _check_not_negative(self)
+        # With none of these nothing would work: a trial would wait for ever for room in a queue that has none.
+        _check_positive(
+            self,
+            "hook_timeout_seconds",
+            "datalog_connect_timeout_seconds",
+            "max_queued_samples",
+            "client_join_timeout_seconds",
+            "watch_queue_entries",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +179,7 @@ class MetricsConfig:
 
     def __post_init__(self) -> None:
         _check_not_negative(self)
-        for name in ("request_timeout_seconds", "max_connections", "max_request_bytes"):
-            if not getattr(self, name):
-                raise ValueError(f"{name}: expected more than 0")
+        _check_positive(self, "request_timeout_seconds", "max_connections", "max_request_bytes")
 
 
 def _check_not_negative(config: OrchestratorConfig | MetricsConfig) -> None:
@@ -180,6 +187,12 @@ def _check_not_negative(config: OrchestratorConfig | MetricsConfig) -> None:
         value = getattr(config, field.name)
         if value is not None and not 0 <= value < math.inf:  # also refuses NaN
             raise ValueError(f"{field.name}: expected a number that is not negative, got {value}")
+
+
+def _check_positive(config: OrchestratorConfig | MetricsConfig, *names: str) -> None:
+    for name in names:
+        if not getattr(config, name):
+            raise ValueError(f"{name}: expected more than 0")
 
 
 _SIZE = (1, 2**31 - 1)

@@ -149,6 +149,11 @@ def test_gc_frequency_says_nothing_unless_it_is_given(monkeypatch: pytest.Monkey
         ("rpc:\n  max_pings: 3\n  max_resets: 0", "line 3: rpc.max_resets: expected 1 to 2147483647, got 0"),
         ("orchestrator: {farewell_seconds: -1}", "farewell_seconds: expected a number that is not negative, got -1"),
         ("metrics: {max_connections: 0}", "line 1: metrics.max_connections: expected more than 0"),
+        ("orchestrator: {max_queued_samples: 0}", "line 1: orchestrator.max_queued_samples: expected more than 0"),
+        ("orchestrator: {hook_timeout_seconds: 0}", "orchestrator.hook_timeout_seconds: expected more than 0"),
+        ("orchestrator: {datalog_connect_timeout_seconds: 0}", "connect_timeout_seconds: expected more than 0"),
+        ("orchestrator: {client_join_timeout_seconds: 0.0}", "client_join_timeout_seconds: expected more than 0"),
+        ("orchestrator: {watch_queue_entries: 0}", "orchestrator.watch_queue_entries: expected more than 0"),
         ("rpc: {max_pings: 1, max_pings: 2}", "line 1: rpc: the key 'max_pings' is given twice"),
     ],
 )

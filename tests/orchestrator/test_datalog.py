@@ -339,3 +339,23 @@ async def test_the_grace_ends_while_a_connection_is_still_being_tried(autojump_c
         # 50 s of its own, and what was left of the grace when its queue was full.
         assert 50 < trio.current_time() < 50 + config.datalog_grace_seconds
     assert opened == 2
+
+
+async def test_who_ends_in_good_order_has_taken_what_it_did_not_answer(autojump_clock: trio.testing.MockClock) -> None:
+    answers = 3
+
+    async def log(call: ServerCall) -> None:
+        nonlocal answers
+        async for _ in call:
+            if answers:
+                answers -= 1
+                await call.send(RunTrialDatalogOutput())
+
+    services = Script(environment_of(20)).environment(), Script(actor_that_acts()).actor(), Script(log).datalog()
+    async with bench(*services) as table:
+        await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
+        await table.controller.wait_trial("t")
+        await trio.testing.wait_all_tasks_blocked()
+        assert table.orchestrator.running_trials == 0
+        assert table.orchestrator.lost_samples == 0
+    assert answers == 0

@@ -25,6 +25,7 @@ from tests.helpers import (
 from trio_cogment.api.common_pb2 import Action, ActorInitialOutput, ActorRunTrialOutput, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.config import OrchestratorConfig
+from trio_cogment.errors import RpcError
 from trio_cogment.metrics import OrchestratorGauges
 from trio_cogment.orchestrator._trial import Trial
 from trio_cogment.rpc import ServerCall
@@ -220,3 +221,16 @@ async def test_what_is_not_measured_has_the_plain_machine() -> None:
         trial = table.orchestrator.trials.get(trial_id)
         assert trial is not None
         assert type(trial.machine).__name__ == "TrialMachine"
+
+
+async def test_a_start_that_fails_is_no_short_trial(autojump_clock: trio.testing.MockClock) -> None:
+    metrics = Recorder()
+    services = Script(environment_of(3)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services, metrics=metrics) as table:
+        for _ in range(5):
+            with pytest.raises(RpcError):
+                await table.controller.start_trial(trial_params([]))
+        assert metrics.trials == []
+        await table.controller.start_trial(params_of("a"), trial_id="t")
+        await wait_ended(table.orchestrator, "t")
+    assert len(metrics.trials) == 1

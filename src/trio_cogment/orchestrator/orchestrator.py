@@ -216,7 +216,7 @@ class Orchestrator:
         )
         self.trials.add(trial)
         started = False
-        why = "whoever started it left"
+        details = "the trial could not start"
         try:
             with trial.starting:
                 trial.begin()
@@ -229,11 +229,11 @@ class Orchestrator:
             await trio.lowlevel.checkpoint_if_cancelled()
             started = True
         except CogmentError as error:
-            why = str(error)
+            details += f": {error}"
             raise
         finally:
             if not started:
-                trial.hard_end(f"the trial could not start: {why}")
+                trial.hard_end(details)
                 self.trials.remove(trial)
         return trial_id
 
@@ -325,7 +325,8 @@ class Orchestrator:
     def _on_state(self, trial: Trial, state: int) -> None:
         if state == TrialState.ENDED:
             self.trials.ended(trial)
-            if self._metrics is not None:
+            # One that could not start has not been a trial to anybody.
+            if self._metrics is not None and trial.machine.params is not None:
                 self._metrics.trial_ended(trial.seconds)
         self.watchers.publish(trial.trial_id, state, trial.info)
 
