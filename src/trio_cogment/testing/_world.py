@@ -72,8 +72,9 @@ class World:
 
     @asynccontextmanager
     async def open_platform(self, spec: Spec | None = None, **options: Any) -> AsyncIterator[Platform]:
-        """Run the platform in process, as `trio_cogment.open_platform` does, with this world's clock and ids."""
-        options = {"wall_clock": self.wall_clock, "new_trial_id": self.new_id, **options}
+        """Run the platform in process, as `trio_cogment.open_platform` does, with this world's clock and chance."""
+        given = {"wall_clock": self.wall_clock, "new_trial_id": self.new_id, "rng": self.stream("orchestrator")}
+        options = {**given, **options}
         async with open_platform(spec, **options) as platform:
             yield platform
 
@@ -102,7 +103,7 @@ class World:
             new_trial_id=self.new_id,
             rpc_config=rpc_config,
             make_channel=make_channel,
-            **options,
+            **{"rng": self.stream("orchestrator"), **options},
         )
         services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
         tasks = OwnNursery()
