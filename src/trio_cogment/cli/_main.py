@@ -11,16 +11,8 @@ import click
 from click.core import ParameterSource
 
 from trio_cogment._version import __version__
-from trio_cogment.cli._directory_options import directory_options
-from trio_cogment.cli._options import (
-    HELP_LIKE,
-    as_port,
-    configuration_of,
-    log_options,
-    not_built_options,
-    server_options,
-    server_settings,
-)
+from trio_cogment.cli._options import HELP_LIKE, as_port, configuration_of, log_options
+from trio_cogment.cli._orchestrator_options import orchestrator_options, orchestrator_settings
 from trio_cogment.cli._settings import Failure
 
 _DEFAULT_PORT = "9000"
@@ -64,14 +56,11 @@ def version() -> None:
     show_default=True,
     help="TCP port; 0: any free one.",
 )
-@server_options
-@directory_options
-@log_options
-@not_built_options
+@orchestrator_options
 @click.pass_context
 def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:
     """Serve everything there is, on one port."""
-    settings = server_settings(ctx, lifecycle_port=port, actor_port=port)
+    settings = orchestrator_settings(ctx, lifecycle_port=port, actor_port=port)
     from trio_cogment.cli._serve import run_orchestrator
 
     run_orchestrator(settings)
@@ -107,14 +96,11 @@ def services(ctx: click.Context, /, **_options: Any) -> None:
     show_envvar=True,
     help="Port for client actors; the same port means one server with both services.",
 )
-@server_options
-@directory_options
-@log_options
-@not_built_options
+@orchestrator_options
 @click.pass_context
 def orchestrator(ctx: click.Context, /, lifecycle_port: int, actor_port: int, **_options: Any) -> None:
     """Run an orchestrator."""
-    settings = server_settings(ctx, lifecycle_port=lifecycle_port, actor_port=actor_port)
+    settings = orchestrator_settings(ctx, lifecycle_port=lifecycle_port, actor_port=actor_port)
     from trio_cogment.cli._serve import run_orchestrator
 
     run_orchestrator(settings)
