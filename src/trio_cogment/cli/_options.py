@@ -229,13 +229,18 @@ def log_options(command: _Decorated) -> _Decorated:
 
 
 def nearest(ctx: click.Context, name: str) -> Any:
-    """Return a flag that this command takes and those above it do, too: on the command line the nearest one wins."""
+    """Return a flag that several commands on the line may take: given there, the last one wins.
+
+    What the environment or a default says is the same for all of them.
+    """
+    takers = []
     above: click.Context | None = ctx
     while above is not None:
-        if above.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            return above.params[name]
+        if name in above.params:
+            takers.append(above)
         above = above.parent
-    return ctx.params[name]
+    given = (taker for taker in takers if taker.get_parameter_source(name) is ParameterSource.COMMANDLINE)
+    return next(given, takers[0]).params[name]
 
 
 def common_settings(ctx: click.Context) -> dict[str, Any]:

@@ -89,3 +89,18 @@ class OrchestratorSettings(ServerSettings):
     actor_port: int
     params: Path | None = None
     pre_trial_hooks: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """What a command of the client is run with.
+
+    Attributes:
+        output: `text` or `json`.
+        timeout_seconds: how long to wait for an answer.
+        tls: every call is encrypted.
+    """
+
+    output: str = "text"
+    timeout_seconds: float = 30.0
+    tls: TlsFiles | None = None
