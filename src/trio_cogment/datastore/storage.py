@@ -149,7 +149,8 @@ class TrialStore(Protocol):
 
         Returns:
             Which writes were refused, by their index, and why: a sample or an end for a trial that is not there, a tick
-            or timestamp of 2**63 or more, something LATE that is no serialized `StoredTrialSample`. The others are done.
+            or timestamp of 2**63 or more, something LATE that is no serialized `StoredTrialSample`. The others are
+            done.
         """
 
     async def trial(self, trial_id: str) -> StoredTrial | None:
