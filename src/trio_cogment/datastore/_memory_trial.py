@@ -53,6 +53,7 @@ class MemoryTrial:
         self.trial_id = write.trial_id
         self.evicted = Evicted()
         self.sample_bytes = 0
+        self._next_position = 1
         self._rows: dict[int, Row] = {}
         self._by_tick: dict[int, int] = {}
         #: Ascending; those of removed samples may still be in it.
@@ -117,7 +118,8 @@ class MemoryTrial:
             self._set(row.position, None, undo)
             self.head.count -= 1
         if action not in (Action.MERGE, Action.KEEP):
-            position = self.head.take_position()
+            position = self._next_position
+            self._next_position += 1
             new = Row(position, write.tick_id, write.timestamp, action is Action.WAIT, data)
             self._positions.append(position)
             self._set(position, new, undo)
@@ -129,7 +131,7 @@ class MemoryTrial:
             ticks=self.head.count,
             high_tick=max(self.evicted.high_tick, *self._by_tick),
             last_timestamp=max(self.evicted.last_timestamp, *(row.timestamp for row in self._rows.values())),
-            last_position=self.head.next_position - 1,
+            last_position=self._next_position - 1,
         )
         self._rows, self._by_tick, self._positions, self.sample_bytes = {}, {}, [], 0
 
@@ -146,12 +148,13 @@ class MemoryTrial:
     def remember(self) -> Undo:
         """Return what puts everything but the samples back as it is now."""
         head, evicted, said = replace(self.head), self.evicted, (self.user_id, self.logged, self.params)
-        info_bytes = self.info_bytes
+        info_bytes, next_position = self.info_bytes, self._next_position
 
         def undo() -> None:
-            self.head, self.evicted, self.info_bytes = head, evicted, info_bytes
+            self.head, self.evicted = head, evicted
+            self.info_bytes, self._next_position = info_bytes, next_position
             self.user_id, self.logged, self.params = said
-            while self._positions and self._positions[-1] >= head.next_position:
+            while self._positions and self._positions[-1] >= next_position:
                 self._positions.pop()
 
         return undo

@@ -90,7 +90,6 @@ class Head:
         count: how many ticks have a sample.
         high_tick: the highest tick with a sample that is not waiting; `NO_TICK` without one.
         state: the state in that sample.
-        next_position: what the next new sample gets.
     """
 
     number: int
@@ -98,18 +97,11 @@ class Head:
     count: int = 0
     high_tick: int = NO_TICK
     state: int = TrialState.UNKNOWN
-    next_position: int = 1
 
     @property
     def last_state(self) -> int:
         """What readers are told: see `StoredTrial.last_state`."""
         return self.state if self.end == TrialEnd.OPEN else TrialState.ENDED
-
-    def take_position(self) -> int:
-        """Return a position for a new sample."""
-        position = self.next_position
-        self.next_position = position + 1
-        return position
 
     def follow(self, write: SampleWrite, action: Action) -> None:
         """Take note of a sample that was written, after what had to be removed is off the count."""
