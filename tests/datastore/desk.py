@@ -48,12 +48,12 @@ def params_with(*actors: str, **options: Any) -> TrialParams:
 
 
 def sample_of(
-    tick_id: int, state: int = RUNNING, *, actors: int = 2, timestamp: int | None = None, **options: Any
+    tick_id: int, state: Any = RUNNING, *, actors: int = 2, timestamp: int | None = None, **options: Any
 ) -> DatalogSample:
     """Return a sample in which everybody sees and does something."""
     stamp = 1000 + tick_id if timestamp is None else timestamp
     given: dict[str, Any] = {
-        "info": SampleInfo(tick_id=tick_id, timestamp=stamp, state=state),  # type: ignore[arg-type]  any number
+        "info": SampleInfo(tick_id=tick_id, timestamp=stamp, state=state),
         "observations": ObservationSet(tick_id=-1, observations=[b"o%d" % tick_id], actors_map=[0] * actors),
         "actions": [Action(tick_id=tick_id, content=b"a%d" % index) for index in range(actors)],
         **options,
