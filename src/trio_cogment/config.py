@@ -196,6 +196,8 @@ class DatastoreConfig:
         abandoned_after_seconds: a trial whose data log is away for so long is marked as ended abnormally. That a host
             is gone without a word is noticed within 30 s (`keepalive_seconds` and `keepalive_timeout_seconds`): with
             the default nobody waits for its trials 60 s later.
+        abandoned_after_start_seconds: the same for trials that were open when the datastore started: their data logs
+            may take 30 s to notice that its predecessor has gone, and a pause before they come back.
         page_samples: samples that a reader's call reads from the storage at a time.
         page_bytes: their size; one of any size is always read.
         max_reply_bytes: a reply with trials that would be longer is refused: the published SDK takes no longer one.
@@ -209,6 +211,7 @@ class DatastoreConfig:
     max_pending_bytes: int = 16 * 1024 * 1024
     max_stream_writes: int = 700
     abandoned_after_seconds: float = 25.0
+    abandoned_after_start_seconds: float = 45.0
     page_samples: int = 500
     page_bytes: int = 512 * 1024
     max_reply_bytes: int = 4 * 1024 * 1024
@@ -226,6 +229,7 @@ class DatastoreConfig:
 _DATASTORE_RANGES: dict[str, tuple[float, float]] = {
     "commit_delay_seconds": (0.0, 60.0),
     "abandoned_after_seconds": (0.001, 60.0),
+    "abandoned_after_start_seconds": (0.001, 60.0),
     "farewell_seconds": (0.0, 60.0),
 }
 

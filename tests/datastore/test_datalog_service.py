@@ -330,12 +330,17 @@ async def test_after_a_restart_logs_have_their_time_again(autojump_clock: Clock)
         await table.add_trial("by hand")
         await trio.sleep(20)
     async with desk(store) as table:
-        await trio.sleep(20)
+        await trio.sleep(40)
+        await broken_log(table, "late")
         async with table.data_log("back") as call:
             await send_log(call, [])
             await trio.sleep(20)
+            # The one that left last is waited for no longer than the others.
+            open_still = {info.trial_id for info in (await table.trials()).trial_infos if info.last_state != ENDED}
+            assert open_still == {"back", "late", "by hand"}
+            await trio.sleep(10)
         abnormal = {info.trial_id: info.ended_abnormally for info in (await table.trials()).trial_infos}
-    assert abnormal == {"gone": True, "back": False, "done": False, "by hand": False}
+    assert abnormal == {"gone": True, "back": False, "done": False, "by hand": False, "late": True}
 
 
 async def test_a_storage_that_fails_is_told_of_the_end_later(autojump_clock: Clock) -> None:

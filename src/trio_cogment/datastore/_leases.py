@@ -6,6 +6,7 @@ import logging
 
 import trio
 
+from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._writer import Writer
 from trio_cogment.datastore.storage import EndWrite, TrialEnd, TrialStore
 from trio_cogment.errors import CogmentError, NotFoundError
@@ -24,13 +25,13 @@ class Leases:
     Args:
         store: tells which trials were open when we came.
         writer: through which a trial is ended.
-        patience_seconds: how long a trial may be without a stream.
+        config: how long a trial may be without a stream.
     """
 
-    def __init__(self, store: TrialStore, writer: Writer, patience_seconds: float) -> None:
+    def __init__(self, store: TrialStore, writer: Writer, config: DatastoreConfig) -> None:
         self._store = store
         self._writer = writer
-        self._patience = patience_seconds
+        self._config = config
         self._streams: dict[str, int] = {}
         self._deadlines: dict[str, float] = {}
         self._news = trio.lowlevel.ParkingLot()
@@ -46,17 +47,17 @@ class Leases:
         if left:
             self._streams[trial_id] = left
         elif not ended:
-            self._wait_for(trial_id, self._patience)
+            self._wait_for(trial_id, self._config.abandoned_after_seconds)
 
     async def load(self) -> None:
-        """Wait for the data logs of all trials that are open, as if they had just left.
+        """Wait for the data logs of all trials that are open.
 
         Raises:
             CogmentError: of the storage.
         """
         for trial_id in await self._store.open_logged():
             if trial_id not in self._streams:
-                self._wait_for(trial_id, self._patience)
+                self._wait_for(trial_id, self._config.abandoned_after_start_seconds)
 
     async def run(self) -> None:
         """End what is due, for ever."""
@@ -65,8 +66,9 @@ class Leases:
                 await self._news.park()
                 continue
             first = min(self._deadlines.values())
-            # Every deadline that is set meanwhile is later, but for those of this task itself.
-            await trio.sleep_until(first)
+            # A deadline that is set meanwhile may be nearer: who has just left is waited for less long than others.
+            with trio.move_on_at(first):
+                await self._news.park()
             now = trio.current_time()
             due = [trial_id for trial_id, deadline in self._deadlines.items() if deadline <= now]
             await self._end(due[:_MOST_AT_ONCE])
@@ -93,4 +95,4 @@ class Leases:
             if trial_id not in self._streams:
                 self._wait_for(trial_id, _RETRY_SECONDS)
         else:
-            _log.warning("trial %s: its data log did not come back in %g s", trial_id, self._patience)
+            _log.warning("trial %s: its data log did not come back in time", trial_id)

@@ -23,8 +23,8 @@ class Datastore:
     """A trial datastore for the time of an `async with` block.
 
     Entering reads which trials a data log was writing when the storage was left: their data logs have
-    `abandoned_after_seconds` to come back. Leaving writes what streams have handed over, for `farewell_seconds` at
-    most; what was confirmed to anybody is durable in any case. Serve its services within the block.
+    `abandoned_after_start_seconds` to come back. Leaving writes what streams have handed over, for `farewell_seconds`
+    at most; what was confirmed to anybody is durable in any case. Serve its services within the block.
 
     Args:
         store: where everything is kept; it is not closed.
@@ -38,7 +38,7 @@ class Datastore:
         self.store = store
         self._config = config or DatastoreConfig()
         self._writer = Writer(store, self._config)
-        self._leases = Leases(store, self._writer, self._config.abandoned_after_seconds)
+        self._leases = Leases(store, self._writer, self._config)
         self._tasks = OwnNursery()
         self._writing = trio.CancelScope(shield=True)
 
