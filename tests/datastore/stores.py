@@ -29,7 +29,7 @@ def in_sqlite_inline(folder: Path) -> Make:
 
     def make() -> OpenStore:
         path = _new_path(folder)
-        return lambda: open_store(f"sqlite:{path}", make_runner=lambda threads: run_inline)
+        return lambda: open_store(f"sqlite:{path}", durability="batch", make_runner=lambda threads: run_inline)
 
     return make
 
