@@ -12,7 +12,7 @@ import grpc
 import pytest
 import trio
 
-from tests.datastore.desk import DATA_LOG, ENDED, LOG_EXPORTER, TRIALS, params_with, sample_of, whole
+from tests.datastore.desk import DATA_LOG, ENDED, LOG_EXPORTER, RUNNING, TRIALS, params_with, sample_of, whole
 from trio_cogment.api.datalog_pb2 import LogExporterSampleRequest, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import (
     AddSampleRequest,
@@ -118,7 +118,7 @@ async def test_a_running_trial_is_followed(tmp_path: Path) -> None:
             """Send each sample when the one before it has been read."""
             yield from inputs(RunTrialDatalogInput, [])
             for tick in range(20):
-                yield RunTrialDatalogInput(sample=sample_of(tick, ENDED if tick == 19 else 3))
+                yield RunTrialDatalogInput(sample=sample_of(tick, ENDED if tick == 19 else RUNNING))
                 assert seen[tick].wait(SECONDS)
 
         log = client(DATA_LOG, send(), *METADATA)
@@ -134,7 +134,7 @@ async def test_a_running_trial_is_followed(tmp_path: Path) -> None:
 async def test_by_hand_and_after_a_restart(tmp_path: Path) -> None:
     def write(client: Client) -> None:
         client(TRIALS["AddTrial"], AddTrialRequest(user_id="bob", trial_params=params_with("ann")), ("trial-id", "t"))
-        samples = [StoredTrialSample(tick_id=tick, state=ENDED if tick == 2 else 3) for tick in range(3)]
+        samples = [StoredTrialSample(tick_id=tick, state=ENDED if tick == 2 else RUNNING) for tick in range(3)]
         client(
             TRIALS["AddSample"], iter([AddSampleRequest(trial_sample=sample) for sample in samples]), ("trial-id", "t")
         )

@@ -15,6 +15,7 @@ from trio_cogment import open_platform
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import DatastoreConfig, OrchestratorConfig
 from trio_cogment.datastore import Datastore, TrialEnd, TrialStore
+from trio_cogment.datastore.conversion import TrialConverter
 from trio_cogment.errors import InvalidArgumentError, UnavailableError
 from trio_cogment.platform import Platform
 from trio_cogment.sdk import actor_params, trial_params
@@ -153,7 +154,7 @@ async def test_what_the_datastore_cannot_store_is_dropped_and_told_of(
 ) -> None:
     from trio_cogment.datastore import _intake
 
-    class Picky(_intake.TrialConverter):
+    class Picky(TrialConverter):
         def write(self, sample: Any) -> Any:
             if sample.info.tick_id == 7:
                 raise InvalidArgumentError("I do not like 7")
