@@ -84,7 +84,7 @@ def test_a_file_cut_off_anywhere_is_noticed(size: int) -> None:
         (b"COGMENTTRIALS002" + bytes(8), "no file of trial samples"),
         (
             b"COGMENTTRIALS001" + b"\xff" * 8,
-            f"at byte 16 it announces 4294967295 bytes, expected at most {MAX_FRAME_BYTES}",
+            f"at byte 16: expected a length of at most {MAX_FRAME_BYTES}, got 4294967295",
         ),
         (b"COGMENTTRIALS001" + frame(b"\xff\xff"), r"header \(at byte 16\): 2 bytes that are none"),
         (by_hand() + frame(b"\x0a\xff"), r"sample 0 \(at byte \d+\): 2 bytes that are none"),
