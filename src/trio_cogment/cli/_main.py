@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from trio_cogment._version import __version__
 from trio_cogment.cli._client import client
+from trio_cogment.cli._client_datastore import trial_datastore
 from trio_cogment.cli._groups import Group
 from trio_cogment.cli._options import HELP_LIKE, as_port, configuration_of, log_options
 from trio_cogment.cli._orchestrator_options import orchestrator_options, orchestrator_settings
@@ -31,7 +32,7 @@ _NOT_BUILT_SERVICES = (
     "web_proxy",
     "proxy",
 )
-_NOT_BUILT_CLIENT = ("trial_datastore", "datastore", "model_registry", "registry", "directory")
+_NOT_BUILT_CLIENT = ("model_registry", "registry", "directory")
 _NOT_BUILT = ("launch", "status", "copy", "generate", "init", "run")
 
 
@@ -131,6 +132,7 @@ def _not_built(group: click.Group, name: str) -> None:
 
 cli.add_command(services)
 cli.add_command(client)
+client.add_command(trial_datastore, aliases=("datastore",))
 for _name in _NOT_BUILT_SERVICES:
     _not_built(services, _name)
 for _name in _NOT_BUILT_CLIENT:
