@@ -46,7 +46,7 @@ def _options_of(ctx: click.Context) -> tuple[Any, str]:
     return client_settings(ctx), nearest(ctx, "endpoint")
 
 
-@click.group(cls=Group)
+@click.group("trial_datastore", cls=Group)
 @_datastore_options
 def trial_datastore(**_options: Any) -> None:
     """Ask a trial datastore."""
