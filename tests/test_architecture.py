@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "trio_cogment"
 DOCUMENT = ROOT / "docs" / "architecture.md"
 
 #: What every package but `trial` may import; `rpc` gets of the API only what its row says.
-COMMON = {"errors", "config", "about", "files", "logs", "metrics", "_version", "api"}
+COMMON = {"errors", "config", "about", "files", "blocking", "logs", "metrics", "_version", "api"}
 
 #: package -> what it may import of ours besides `COMMON`.
 TABLE: dict[str, set[str]] = {
@@ -24,6 +24,7 @@ TABLE: dict[str, set[str]] = {
     "config": set(),
     "about": set(),
     "files": set(),
+    "blocking": set(),
     "logs": set(),
     "metrics": set(),
     "api": set(),
