@@ -25,9 +25,13 @@ LISTENING = re.compile(r"\w+ listening on (\S+):(\d+) \((.*)\)")
 
 
 def environment_variables(**changes: str) -> dict[str, str]:
-    """Return this process's variables without any that the command line reads, and with some changes."""
+    """Return this process's variables without any that the command line reads, and with some changes.
+
+    Whoever does not say where trials are stored has them in memory: the default is a file in the current folder.
+    """
     ours = ("COGMENT_", "TRIAL_", "PROMETHEUS_", "TRIO_COGMENT_")
-    return {name: value for name, value in os.environ.items() if not name.startswith(ours)} | changes
+    others = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return others | {"TRIO_COGMENT_STORAGE": "memory:"} | changes
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample, TrialSamplesFileHeader
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.sdk.sample_file import MAX_FRAME_BYTES, SampleFileReader, encode_header, encode_sample
@@ -34,7 +34,7 @@ def by_hand(*samples: StoredTrialSample) -> bytes:
 SAMPLES = [
     StoredTrialSample(trial_id="one", tick_id=0, payloads=[b"x" * 300]),
     StoredTrialSample(trial_id="two", tick_id=0),
-    StoredTrialSample(trial_id="one", tick_id=1, state=5),
+    StoredTrialSample(trial_id="one", tick_id=1, state=TrialState.ENDED),
 ]
 
 

@@ -121,9 +121,9 @@ def export_to_file(settings: ClientSettings, endpoint: str, trial_ids: Sequence[
         async with _channel(settings, endpoint) as channel, _patience(settings) as patience:
             client = DatastoreClient(channel)
             export = await export_trials(client, trial_ids, version=__version__, timestamp=time.time_ns())
-            async with open_target(path) as target:
+            async with export, open_target(path) as target:
                 with progress("export", export.samples_count) as on_progress:
-                    async for piece in export.pieces:
+                    async for piece in export:
                         await target.write(piece)
                         on_progress(export.done.samples_count)
                         patience.renew()
@@ -146,7 +146,7 @@ def import_from_file(settings: ClientSettings, endpoint: str, path: Path | None,
     async def store() -> Transferred:
         async with (
             _channel(settings, endpoint) as channel,
-            open_source(path) as (pieces, size),
+            open_source(path) as (read, size),
             _patience(settings) as patience,
         ):
             with progress("import", size) as show_progress:
@@ -156,7 +156,7 @@ def import_from_file(settings: ClientSettings, endpoint: str, path: Path | None,
                     patience.renew()
 
                 return await import_samples(
-                    DatastoreClient(channel), pieces, prefix=prefix, user_id=user_id, on_progress=on_progress
+                    DatastoreClient(channel), read, prefix=prefix, user_id=user_id, on_progress=on_progress
                 )
 
     done = run_client(settings, store, bounded=False)

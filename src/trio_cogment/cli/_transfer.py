@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -88,8 +88,8 @@ def _put_in_place(file: BinaryIO, temporary: Path, path: Path) -> None:
 
 
 @asynccontextmanager
-async def open_source(path: Path | None) -> AsyncIterator[tuple[AsyncIterator[bytes], int | None]]:
-    """Open a file to be read in pieces, and tell its size if it has one; None is standard input.
+async def open_source(path: Path | None) -> AsyncIterator[tuple[Callable[[], Awaitable[bytes]], int | None]]:
+    """Open a file: gives what reads its next bytes, and its size if it has one. None is standard input.
 
     Raises:
         Failure: it cannot be read.
@@ -97,7 +97,7 @@ async def open_source(path: Path | None) -> AsyncIterator[tuple[AsyncIterator[by
     if path is None:
         if sys.stdin.isatty():
             raise Failure("--file: a terminal has no samples: expected a path, or a pipe")
-        yield _pieces(sys.stdin.buffer), None
+        yield _reader(sys.stdin.buffer), None
         return
     try:
         file = await trio.to_thread.run_sync(lambda: open(path, "rb"))  # noqa: SIM115  closed below
@@ -105,17 +105,21 @@ async def open_source(path: Path | None) -> AsyncIterator[tuple[AsyncIterator[by
         raise _failure(path, error) from error
     try:
         size = os.fstat(file.fileno()).st_size
-        yield _pieces(file), size or None  # a FIFO has none
+        yield _reader(file), size or None  # a FIFO has none
     except OSError as error:
         raise _failure(path, error) from error
     finally:
         file.close()
 
 
-async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
+def _reader(file: BinaryIO) -> Callable[[], Awaitable[bytes]]:
+    # A pipe gives what it has.
     read: Callable[[int], bytes] = getattr(file, "read1", file.read)
-    while piece := await trio.to_thread.run_sync(read, _PIECE_BYTES, abandon_on_cancel=True):
-        yield piece
+
+    async def read_piece() -> bytes:
+        return await trio.to_thread.run_sync(read, _PIECE_BYTES, abandon_on_cancel=True)
+
+    return read_piece
 
 
 @contextmanager

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import trio
 
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
-from trio_cogment.sdk.datastore import DatastoreClient, SampleAdder
+from trio_cogment.sdk.datastore import DatastoreClient, SampleAdder, SampleIterator
 from trio_cogment.sdk.sample_file import SampleFileReader, encode_header, encode_sample
 
 #: So many trials of a file are written at the same time; with more, those that had no sample for the longest wait.
@@ -41,15 +41,47 @@ class Transferred:
         return sum(self.samples.values())
 
 
-@dataclass(slots=True)
 class Export:
-    """What is going to be written: the trials, and how many samples they have together."""
+    """A file's content, in pieces: iterate over it once. Leave it early in an `async with` block, or close it.
 
-    trial_ids: list[str]
-    samples_count: int
-    #: The file's content, in pieces; iterate over it once.
-    pieces: AsyncIterator[bytes]
-    done: Transferred
+    Attributes:
+        trial_ids: the trials in it.
+        samples_count: how many samples there will be.
+        done: what has been given so far.
+    """
+
+    def __init__(self, samples: SampleIterator, header: bytes, counts: dict[str, int]) -> None:
+        self._samples = samples
+        self._buffer = bytearray(header)
+        self.trial_ids = list(counts)
+        self.samples_count = sum(counts.values())
+        self.done = Transferred(dict.fromkeys(counts, 0))
+
+    def __aiter__(self) -> Export:
+        return self
+
+    async def __anext__(self) -> bytes:
+        async for sample in self._samples:
+            self._buffer += encode_sample(sample.message)
+            self.done.samples[sample.trial_id] += 1
+            if len(self._buffer) >= _PIECE_BYTES:
+                break
+        piece = bytes(self._buffer)
+        if not piece:
+            raise StopAsyncIteration
+        self._buffer.clear()
+        self.done.size_bytes += len(piece)
+        return piece
+
+    async def __aenter__(self) -> Export:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop; the datastore is told."""
+        self._samples.close()
 
 
 async def export_trials(client: DatastoreClient, trial_ids: Sequence[str], *, version: str, timestamp: int) -> Export:
@@ -65,7 +97,7 @@ async def export_trials(client: DatastoreClient, trial_ids: Sequence[str], *, ve
 
     Raises:
         NotFoundError: a trial is not there, or none has samples.
-        RpcError: see `DatastoreClient`; also while iterating over the pieces.
+        RpcError: see `DatastoreClient`; also while iterating over what this returns.
     """
     wanted = list(dict.fromkeys(trial_ids))
     found = {trial.trial_id: trial for trial in await client.trials(wanted)}
@@ -78,30 +110,13 @@ async def export_trials(client: DatastoreClient, trial_ids: Sequence[str], *, ve
     header = encode_header(
         {trial_id: trial.params for trial_id, trial in trials.items()}, version=version, timestamp=timestamp
     )
-    done = Transferred(dict.fromkeys(trials, 0))
-    count = sum(trial.samples_count for trial in trials.values())
-    return Export(list(trials), count, _pieces(client, list(trials), header, done), done)
-
-
-async def _pieces(
-    client: DatastoreClient, trial_ids: Sequence[str], header: bytes, done: Transferred
-) -> AsyncIterator[bytes]:
-    buffer = bytearray(header)
-    async with client.samples(trial_ids) as samples:
-        async for sample in samples:
-            buffer += encode_sample(sample.message)
-            done.samples[sample.trial_id] += 1
-            if len(buffer) >= _PIECE_BYTES:
-                done.size_bytes += len(buffer)
-                yield bytes(buffer)
-                buffer.clear()
-    done.size_bytes += len(buffer)
-    yield bytes(buffer)
+    counts = {trial_id: trial.samples_count for trial_id, trial in trials.items()}
+    return Export(client.samples(list(trials)), header, counts)
 
 
 async def import_samples(
     client: DatastoreClient,
-    pieces: AsyncIterable[bytes],
+    read: Callable[[], Awaitable[bytes]],
     *,
     prefix: str = "",
     user_id: str = "trio-cogment",
@@ -114,7 +129,7 @@ async def import_samples(
 
     Args:
         client: where to.
-        pieces: the file's content.
+        read: gives the next bytes of the file, none at its end.
         prefix: goes before every trial's id.
         user_id: whose trials they are then.
         on_progress: is told now and then how far it is.
@@ -127,7 +142,7 @@ async def import_samples(
     one = _Import(client, prefix, user_id)
     whole = False
     try:
-        async for piece in pieces:
+        while piece := await read():
             await one.take(piece)
             on_progress(one.done)
         await one.finish()
