@@ -11,9 +11,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
+import pytest
 import trio
+from click.testing import CliRunner
 
+from trio_cogment.cli import main
 from trio_cogment.sdk import ActorSession, EnvironmentSession, Participants, serve_participants
 
 #: Starting takes well below a second; a machine busy with other tests may take its time.
@@ -52,6 +56,20 @@ async def run(*arguments: str, module: str = "trio_cogment", **variables: str) -
             check=False,
         )
     return Output(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+async def run_here(*arguments: str) -> Output:
+    """Run a command to its end in a thread of this process: that takes no second to start."""
+
+    def run() -> Output:
+        ours = dict.fromkeys(os.environ.keys() - environment_variables().keys())
+        with CliRunner().isolation(env=ours) as (out, err, _):
+            with pytest.raises(SystemExit) as left:
+                main(arguments)
+            return Output(int(left.value.code or 0), out.getvalue().decode(), err.getvalue().decode())
+
+    with trio.fail_after(PATIENCE_SECONDS):
+        return await trio.to_thread.run_sync(run)
 
 
 class Server:
@@ -95,12 +113,17 @@ class Server:
 
 @asynccontextmanager
 async def server(
-    *arguments: str, addresses: int = 1, variables: Mapping[str, str] = {}, module: str = "trio_cogment"
+    *arguments: str,
+    addresses: int = 1,
+    variables: Mapping[str, str] = {},
+    module: str = "trio_cogment",
+    folder: Path | None = None,
 ) -> AsyncIterator[Server]:
     """Run a server for the time of a block; it may have stopped by itself before."""
     process = await trio.lowlevel.open_process(
         [sys.executable, "-m", module, *arguments],
         env=environment_variables(**variables),
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -225,6 +225,7 @@ async def test_an_iteration_that_is_left_ends_its_call(how: str) -> None:
         with pytest.raises(RpcError) as caught:
             await call.receive()
         assert caught.value.code is StatusCode.CANCELLED
+        game.go.set()
 
 
 @WAYS
@@ -242,6 +243,7 @@ async def test_a_deleted_trial_ends_its_followers_with_a_reason(how: str) -> Non
                     pass
             assert caught.value.code is StatusCode.NOT_FOUND
             assert [sample async for sample in samples] == []
+        game.go.set()
 
 
 @WAYS
