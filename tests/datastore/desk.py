@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+
+import trio
 
 from tests.helpers import wire_channel
 from trio_cogment.api import datalog_pb2, trial_datastore_pb2
@@ -22,6 +24,8 @@ from trio_cogment.api.trial_datastore_pb2 import (
 )
 from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore import Datastore, TrialStore, open_store
+from trio_cogment.datastore._memory import MemoryStore
+from trio_cogment.datastore.storage import Write
 from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, methods_of
 
 DATA_LOG = methods_of(datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"])["RunTrialDatalog"]
@@ -44,12 +48,12 @@ def params_with(*actors: str, **options: Any) -> TrialParams:
 
 
 def sample_of(
-    tick_id: int, state: int = RUNNING, *, actors: int = 2, timestamp: int | None = None, **options: Any
+    tick_id: int, state: Any = RUNNING, *, actors: int = 2, timestamp: int | None = None, **options: Any
 ) -> DatalogSample:
     """Return a sample in which everybody sees and does something."""
     stamp = 1000 + tick_id if timestamp is None else timestamp
     given: dict[str, Any] = {
-        "info": SampleInfo(tick_id=tick_id, timestamp=stamp, state=state),  # type: ignore[arg-type]  any number
+        "info": SampleInfo(tick_id=tick_id, timestamp=stamp, state=state),
         "observations": ObservationSet(tick_id=-1, observations=[b"o%d" % tick_id], actors_map=[0] * actors),
         "actions": [Action(tick_id=tick_id, content=b"a%d" % index) for index in range(actors)],
         **options,
@@ -149,3 +153,28 @@ async def desk(
         open_channel(datastore.services()) as channel,
     ):
         yield Desk(channel, datastore)
+
+
+class GateStore(MemoryStore):
+    """A storage that waits, or fails, when it is told to.
+
+    Attributes:
+        gate: writes wait until it is set.
+        failure: what the next writes raise.
+        batches: what was written, and tried to be.
+    """
+
+    def __init__(self, max_bytes: int = 1 << 30) -> None:
+        super().__init__(max_bytes)
+        self.gate = trio.Event()
+        self.gate.set()
+        self.failure: Exception | None = None
+        self.batches: list[Sequence[Write]] = []
+
+    async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
+        """See `TrialStore.apply`."""
+        self.batches.append(writes)
+        await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        return await super().apply(writes)

@@ -259,8 +259,10 @@ def test_whatever_comes_everything_stored_points_to_something(sample: DatalogSam
     assert [actor.actor for actor in stored.actor_samples] == [0, 1, 2]
     for actor in stored.actor_samples:
         assert actor.HasField("reward") == bool(actor.received_rewards)
-        assert all(got.receiver == actor.actor for got in (*actor.received_rewards, *actor.received_messages))
-        assert all(sent.sender == actor.actor for sent in (*actor.sent_rewards, *actor.sent_messages))
+        assert {got.receiver for got in actor.received_rewards} <= {actor.actor}
+        assert {got.receiver for got in actor.received_messages} <= {actor.actor}
+        assert {sent.sender for sent in actor.sent_rewards} <= {actor.actor}
+        assert {sent.sender for sent in actor.sent_messages} <= {actor.actor}
 
 
 @given(st.binary(max_size=200))

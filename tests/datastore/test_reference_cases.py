@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 import trio
@@ -29,17 +30,17 @@ from trio_cogment.api.trial_datastore_pb2 import AddSampleRequest, StoredTrialSa
 from trio_cogment.errors import RpcError, StatusCode
 
 Clock = trio.testing.MockClock
-OpenDesk = Callable[..., AbstractAsyncContextManager[Desk]]
+OpenDesk = Callable[[], AbstractAsyncContextManager[Desk]]
 
 
-@pytest.fixture(params=["in process", "over HTTP/2"])
-def open_desk(request: pytest.FixtureRequest) -> OpenDesk:
-    """Return what opens a datastore, called in either way."""
+@pytest.fixture(params=["memory, in process", "memory, over HTTP/2", "sqlite, in process"])
+def open_desk(request: pytest.FixtureRequest, tmp_path: Path) -> OpenDesk:
+    """Return what opens a datastore of each kind, called in either way."""
+    store, way = request.param.split(", ")
+    address = "memory:" if store == "memory" else f"sqlite:{tmp_path / 'trials.db'}"
 
-    @asynccontextmanager
-    async def opened(**options: int) -> AsyncIterator[Desk]:
-        async with desk(wire=request.param == "over HTTP/2", **options) as table:  # type: ignore[arg-type]  any option
-            yield table
+    def opened() -> AbstractAsyncContextManager[Desk]:
+        return desk(address, wire=way == "over HTTP/2")
 
     return opened
 
@@ -60,9 +61,10 @@ async def refusal(table: Desk, *trial_ids: str) -> tuple[StatusCode, str]:
     return caught.value.code, caught.value.message
 
 
-async def test_case_01_evicted_samples_are_an_error_and_no_silence(open_desk: OpenDesk) -> None:
+@pytest.mark.parametrize("wire", [False, True])
+async def test_case_01_evicted_samples_are_an_error_and_no_silence(wire: bool) -> None:
     fat = sample_of(0, ENDED, observations=ObservationSet(observations=[bytes(30_000)], actors_map=[0, 0]))
-    async with open_desk(memory_bytes=100_000) as table:
+    async with desk(memory_bytes=100_000, wire=wire) as table:
         await table.log("old", whole(4))
         for number in range(4):
             await table.log(f"new-{number}", [fat])

@@ -68,6 +68,9 @@ RULES: dict[tuple[WriteKind, Found], Action] = {
     (WriteKind.LATE, Found.OTHER): Action.MERGE,
 }
 
+# Names of their own: looking into the enumerations takes longer than all else in `grow`.
+_OPEN, _ENDED, _ENDED_STATE = TrialEnd.OPEN, TrialEnd.ENDED, TrialState.ENDED
+
 NO_SUCH_TRIAL = "no such trial: {!r}"
 
 
@@ -103,6 +106,13 @@ class Head:
         """What readers are told: see `StoredTrial.last_state`."""
         return self.state if self.end == TrialEnd.OPEN else TrialState.ENDED
 
+    def grow(self, tick_id: int, state: int) -> None:
+        """Take note of a new sample, not LATE, above all others: what `follow` comes to then."""
+        self.count += 1
+        self.high_tick = tick_id
+        self.state = state
+        self.end = _ENDED if state == _ENDED_STATE else _OPEN
+
     def follow(self, write: SampleWrite, action: Action) -> None:
         """Take note of a sample that was written, after what had to be removed is off the count."""
         if action in (Action.ADD, Action.WAIT, Action.COMPLETE, Action.REPLACE, Action.RERUN):
@@ -113,9 +123,9 @@ class Head:
             self.high_tick = write.tick_id
         if action is not Action.KEEP and write.tick_id >= self.high_tick:
             self.high_tick, self.state = write.tick_id, write.state
-            if write.state != TrialState.ENDED:
+            if write.state != _ENDED_STATE:
                 self.end = TrialEnd.OPEN
-        if write.state == TrialState.ENDED:
+        if write.state == _ENDED_STATE:
             self.end = TrialEnd.ENDED
 
     def finish(self, write: EndWrite) -> None:

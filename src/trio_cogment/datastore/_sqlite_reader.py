@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
+from functools import partial
 from typing import TypeVar
 
 from trio_cogment.api.common_pb2 import TrialParams
@@ -17,6 +18,11 @@ T = TypeVar("T")
 
 #: Ids asked for in one statement; SQLite limits how many values one may have.
 _MAX_IDS = 500
+#: Rows taken at a time.
+_MAX_FETCHED = 1000
+
+#: `StoredSample._make`, without a check that costs as much as the rest.
+_make_sample = partial(tuple.__new__, StoredSample)
 
 _Row = tuple[int, str, str, bytes, int, int, int, int]
 _TRIALS = "SELECT number, trial_id, user_id, params, samples_count, state, ending, logged FROM trials"
@@ -105,18 +111,27 @@ def open_logged(connection: sqlite3.Connection) -> list[str]:
 
 def samples(connection: sqlite3.Connection, number: int, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
     """See `TrialStore.samples`."""
-    found: list[StoredSample] = []
-    size = 0
+    rows: list[tuple[int, int, bytes]] = []
+    size = largest = 0
     with closing(connection.execute(_SAMPLES, (number, after, limit))) as cursor:
-        for row in map(StoredSample._make, cursor):
-            found.append(row)
-            size += len(row.data)
-            if size >= max_bytes:
-                break
+        # As many at a time as there is room for if they are like those before; that is twice as fast as one by one.
+        while size < max_bytes and (more := cursor.fetchmany(_room_for(max_bytes - size, largest))):
+            for index, row in enumerate(more, 1):
+                length = len(row[2])
+                size += length
+                largest = max(largest, length)
+                if size >= max_bytes:
+                    del more[index:]
+                    break
+            rows += more
     # Asked afterwards: if the trial is there now it was there before, so nothing was swept from under the query.
     if connection.execute("SELECT 1 FROM trials WHERE number = ?", (number,)).fetchone() is None:
         raise NotFoundError(f"the trial with number {number} is not stored any more")
-    return found
+    return [_make_sample(row) for row in rows]
+
+
+def _room_for(room: int, largest: int) -> int:
+    return min(max(1, room // largest), _MAX_FETCHED) if largest else 1
 
 
 def _in_pieces(ids: Collection[str] | None) -> Iterable[tuple[list[str], list[str]]]:

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from trio_cogment.datastore._rules import MAX_NUMBER, NO_SUCH_TRIAL, RULES, Action, Found, Head, refusal
+from trio_cogment.datastore._rules import MAX_NUMBER, NO_SUCH_TRIAL, NO_TICK, RULES, Action, Found, Head, refusal
 from trio_cogment.datastore._sqlite_file import connect, file_errors
 from trio_cogment.datastore.merging import begin_waiting, merge_late
-from trio_cogment.datastore.storage import EndWrite, SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
+from trio_cogment.datastore.storage import SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
 from trio_cogment.errors import InvalidArgumentError, UnavailableError
 
 #: Trials whose state is kept in mind between batches; those of others are read again.
@@ -191,7 +191,8 @@ class _Step:
         self._connection = connection
         self._known = known
         self._news = news
-        self._changed: dict[str, _Known] = {}
+        #: What was written to, and whether it had ended before.
+        self._touched: dict[str, tuple[_Known, TrialEnd]] = {}
         #: Samples that are new for certain, not written yet.
         self._rows: list[tuple[int, int, int, int, bool, bytes]] = []
         self.next_position = next_position
@@ -199,21 +200,45 @@ class _Step:
     def apply(self, writes: Sequence[Write]) -> dict[int, str]:
         """Do the writes of a batch; return which were refused and why."""
         refused: dict[int, str] = {}
+        current, known = None, None
         for index, write in enumerate(writes):
-            if isinstance(write, TrialWrite):
+            if isinstance(write, SampleWrite):
+                # The usual case in a few lines, for they decide how fast all this is: a tick above all others.
+                trial_id, tick_id, timestamp, state, data, kind = write
+                if trial_id != current:
+                    current, known = trial_id, self._know(trial_id)
+                if (
+                    known is not None
+                    and known.top_tick < tick_id <= MAX_NUMBER
+                    and 0 <= timestamp <= MAX_NUMBER
+                    and kind is not WriteKind.LATE
+                ):
+                    self._rows.append((self.next_position, known.head.number, tick_id, timestamp, False, data))
+                    self.next_position += 1
+                    known.top_tick = tick_id
+                    known.head.grow(tick_id, state)
+                elif (reason := self._sample(write, known)) is not None:
+                    refused[index] = reason
+            elif isinstance(write, TrialWrite):
                 self._create(write)
-            elif (reason := self._change(write)) is not None:
-                refused[index] = reason
+                current = None
+            elif (known := self._know(write.trial_id)) is None:
+                refused[index] = NO_SUCH_TRIAL.format(write.trial_id)
+                current = None
+            else:
+                known.head.finish(write)
+                current = write.trial_id
         return refused
 
     def finish(self) -> None:
         """Write what is left."""
         self._flush()
-        heads = (known.head for known in self._changed.values())
+        heads = [known.head for known, _ in self._touched.values()]
         self._connection.executemany(
             _FOLLOW, [(head.end, head.count, head.high_tick, head.state, head.number) for head in heads]
         )
-        self._news.trial_ids.update(self._changed)
+        self._news.trial_ids.update(self._touched)
+        self._news.trials |= any(known.head.end != end for known, end in self._touched.values())
 
     def _know(self, trial_id: str) -> _Known | None:
         known = self._known.get(trial_id)
@@ -223,7 +248,9 @@ class _Step:
                 return None
             number, end, count, high_tick, state, top_tick = row
             head = Head(number, TrialEnd(end), count, high_tick, state)
-            known = self._known[trial_id] = _Known(head, -1 if top_tick is None else top_tick)
+            known = self._known[trial_id] = _Known(head, NO_TICK if top_tick is None else top_tick)
+        if trial_id not in self._touched:
+            self._touched[trial_id] = known, known.head.end
         return known
 
     def _create(self, write: TrialWrite) -> None:
@@ -235,7 +262,8 @@ class _Step:
                 (write.trial_id, write.user_id, params, write.logged),
             )
             assert added.lastrowid is not None
-            known = self._known[write.trial_id] = _Known(Head(added.lastrowid), -1)
+            known = self._known[write.trial_id] = _Known(Head(added.lastrowid), NO_TICK)
+            self._touched[write.trial_id] = known, known.head.end
         else:
             self._connection.execute(
                 "UPDATE trials SET user_id = ?, params = ?, logged = ? WHERE number = ?",
@@ -246,44 +274,21 @@ class _Step:
             "INSERT INTO properties (name, value, number) VALUES (?, ?, ?)",
             [(name, value, known.head.number) for name, value in write.params.properties.items()],
         )
-        self._changed[write.trial_id] = known
         self._news.trials = True
 
-    def _change(self, write: SampleWrite | EndWrite) -> str | None:
-        known = self._know(write.trial_id)
+    def _sample(self, write: SampleWrite, known: _Known | None) -> str | None:
+        """Do what is not usual; return why it was refused."""
         if known is None:
             return NO_SUCH_TRIAL.format(write.trial_id)
-        head = known.head
-        end = head.end
-        if isinstance(write, EndWrite):
-            head.finish(write)
-        else:
-            reason = self._sample(write, known)
-            if reason is not None:
-                return reason
-        self._changed[write.trial_id] = known
-        if head.end != end:
-            self._news.trials = True
-        return None
-
-    def _sample(self, write: SampleWrite, known: _Known) -> str | None:
-        tick_id = write.tick_id
-        if known.top_tick < tick_id <= MAX_NUMBER and write.kind != WriteKind.LATE:
-            # The usual case: nothing to look for.
-            if not 0 <= write.timestamp <= MAX_NUMBER:
-                return refusal(write)
-            self._add(write, known, write.data, waiting=False)
-            known.head.follow(write, Action.ADD)
-            return None
         reason = refusal(write)
         if reason is None:
             try:
-                self._rare_sample(write, known)
+                self._look_up(write, known)
             except InvalidArgumentError as error:
                 return str(error)
         return reason
 
-    def _rare_sample(self, write: SampleWrite, known: _Known) -> None:
+    def _look_up(self, write: SampleWrite, known: _Known) -> None:
         self._flush()
         row = self._connection.execute(
             "SELECT position, timestamp, waiting, data FROM samples WHERE trial = ? AND tick = ?",
