@@ -84,13 +84,37 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StorageSettings:
+    """Where trials are stored.
+
+    Attributes:
+        file: an SQLite database; None: in memory.
+        memory_bytes: what they may take there.
+        durability: what a confirmed sample in a file survives, `full` or `batch`.
+    """
+
+    file: Path | None = None
+    memory_bytes: int
+    durability: str = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatastoreSettings(ServerSettings):
+    """What a trial datastore is started with, besides."""
+
+    port: int
+    storage: StorageSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrchestratorSettings(ServerSettings):
-    """What an orchestrator is started with, besides."""
+    """What an orchestrator is started with, besides; with a storage a datastore is part of it."""
 
     lifecycle_port: int
     actor_port: int
     params: Path | None = None
     pre_trial_hooks: Sequence[str] = ()
+    storage: StorageSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
