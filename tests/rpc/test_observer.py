@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.rpc.test_liveness import MemoryListener
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, Serving, open_listeners, serve
@@ -21,6 +22,7 @@ class Seen:
         self.shapes: dict[str, str] = {}
         self.started: list[str] = []
         self.ended: list[tuple[str, StatusCode, float]] = []
+        self.news = trio.Event()
 
     def method(self, path: str, shape: str) -> Watched:
         name = path.rpartition("/")[2]
@@ -32,7 +34,8 @@ class Seen:
 
     async def wait_ended(self, count: int) -> None:
         while len(self.ended) < count:
-            await trio.testing.wait_all_tasks_blocked()
+            self.news = trio.Event()
+            await self.news.wait()
 
 
 class Watched:
@@ -45,6 +48,7 @@ class Watched:
 
     def ended(self, code: StatusCode, seconds: float) -> None:
         self._seen.ended.append((self._name, code, seconds))
+        self._seen.news.set()
 
 
 async def started(nursery: trio.Nursery, service: CheckService, seen: Seen) -> Serving:
@@ -93,8 +97,9 @@ async def test_calls_that_are_given_up(autojump_clock: trio.testing.MockClock) -
     """By a deadline, by the caller, and by the server; what they lasted is told on Trio's clock."""
     service, seen = CheckService(), Seen()
     async with trio.open_nursery() as nursery:
-        serving = await started(nursery, service, seen)
-        async with Channel("127.0.0.1", serving.port) as channel:
+        listener = MemoryListener()
+        serving = await nursery.start(partial(serve, [service.service()], [listener], observer=seen))
+        async with Channel.over(listener.connect) as channel:
             with pytest.raises(RpcError):
                 async with channel.call(WAIT, timeout=7) as call:
                     await call.receive()
