@@ -102,13 +102,17 @@ class Follower:
             raise NotFoundError(f"trial {cursor.trial_id!r} was deleted") from error
         except DataLossError as error:
             raise DataLossError(f"trial {cursor.trial_id!r}: its samples were evicted, to make room") from error
-        selection, send = self._selection, self._call.send
+        selection, send, send_nowait = self._selection, self._call.send, self._call.send_nowait
         for stored in page:
             reply = RetrieveSampleReply()
             reply.trial_sample.MergeFromString(stored.data)
             if not selection.everything:
                 selection.apply(reply.trial_sample, cursor.actors)
-            await send(reply)
+            try:
+                # The next page is a checkpoint in any case.
+                send_nowait(reply)
+            except trio.WouldBlock:
+                await send(reply)
             cursor.position = stored.position
         if page:
             self._queue(cursor)
