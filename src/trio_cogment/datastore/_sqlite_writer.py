@@ -52,9 +52,9 @@ class _Known:
 class Writer:
     """Writes to a database. One thread at a time may use it.
 
-    Whatever goes wrong, the transaction is rolled back and the connection is closed; the next call opens another. After
-    a failed write or sync the log may end with a transaction that was refused; the new connection writes over it
-    before anything else, or it could come back after a crash.
+    Whatever goes wrong, the transaction is rolled back, the connection is closed, and another is opened. After a failed
+    write or sync the log may end with a transaction that was refused, and would come back after a crash; the new
+    connection writes over it before anything else.
 
     Args:
         path: of the file, which is there.
@@ -119,7 +119,7 @@ class Writer:
         return deleted
 
     def sweep(self) -> bool:
-        """Remove some samples of deleted trials; return whether there are more."""
+        """Remove some samples of deleted trials; return whether there may be more."""
         with self._transaction() as connection:
             row = connection.execute("SELECT number FROM deleted LIMIT 1").fetchone()
             if row is None:
@@ -143,15 +143,19 @@ class Writer:
         try:
             with file_errors(f"cannot write to {self._path}"):
                 connection = self._open()
-                connection.execute("BEGIN IMMEDIATE")
-                self._look_around(connection)
-                yield connection
-                connection.execute("COMMIT")
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                    self._look_around(connection)
+                    yield connection
+                    connection.execute("COMMIT")
+                except sqlite3.Error:
+                    self._failed = True
+                    raise
             done = True
         finally:
             if not done:
-                self._failed = True
                 self._drop()
+                self._recover()
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -160,6 +164,14 @@ class Writer:
             self._connection.execute("UPDATE recoveries SET count = count + 1")
             self._failed = False
         return self._connection
+
+    def _recover(self) -> None:
+        """Write over what has failed at once, before anybody is told: afterwards it is not there, whatever comes."""
+        if self._failed:
+            try:
+                self._open()
+            except sqlite3.Error:
+                self._drop()  # the next call tries again
 
     def _drop(self) -> None:
         connection = self._connection
