@@ -38,7 +38,7 @@ TABLE: dict[str, set[str]] = {
     "platform": {"orchestrator", "datastore", "directory", "trial", "rpc", "spec", "sdk"},
     "demo": {"platform", "sdk", "spec", "rpc"},
     "testing": {"orchestrator", "datastore", "directory", "trial", "rpc", "spec", "sdk", "platform"},
-    "cli": {"platform", "sdk", "spec", "trial", "testing", "demo", "rpc", "directory"},
+    "cli": {"platform", "sdk", "spec", "trial", "testing", "demo", "rpc", "directory", "datastore"},
     "__init__": {"platform", "sdk", "spec", "orchestrator"},
     "__main__": {"cli"},
 }
