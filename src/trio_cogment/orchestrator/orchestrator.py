@@ -290,8 +290,10 @@ class Orchestrator:
             await trio.sleep_forever()
         finally:
             self._stopping = True
+            farewell = trio.current_time() + self.config.farewell_seconds
             for trial in list(self._alive):
-                trial.abandon()
+                trial.abandon(farewell)
+            self._connections.abandon(farewell)
 
     async def _resolve(self, params: TrialParams) -> tuple[list[Target | None], Target, Target | None]:
         """Return where everybody is, asked for in this order: data log, environment, actors.

@@ -30,6 +30,8 @@ class Farewell:
         self._patience = trio.CancelScope()
         self._pipe = pipe
         self._discard_bytes = config.connection_window_bytes + _CONTROL_BYTES
+        self._leave_seconds = config.farewell_timeout_seconds / 2
+        self._left: trio.Event | None = None
 
     def hurry(self, deadline: float) -> None:
         """End at this time at the latest; the nearest one counts."""
@@ -40,6 +42,22 @@ class Farewell:
         """The peer is gone."""
         self.scope.cancel()
         self._patience.cancel()
+
+    async def let_leave(self, handlers: trio.Nursery) -> None:
+        """Wait until cancelled handlers have ended: what they still say, in shields of their own, is to be sent.
+
+        They have half of the time; the other half is for telling the callers of those that do not end.
+        """
+        with trio.CancelScope(shield=True) as scope:
+            scope.deadline = trio.current_time() + self._leave_seconds
+            while handlers.child_tasks:
+                self._left = trio.Event()
+                await self._left.wait()
+
+    def handler_leaves(self) -> None:
+        """A handler is about to end, in this very turn."""
+        if self._left is not None:
+            self._left.set()
 
     async def linger(self, deadline: float) -> None:
         """Take more time than `finish` will; cancellation ends that."""

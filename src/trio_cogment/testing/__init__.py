@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trio_cogment.testing._behaviour import Behaviour as Behaviour
     from trio_cogment.testing._behaviour import Misbehaviour as Misbehaviour
+    from trio_cogment.testing._cancellation import CancellationError as CancellationError
+    from trio_cogment.testing._cancellation import Cancellations as Cancellations
+    from trio_cogment.testing._cancellation import Doomed as Doomed
+    from trio_cogment.testing._cancellation import cancel_at_every_step as cancel_at_every_step
     from trio_cogment.testing._checkers import CHECKERS as CHECKERS
     from trio_cogment.testing._checkers import LEAST_ACK_SECONDS as LEAST_ACK_SECONDS
     from trio_cogment.testing._checkers import InvariantError as InvariantError
@@ -45,8 +49,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "Behaviour": "_behaviour",
     "CHECKERS": "_checkers",
+    "CancellationError": "_cancellation",
+    "Cancellations": "_cancellation",
     "DEFAULT_BUDGET": "_simulate",
     "DeadlockError": "_simulate",
+    "Doomed": "_cancellation",
     "FakeActor": "_fakes",
     "FakeDatalog": "_fake_services",
     "FakeEnvironment": "_fakes",
@@ -71,6 +78,7 @@ _HOMES = {
     "SimStream": "_stream",
     "SimulationError": "_simulate",
     "World": "_world",
+    "cancel_at_every_step": "_cancellation",
     "check_determinism": "_simulate",
     "check_history": "_checkers",
     "record_states": "_checkers",
