@@ -140,8 +140,7 @@ class Connection:
                                 await self._farewell.linger(self._patient_until)
                         finally:
                             deadline = self._farewell_deadline()
-                            if self._cancelled_by_host(io_nursery):
-                                await self._farewell.let_leave(nursery)
+                            await self._farewell.let_leave(nursery)
                             self._say_goodbye()
                             self._farewell.hurry(deadline)
                             io_nursery.cancel_scope.cancel()  # the writer is shielded, its deadline runs
@@ -164,10 +163,6 @@ class Connection:
                 logger.info("connection with %s: %s", self.peer, error)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._farewell.give_up()  # nobody is left to say goodbye to
-
-    def _cancelled_by_host(self, io_nursery: trio.Nursery) -> bool:
-        cancelled = trio.current_effective_deadline() == -math.inf and not io_nursery.cancel_scope.cancel_called
-        return cancelled and not self.closed and self.engine.fault is None
 
     def _say_goodbye(self) -> None:
         """End every call, and let the writer finish."""

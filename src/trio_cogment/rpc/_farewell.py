@@ -7,6 +7,8 @@ written, our side is shut, and what still comes is thrown away until the peer's 
 
 from __future__ import annotations
 
+import math
+
 import trio
 
 from trio_cogment.config import RpcConfig
@@ -44,10 +46,12 @@ class Farewell:
         self._patience.cancel()
 
     async def let_leave(self, handlers: trio.Nursery) -> None:
-        """Wait until cancelled handlers have ended: what they still say, in shields of their own, is to be sent.
+        """Where all is cancelled, let the handlers end first: what they still say, in shields of their own, is sent.
 
         They have half of the time; the other half is for telling the callers of those that do not end.
         """
+        if trio.current_effective_deadline() > -math.inf:
+            return  # only the connection ends, and they will feel that
         with trio.CancelScope(shield=True) as scope:
             scope.deadline = trio.current_time() + self._leave_seconds
             while handlers.child_tasks:
