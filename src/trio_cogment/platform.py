@@ -24,6 +24,7 @@ from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import Controller, LocalParticipants, Participants, join_trial
 from trio_cogment.sdk.actor import ActorImplementation
 from trio_cogment.spec import Spec
+from trio_cogment.trial import TrialMachine
 
 
 def wall_clock_ns() -> int:
@@ -98,6 +99,7 @@ async def open_platform(
     new_trial_id: Callable[[], str] = random_trial_id,
     sample_sink: SampleSink | None = None,
     rng: random.Random | None = None,
+    make_machine: Callable[..., TrialMachine] | None = None,
 ) -> AsyncIterator[Platform]:
     """Run the platform for the time of an `async with` block.
 
@@ -119,6 +121,7 @@ async def open_platform(
         sample_sink: takes the samples of trials whose data log is `cogment://discover`, as the objects they are (see
             `docs/data-logs.md`); a data log registered with the participants comes first.
         rng: for pauses that should differ.
+        make_machine: makes the machines of trials; see `testing.TrialRecorder`.
     """
     participants = participants or Participants(spec, wall_clock=wall_clock)
     # Whoever is in the process may fill its memory anyway.
@@ -136,6 +139,7 @@ async def open_platform(
             metrics=metrics,
             local=_Local(LocalParticipants(participants, participants_channel), sample_sink),
             rng=rng,
+            make_machine=make_machine,
         )
         services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
         async with orchestrator, InProcessChannel(services, config=inside) as channel:

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from trio_cogment.testing._simulate import check_determinism as check_determinism
     from trio_cogment.testing._simulate import simulate as simulate
     from trio_cogment.testing._stream import SimStream as SimStream
+    from trio_cogment.testing._trial_lines import TrialFileError as TrialFileError
+    from trio_cogment.testing._trial_recorder import RecordedTrial as RecordedTrial
+    from trio_cogment.testing._trial_recorder import TrialRecorder as TrialRecorder
+    from trio_cogment.testing._trial_recorder import replay as replay
     from trio_cogment.testing._world import World as World
 
 _HOMES = {
@@ -70,6 +74,7 @@ _HOMES = {
     "NondeterminismError": "_simulate",
     "Outcome": "_simulate",
     "PowerLossError": "_disk",
+    "RecordedTrial": "_trial_recorder",
     "SimConnection": "_network",
     "SimDisk": "_disk",
     "SimHost": "_network",
@@ -77,11 +82,14 @@ _HOMES = {
     "SimNetwork": "_network",
     "SimStream": "_stream",
     "SimulationError": "_simulate",
+    "TrialFileError": "_trial_lines",
+    "TrialRecorder": "_trial_recorder",
     "World": "_world",
     "cancel_at_every_step": "_cancellation",
     "check_determinism": "_simulate",
     "check_history": "_checkers",
     "record_states": "_checkers",
+    "replay": "_trial_recorder",
     "simulate": "_simulate",
 }
 
