@@ -1,7 +1,8 @@
 """The recorded trials of tests/trial/histories: small trials of every sort, simulated, as their machines saw them.
 
-`python -m tests.sim.histories` gives the recorded inputs to the machine of today and writes down what it does with them:
-run it when its behaviour has changed on purpose, and look at the diff. With `--record` the trials are simulated anew.
+`python -m tests.sim.histories` gives the recorded inputs to the machine of today and writes down what it does with
+them: run it when its behaviour has changed on purpose, and look at the diff. With `--record` the trials are simulated
+anew.
 """
 
 from __future__ import annotations
@@ -160,19 +161,23 @@ async def play(world: World, case: Case) -> str:
     actor = FakeActor(world, behave)
     environment = case.environment() if case.environment else FakeEnvironment(world, behave, ticks=case.ticks)
     services = [actor.service(), environment.service(), FakeDatalog(world).service()]
-    waits = {"initial_connection_timeout_seconds": 8.0, "response_timeout_seconds": 5.0}
+    waits: dict[str, Any] = {"initial_connection_timeout_seconds": 8.0, "response_timeout_seconds": 5.0}
     actors = [
-        actor_params("ann", "player", endpoint=SERVICE, **waits),  # type: ignore[arg-type]  all of them are floats
-        actor_params("bob", "player", endpoint=SERVICE, optional=True, default_action=b"default", **waits),  # type: ignore[arg-type]
-        actor_params("cat", "player", endpoint="cogment://client", optional=True, **waits),  # type: ignore[arg-type]
+        actor_params("ann", "player", endpoint=SERVICE, **waits),
+        actor_params("bob", "player", endpoint=SERVICE, optional=True, default_action=b"default", **waits),
+        actor_params("cat", "player", endpoint="cogment://client", optional=True, **waits),
     ]
     places = {"environment_endpoint": SERVICE, "datalog_endpoint": SERVICE}
-    params = trial_params(actors, environment_name="env", **{**places, **case.changes})  # type: ignore[arg-type]
+    params = trial_params(actors, environment_name="env", **{**places, **case.changes})
     async with trio.open_nursery() as nursery:
         await nursery.start(serve, services, [world.network.host("participants").listen(PORT)])
         client = world.network.host("client").channel("orchestrator", PORT)
         desk = world.network.host("desk").channel("orchestrator", PORT)
-        async with world.serve_orchestrator(port=PORT, make_machine=recorder.machine), desk as starting, client as joining:
+        async with (
+            world.serve_orchestrator(port=PORT, make_machine=recorder.machine),
+            desk as starting,
+            client as joining,
+        ):
             controller = Controller(starting)
             try:
                 await controller.start_trial(params, trial_id=TRIAL)

@@ -120,7 +120,9 @@ class FakeActor:
                 part.record("observation", tick=tick_id, content=message.observation.content.decode())
                 if await part.think(tick_id):
                     try:
-                        await (self._acknowledge(call, part, tick_id) if ending else self._act(call, part, name, tick_id))
+                        await (
+                            self._acknowledge(call, part, tick_id) if ending else self._act(call, part, name, tick_id)
+                        )
                     except RpcError:
                         pass  # it was over before the answer was ready: what is left to read says how
 

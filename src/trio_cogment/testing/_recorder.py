@@ -86,7 +86,7 @@ class Recorder(trio.abc.Instrument):
             self._idle_waits = 0
             return
         self._idle_waits += 1
-        if self._idle_waits != _IDLE_WAITS:
+        if self._idle_waits < _IDLE_WAITS:
             return
         if self.stuck:
             self._force()

@@ -121,8 +121,8 @@ def seeded_schedule(seed: int) -> Iterator[None]:
 
 
 def scopes_around(task: trio.lowlevel.Task) -> Iterator[trio.CancelScope]:
-    """Yield the cancel scopes that a task is in, from the innermost on; those of the nurseries it runs in belong to them."""
-    status = task._cancel_status
+    """Yield the cancel scopes that a task is in, those of its nurseries included, from the innermost on."""
+    status: Any = task._cancel_status
     while status is not None:
         yield status._scope
         status = status._parent

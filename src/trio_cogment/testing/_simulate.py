@@ -82,7 +82,7 @@ def simulate(
         seed: any number.
         async_fn: the scenario; its first argument is a `World`.
         args: its others.
-        budget: the steps (turns of tasks) after which the run has gone astray. It is cancelled then, and soon after that
+        budget: the steps (turns of tasks) after which the run has gone astray. It is cancelled then, and soon after
             its shields are taken away.
         plan: the faults of the run, for the scenario to look into and the report to print.
 

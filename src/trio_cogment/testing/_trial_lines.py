@@ -1,8 +1,8 @@
 """How the inputs, effects and states of a trial's machine are written down, and inputs read again.
 
-A recorded trial is a text file of JSON objects, one a line, each of them one thing, so that two files can be compared by
-their lines. The first says which form this is, and how patient the trial is. Then, for each input, a line with `in`; a
-line with `out` for each effect, in order; and, if it is another one than before, the state (`phase`). Messages are in
+A recorded trial is a text file of JSON objects, one a line, each of them one thing, so that two files can be compared
+by their lines. The first says which form this is, and how patient the trial is. Then, for each input, a line with `in`;
+a line with `out` for each effect, in order; and, if it is another one than before, the state (`phase`). Messages are in
 protobuf's text form.
 """
 

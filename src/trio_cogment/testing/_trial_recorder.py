@@ -136,7 +136,9 @@ def replay(text: str) -> str:
             pass  # recorded; it may have been so the first time
         except Exception as error:
             # What no orchestrator would feed, such as an actor's message before there are actors.
-            raise TrialFileError(f"line {number}: the machine cannot take this: {type(error).__name__}: {error}") from error
+            raise TrialFileError(
+                f"line {number}: the machine cannot take this: {type(error).__name__}: {error}"
+            ) from error
     if not inputs:
         raise TrialFileError("expected inputs, got none")
     return machine.recorded.text()
