@@ -25,6 +25,7 @@ from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import Controller, LocalParticipants, Participants, join_trial
 from trio_cogment.sdk.actor import ActorImplementation
 from trio_cogment.spec import Spec
+from trio_cogment.trial import TrialMachine
 
 
 def wall_clock_ns() -> int:
@@ -109,6 +110,7 @@ async def open_platform(
     store: TrialStore | str | None = None,
     datastore_config: DatastoreConfig | None = None,
     rng: random.Random | None = None,
+    make_machine: Callable[..., TrialMachine] | None = None,
 ) -> AsyncIterator[Platform]:
     """Run the platform for the time of an `async with` block.
 
@@ -133,6 +135,7 @@ async def open_platform(
             that is opened here: `memory:` or `sqlite:PATH`.
         datastore_config: limits and times of the datastore.
         rng: for pauses that should differ.
+        make_machine: makes the machines of trials; see `testing.TrialRecorder`.
 
     Raises:
         ValueError: there is a `sample_sink` and a `store`, and only one can take the samples.
@@ -162,6 +165,7 @@ async def open_platform(
             metrics=metrics,
             local=_Local(LocalParticipants(participants, participants_channel), sample_sink),
             rng=rng,
+            make_machine=make_machine,
         )
         services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
         if datastore is not None:
