@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Iterator, MutableSequence
+from collections.abc import Iterable, Iterator, MutableSequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -28,6 +28,8 @@ from trio._core import _run as _trio_run
 
 _FLAG = "_ALLOW_DETERMINISTIC_SCHEDULING"
 _GENERATOR = "_r"
+#: Of a task: the innermost cancel scope around it, with its `_scope`, its `_parent` and what has been cancelled.
+_STATUS = "_cancel_status"
 
 
 def check_trio(module: ModuleType = _trio_run) -> None:
@@ -107,3 +109,16 @@ def seeded_schedule(seed: int) -> Iterator[None]:
     finally:
         setattr(_trio_run, _GENERATOR, before[0])
         setattr(_trio_run, _FLAG, before[1])
+
+
+def shields_in_use(tasks: Iterable[trio.lowlevel.Task]) -> list[tuple[str, trio.CancelScope]]:
+    """Return the shields that hold a cancellation off now, each with the name of a task that it protects."""
+    found: dict[int, tuple[str, trio.CancelScope]] = {}
+    for task in tasks:
+        status = getattr(task, _STATUS)
+        while status is not None:
+            scope, parent = status._scope, status._parent
+            if scope.shield and parent is not None and parent.effectively_cancelled and id(scope) not in found:
+                found[id(scope)] = task.name, scope
+            status = parent
+    return list(found.values())
