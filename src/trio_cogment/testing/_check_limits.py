@@ -127,14 +127,8 @@ async def waiting_senders_can_be_cancelled(channel: CallOpener, service: CheckSe
 
     async with channel.call(WAIT) as call:
         await service.entered.wait()
-        full = False
-        while not full:
-            try:
-                call.send_nowait(large)
-            except trio.WouldBlock:
-                full = True
-        with trio.move_on_after(0.01) as late:
-            await call.send(large)
+        late = trio.CancelScope(deadline=trio.current_time() + 0.2)
+        await fill(late)
         assert late.cancelled_caught
         scopes = [trio.CancelScope(), trio.CancelScope()]
         async with trio.open_nursery() as nursery:

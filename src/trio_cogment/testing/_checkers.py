@@ -1,7 +1,7 @@
 """What must hold in every run, whatever went wrong in it: named checkers over the recorded history.
 
-They read what the fakes (`FakeActor`, `FakeEnvironment`, `FakeHook`, `FakeDatalog`) and `record_states` note, in a
-simulated run or over real sockets. A checker yields a sentence for each violation it finds.
+They read what the fakes (`FakeActor`, `FakeEnvironment`, `FakeHook`, `FakeDatalog`), `record_states`, `RecordedCalls`
+and `Probe` note, in a simulated run or over real sockets. A checker yields a sentence for each violation it finds.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from trio_cogment.errors import RpcError
 from trio_cogment.sdk import Controller
 from trio_cogment.testing._fakes import WRONG, action_content
 from trio_cogment.testing._history import History, HistoryEvent
+from trio_cogment.testing._inner_checkers import INNER_CHECKERS
 
 Checker: TypeAlias = Callable[[History], Iterator[str]]
 
@@ -268,5 +269,6 @@ CHECKERS: dict[str, Checker] = {
         samples_come_once,
         soft_end_waits_for_everybody,
         ids_are_given_once,
+        *INNER_CHECKERS,
     )
 }

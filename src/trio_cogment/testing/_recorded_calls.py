@@ -73,6 +73,7 @@ class _Notes:
         self._who = who
         self._number = number
         self._told: str | None = None
+        self.consumed = False
 
     def record(self, what: str, **details: Any) -> None:
         self._history.record(self._who, what, number=self._number, **details)
@@ -127,7 +128,7 @@ class _RecordedCall(ClientCall):
         try:
             return await self._call.__aexit__(kind, value, traceback)
         finally:
-            self._notes.record("call left")
+            self._notes.record("call left", consumed=self._notes.consumed)
 
     @property
     def initial_metadata(self) -> Metadata | None:
@@ -155,6 +156,7 @@ class _RecordedCall(ClientCall):
         self._call.send_nowait(message)
 
     def set_consumer(self, consumer: Consumer) -> None:
+        self._notes.consumed = True
         self._call.set_consumer(_RecordedConsumer(consumer, self._notes))
 
     def pause(self) -> None:
