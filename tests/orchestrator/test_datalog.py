@@ -364,7 +364,7 @@ async def test_who_ends_in_good_order_has_taken_what_it_did_not_answer(autojump_
 async def test_what_was_sent_and_is_not_kept_is_told_when_the_stream_breaks(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """Of samples that a log has not answered the newest are kept; the others are lost with the stream, not in silence."""
+    """Of samples that a log has not answered the newest are kept; the others are lost, but not in silence."""
     seen: list[list[Any]] = []
 
     async def log(call: ServerCall) -> None:

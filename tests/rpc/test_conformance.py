@@ -98,7 +98,7 @@ async def in_process(services: list[Service]) -> AsyncIterator[CallOpener]:
 
 @asynccontextmanager
 async def in_process_with_latency(services: list[Service]) -> AsyncIterator[CallOpener]:
-    async with LatentChannel(services, Link(), random.Random(1)) as channel:
+    async with LatentChannel(services, Link(), random.Random) as channel:
         yield channel
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import re
 from collections.abc import Callable
 
 import trio
@@ -18,6 +18,9 @@ from trio_cogment.rpc import ServerCall, bind
 from trio_cogment.testing._behaviour import FROM_START, Behave, Behaviour, Misbehaviour, Part
 from trio_cogment.testing._sample_file import SampleFile, read_ticks
 from trio_cogment.testing._world import World
+
+#: How a sample tells of those before it that could not be kept.
+_LOST = re.compile(r"(\d+) samples? before this one (?:was|were) lost: ")
 
 
 class FakeHook:
@@ -63,8 +66,8 @@ class FakeDatalog:
         world: for the history, the randomness and the counters.
         behave: how it behaves in each trial; the participant's name is "datalog". NEVER_ACK does not end its stream.
         files: gives a trial's file system: samples are kept there, and acknowledged when they are durable ("stored").
-            Where that fails, the stream ends with UNAVAILABLE (RESOURCE_EXHAUSTED without room), and the next one finds
-            what is there. Without it nothing is kept.
+            Where that fails, the stream ends with UNAVAILABLE, and the next one finds what is there. Without it nothing
+            is kept.
     """
 
     def __init__(
@@ -90,7 +93,9 @@ class FakeDatalog:
                 if message.HasField("sample"):
                     info = message.sample.info
                     tick_id = max(tick_id, info.tick_id)
-                    part.record("afterthought" if info.out_of_sync else "sample", tick=info.tick_id, state=info.state)
+                    lost = sum(int(found[1]) for found in map(_LOST.match, info.special_events) if found)
+                    what = "afterthought" if info.out_of_sync else "sample"
+                    part.record(what, tick=info.tick_id, state=info.state, lost=lost)
                     if self._files_of is not None and not info.out_of_sync:
                         self._store(part, self._files_of(trial_id), info.tick_id)
                 if await part.think(tick_id) and not part.does(Misbehaviour.NEVER_ACK, tick_id):
@@ -109,9 +114,7 @@ class FakeDatalog:
             self._open_files.pop(trial_id, None)
             self._failed.add(trial_id)
             part.record("not stored", tick=tick_id, error=error.strerror)
-            full = error.errno == errno.ENOSPC
-            code = StatusCode.RESOURCE_EXHAUSTED if full else StatusCode.UNAVAILABLE
-            raise RpcError(code, f"the disk: {error.strerror}") from error
+            raise RpcError(StatusCode.UNAVAILABLE, f"the disk: {error.strerror}") from error
         part.record("stored", tick=tick_id)
         if trial_id in self._failed:
             self._failed.remove(trial_id)

@@ -1,13 +1,14 @@
 """Calls within the process that take their time, as links between hosts do.
 
-The in-process channel itself hands messages over in no time. In virtual time that is a trap: two parts of a program that
-answer each other at once let no time pass, for ever.
+The in-process channel itself hands messages over in no time. In virtual time that is a trap: two parts of a program
+that answer each other at once let no time pass, for ever.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -27,23 +28,30 @@ MAX_UNDER_WAY = 64
 class LatentChannel(CallOpener, AbstractAsyncContextManager["LatentChannel"]):
     """An in-process channel whose messages take as long as a link says: `async with LatentChannel(...) as channel`.
 
-    Behaves as `rpc.InProcessChannel` otherwise: messages stay objects, nothing is lost, order is kept. Headers, messages,
-    ends and statuses take the latency and a part of the jitter, each direction of a call on its own; only a call that
-    is cancelled is cancelled at once. Whatever else a link has (bandwidth, loss) does not apply.
+    Behaves as `rpc.InProcessChannel` otherwise: messages stay objects, nothing is lost, order is kept. Headers,
+    messages, ends and statuses take the latency and a part of the jitter, each direction of a call on its own; only a
+    call that is cancelled is cancelled at once. Whatever else a link has (bandwidth, loss) does not apply.
 
     Args:
         services: what can be called.
         link: the latency, more than 0, and the jitter.
-        rng: draws the jitter.
+        stream: gives a generator of random numbers for a name; each call has its own, so that none is changed by what
+            others do.
         config: limits, of both sides.
     """
 
     def __init__(
-        self, services: Iterable[Service], link: Link, rng: random.Random, *, config: RpcConfig | None = None
+        self,
+        services: Iterable[Service],
+        link: Link,
+        stream: Callable[[str], random.Random],
+        *,
+        config: RpcConfig | None = None,
     ) -> None:
         served = list(services)
         self._link = link
-        self._rng = rng
+        self._stream = stream
+        self._numbers: Counter[str] = Counter()
         self._there = InProcessChannel(served, config=config)
         self._here = InProcessChannel(map(self._relaying, served), config=config)
 
@@ -80,15 +88,30 @@ class LatentChannel(CallOpener, AbstractAsyncContextManager["LatentChannel"]):
             relay.add_method(name, self._relay, signature)
         return relay
 
+    async def _relay(self, call: ServerCall) -> None:
+        name = f"{call.method.path} {call.metadata}"
+        self._numbers[name] += 1
+        await _Relay(call, self._link, self._stream(f"{name} #{self._numbers[name]}")).run(self._there)
+
+
+class _Relay:
+    """One call on its way."""
+
+    def __init__(self, call: ServerCall, link: Link, rng: random.Random) -> None:
+        self._call = call
+        self._link = link
+        self._rng = rng
+
     def delay(self) -> float:
         """Draw how long a message takes."""
         return self._link.latency_seconds + self._rng.uniform(0, self._link.jitter_seconds)
 
-    async def _relay(self, call: ServerCall) -> None:
+    async def run(self, there: CallOpener) -> None:
+        call = self._call
         await trio.sleep(self.delay())
         end: _End | None = None
         # The deadline of the call is that of the scope around us, so it goes along.
-        async with self._there.call(call.method, metadata=call.metadata) as onward, trio.open_nursery() as nursery:
+        async with there.call(call.method, metadata=call.metadata) as onward, trio.open_nursery() as nursery:
             nursery.start_soon(self._requests, call, onward)
             end = await self._responses(call, onward)
             nursery.cancel_scope.cancel()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import trio
 
 from trio_cogment.api.common_pb2 import TrialState
@@ -19,10 +21,10 @@ _SLACK_SECONDS = 1.5
 class Probe:
     """Looks into an orchestrator of this process and notes what the checkers have to judge.
 
-    Whenever anything is noted about a trial, its queues are looked at; `run` looks at everything from time to time. What
-    is noted: "queues" when one is longer than it has ever been, "tasks" while an ended trial has some and once when it
-    has none, "shield" for a shield that holds a cancellation off longer than an instant. That a trial has ended is
-    taken from the states that `record_states` notes, those of the first watcher if there are several.
+    Whenever anything is noted about a trial, its queues are looked at; `run` looks at everything from time to time.
+    What is noted: "queues" when one is longer than it has ever been, "tasks" while an ended trial has some and once
+    when it has none, "shield" for a shield that holds a cancellation off longer than an instant. That a trial has ended
+    is taken from the states that `record_states` notes, those of the first watcher if there are several.
 
     Args:
         orchestrator: looked into.
@@ -48,7 +50,7 @@ class Probe:
         """Look at everything now."""
         root = trio.lowlevel.current_root_task()
         assert root is not None
-        tasks = tasks_below(root)
+        tasks = sorted(tasks_below(root), key=attrgetter("name"))  # a nursery has them in a set
         self._look_at_tasks(tasks)
         self._look_at_shields(tasks)
         watchers = self._orchestrator.watchers
@@ -69,9 +71,7 @@ class Probe:
         if trial is not None and not trial.over:
             # What a log that confirms has not confirmed is kept beside the queue, and comes back into it.
             room = 2 * self._orchestrator.config.max_queued_samples
-            self._note_queues(
-                trial_id, trial.queued_messages, trial.max_queued_messages, trial.queued_samples, room
-            )
+            self._note_queues(trial_id, trial.queued_messages, trial.max_queued_messages, trial.queued_samples, room)
 
     def _note_queues(self, trial_id: str, messages: int, room: int, samples: int, sample_room: int) -> None:
         most = self._most.get(trial_id, (0, 0))
@@ -84,7 +84,7 @@ class Probe:
         by_name = {task.name: task for task in tasks}
         for trial_id, ended_at in list(self._ended.items()):
             nursery = by_name.get(f"trial {trial_id}")
-            names = [] if nursery is None else [task.name for task in tasks_below(nursery)[1:]]
+            names = [] if nursery is None else sorted(task.name for task in tasks_below(nursery)[1:])
             config = self._orchestrator.config
             patience = config.farewell_seconds
             if any(name.endswith(_WAITS_FOR_DATALOG) for name in names):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from types import TracebackType
@@ -32,7 +31,6 @@ class RecordedCalls(CallOpener, AbstractAsyncContextManager["RecordedCalls"]):
         self._opener = opener
         self._history = history
         self._who = who
-        self._numbers = itertools.count(1)
 
     async def __aenter__(self) -> RecordedCalls:
         if isinstance(self._opener, AbstractAsyncContextManager):
@@ -59,7 +57,7 @@ class RecordedCalls(CallOpener, AbstractAsyncContextManager["RecordedCalls"]):
         call = self._opener.call(
             method, metadata=metadata, timeout=timeout, wait_for_ready=wait_for_ready, compression=compression
         )
-        notes = _Notes(self._history, self._who, next(self._numbers))
+        notes = _Notes(self._history, self._who, len(self._history))  # which no other call of this history has
         (trial_id,) = Metadata(metadata).texts("trial-id")[:1] or [""]
         notes.record("call", method=method.path.rpartition("/")[2], trial=trial_id)
         return _RecordedCall(call, notes)

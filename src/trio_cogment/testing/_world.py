@@ -19,8 +19,8 @@ from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import OwnNursery, serve
 from trio_cogment.spec import Spec
 from trio_cogment.testing._disk import SimDisk
-from trio_cogment.testing._in_process import LatentChannel
 from trio_cogment.testing._history import History
+from trio_cogment.testing._in_process import LatentChannel
 from trio_cogment.testing._network import SimNetwork
 from trio_cogment.testing._pipes import Link
 from trio_cogment.testing._plan import FaultPlan
@@ -85,7 +85,11 @@ class World:
             link: the latency and the jitter.
             config: limits.
         """
-        return LatentChannel(services, link or Link(), self.stream(f"in process {name}"), config=config)
+
+        def stream(call: str) -> random.Random:
+            return self.stream(f"in process {name} {call}")
+
+        return LatentChannel(services, link or Link(), stream, config=config)
 
     @asynccontextmanager
     async def open_platform(
