@@ -108,7 +108,7 @@ def mischief(target: str, misbehaviour: str, **details: object) -> Fault:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("seed", [7, 28, 29])  # trial-0 is on hosts of its own in them
+@pytest.mark.parametrize("seed", [28, 33, 34])  # trial-0 is on hosts of its own in them
 def test_what_happens_to_one_trial_is_not_seen_by_the_others(seed: int, faults: list[Fault]) -> None:
     """Event by event, and to the microsecond."""
     calm = simulate(seed, scenario, plan=FaultPlan()).history
