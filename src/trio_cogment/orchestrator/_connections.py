@@ -40,7 +40,7 @@ Target: TypeAlias = GrpcEndpoint | CallOpener
 
 
 #: Makes a channel to a host's port: over sockets, or over a simulated network.
-MakeChannel: TypeAlias = Callable[[str, int, RpcConfig], Channel]
+MakeChannel: TypeAlias = Callable[[str, int, RpcConfig], AbstractAsyncContextManager[CallOpener]]
 
 
 def _socket_channel(tls: ssl.SSLContext | None, host: str, port: int, config: RpcConfig) -> Channel:
@@ -201,7 +201,7 @@ class _SharedChannel:
     def __init__(self) -> None:
         self.shield = trio.CancelScope(shield=True)
         self.patience = trio.CancelScope()  # of the wait for somebody to use it again
-        self.channel: Channel | None = None
+        self.channel: CallOpener | None = None
         self.ready = trio.Event()
         self.users = AsyncValue(0)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trio_cogment.testing._faulty_store import StoreFaults as StoreFaults
     from trio_cogment.testing._history import History as History
     from trio_cogment.testing._history import HistoryEvent as HistoryEvent
+    from trio_cogment.testing._in_process import LatentChannel as LatentChannel
     from trio_cogment.testing._network import SimConnection as SimConnection
     from trio_cogment.testing._network import SimHost as SimHost
     from trio_cogment.testing._network import SimListener as SimListener
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from trio_cogment.testing._pipes import Link as Link
     from trio_cogment.testing._plan import Fault as Fault
     from trio_cogment.testing._plan import FaultPlan as FaultPlan
+    from trio_cogment.testing._probe import Probe as Probe
+    from trio_cogment.testing._recorded_calls import RecordedCalls as RecordedCalls
     from trio_cogment.testing._simulate import DEFAULT_BUDGET as DEFAULT_BUDGET
     from trio_cogment.testing._simulate import DeadlockError as DeadlockError
     from trio_cogment.testing._simulate import LivelockError as LivelockError
@@ -71,6 +74,7 @@ _HOMES = {
     "History": "_history",
     "HistoryEvent": "_history",
     "InvariantError": "_checkers",
+    "LatentChannel": "_in_process",
     "Link": "_pipes",
     "LEAST_ACK_SECONDS": "_checkers",
     "LivelockError": "_simulate",
@@ -78,6 +82,8 @@ _HOMES = {
     "NondeterminismError": "_simulate",
     "Outcome": "_simulate",
     "PowerLossError": "_disk",
+    "Probe": "_probe",
+    "RecordedCalls": "_recorded_calls",
     "RecordedTrial": "_trial_recorder",
     "SimConnection": "_network",
     "SimDisk": "_disk",

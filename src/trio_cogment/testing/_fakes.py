@@ -110,6 +110,7 @@ class FakeActor:
             if message.state == LAST:
                 ending = True
             elif message.state == HEARTBEAT:
+                part.beats()
                 await call.send(ActorRunTrialOutput(state=HEARTBEAT))
             elif kind == "reward":
                 part.record("reward", tick=message.reward.tick_id, values=[s.value for s in message.reward.sources])
@@ -202,6 +203,7 @@ class _Stage:
         if message.state == LAST:
             self._ending = True
         elif message.state == HEARTBEAT:
+            self._part.beats()
             await self._call.send(EnvRunTrialOutput(state=HEARTBEAT))
         elif message.HasField("message"):
             self._part.record("message", sender=message.message.sender_name)

@@ -76,7 +76,10 @@ class _Order(random.Random):
 
     def shuffle(self, x: MutableSequence[Any]) -> None:
         """Order a batch of tasks, which comes sorted by their ages."""
-        x[:] = sorted(x, key=self._rank)
+        if len(x) == 1:
+            self._lane(x[0]).turns += 1  # as below, of which most batches have no need
+        else:
+            x[:] = sorted(x, key=self._rank)
 
     def _rank(self, task: trio.lowlevel.Task) -> int:
         lane = self._lane(task)
@@ -145,3 +148,18 @@ def break_shields(tasks: Iterable[trio.lowlevel.Task]) -> None:
     for task in tasks:
         for scope in scopes_around(task):
             scope.shield = False
+
+
+def shields_in_use(tasks: Iterable[trio.lowlevel.Task]) -> list[tuple[str, trio.CancelScope]]:
+    """Return the shields that hold a cancellation off now, each with the name of a task that it protects."""
+    found: list[tuple[str, trio.CancelScope]] = []
+    seen = set()
+    for task in tasks:
+        status: Any = task._cancel_status
+        while status is not None and id(status) not in seen:
+            seen.add(id(status))
+            parent = status._parent
+            if parent is not None and parent.effectively_cancelled and status._scope.shield:
+                found.append((task.name, status._scope))
+            status = parent
+    return found
