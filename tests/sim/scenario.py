@@ -192,6 +192,8 @@ class Play:
                         await self.all_over(Controller(near), orchestrator)
                         acting.cancel_scope.cancel()
                     check_leftovers(orchestrator)
+                    for trial in orchestrator.trials:
+                        world.history.record("orchestrator", "known", trial.trial_id)
                     await orchestrator.stop()  # which ends the watches
             nursery.cancel_scope.cancel()
         note_what_happened(world)
@@ -286,10 +288,11 @@ class Play:
             infos = await controller.trial_infos()
             if all(info.state == TrialState.ENDED for info in infos) and not self.starting():
                 break
-            assert trio.current_time() < END_SECONDS, [(info.trial_id, info.state) for info in infos]
+            late = [f"{i.trial_id} is {TrialState.Name(i.state)}" for i in infos if i.state != TrialState.ENDED]
+            assert trio.current_time() < END_SECONDS, f"not over in time: {', '.join(late)}"
             await trio.sleep(1)
         # Farewells; and a data log that acknowledges each sample may take its time for each.
-        with trio.fail_after(15 + 10 * MOST_TICKS):
+        with trio.move_on_after(15 + 10 * MOST_TICKS):
             while orchestrator.running_trials:  # noqa: ASYNC110  there is no event for it
                 await trio.sleep(1)
         await trio.sleep(1)
@@ -311,7 +314,7 @@ def check_leftovers(orchestrator: Orchestrator) -> None:
         for nursery in task.child_nurseries:
             tasks.extend(nursery.child_tasks)
     left = [task.name for task in tasks if task.name.startswith("trial trial-")]
-    assert not left, left
+    assert not left, f"tasks left of trials that ended: {', '.join(sorted(left))}"
     assert orchestrator.running_trials == 0
 
 
