@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,7 +118,8 @@ MUTATIONS = (
         "a late action given to the next tick",
         "trial/_ticks.py",
         "    if tick_id != CURRENT_TICK and tick_id != trial.tick_id:\n        trial.ignore(actor",
-        "    if tick_id != CURRENT_TICK and not trial.tick_id - 1 <= tick_id <= trial.tick_id:\n        trial.ignore(actor",
+        "    if tick_id != CURRENT_TICK and not trial.tick_id - 1 <= tick_id <= trial.tick_id:\n"
+        "        trial.ignore(actor",
     ),
     Mutation(
         "an optional actor's loss ending the trial",
@@ -225,6 +226,26 @@ def try_none(first: int, seeds: int) -> Finding | None:
         return search(Path(folder), first, seeds)
 
 
+def try_all(chosen: list[Mutation], first: int, seeds: int, jobs: int) -> dict[str, Finding]:
+    """Look for bugs, several at a time; return and print what was found, and print what was not."""
+
+    def attempt(mutation: Mutation) -> Finding | str:
+        try:
+            return try_one(mutation, first, seeds) or f"NOT FOUND within {seeds} seeds"
+        except PlantingError as error:
+            return f"CANNOT BE PLANTED: {error}"
+
+    findings: dict[str, Finding] = {}
+    with ThreadPoolExecutor(jobs) as pool:
+        for mutation, outcome in zip(chosen, pool.map(attempt, chosen), strict=True):
+            if isinstance(outcome, Finding):
+                findings[mutation.name] = outcome
+                print(f"{mutation.name}: seed {outcome.seed}: {outcome.said}", flush=True)
+            else:
+                print(f"{mutation.name}: {outcome}", flush=True)
+    return findings
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="nox -s mutations --", description=__doc__)
     parser.add_argument("--seeds", type=int, default=SEEDS, help="within how many a bug must be found")
@@ -236,37 +257,26 @@ def main() -> int:
     options = parser.parse_args()
     if options.copy is not None:
         found = search_here(options.copy, options.first, options.seeds)
-        print(json.dumps(None if found is None else {"seed": found.seed, "said": found.said}))
+        print(json.dumps(None if found is None else asdict(found)))
         return 0
     chosen = [mutation for mutation in MUTATIONS if re.search(options.only, mutation.name)]
-    findings: dict[str, Finding] = {}
-    failed = 0
-
-    def attempt(mutation: Mutation) -> Finding | None | PlantingError:
-        try:
-            return try_one(mutation, options.first, options.seeds)
-        except PlantingError as error:
-            return error
-
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for mutation, found in zip(chosen, pool.map(attempt, chosen), strict=True):
-            if isinstance(found, Finding):
-                findings[mutation.name] = found
-                print(f"{mutation.name}: seed {found.seed}: {found.said}", flush=True)
-            else:
-                failed += 1
-                print(f"{mutation.name}: {found or 'NOT FOUND'}", flush=True)
+    findings = try_all(chosen, options.first, options.seeds, options.jobs)
     tried = max((found.seed for found in findings.values()), default=options.first) - options.first + 1
     plain = try_none(options.first, tried)
     if plain is not None:
-        failed += 1
-        print(f"without any bug seed {plain.seed} fails, too: {plain.said}")
-    print(f"{len(findings)} of {len(chosen)} found; without a bug {tried} seeds {'pass' if plain is None else 'FAIL'}")
-    if options.record and not failed:
+        print(f"WITHOUT A BUG seed {plain.seed} fails, too: {plain.said}")
+    print(
+        f"{len(findings)} of {len(chosen)} found; without a bug {tried} seeds {'pass' if plain is None else 'do NOT'}"
+    )
+    if plain is not None or len(findings) < len(chosen):
+        return 1
+    if options.record:
+        recorded = json.loads(FOUND.read_text()) if FOUND.exists() else {}
+        recorded |= {name: asdict(finding) for name, finding in findings.items()}
         FOUND.write_text(
-            json.dumps({name: {"seed": f.seed, "said": f.said} for name, f in findings.items()}, indent=2) + "\n"
+            json.dumps({m.name: recorded[m.name] for m in MUTATIONS if m.name in recorded}, indent=2) + "\n"
         )
-    return 1 if failed else 0
+    return 0
 
 
 if __name__ == "__main__":

@@ -331,7 +331,8 @@ def check_optional_actors(world: World) -> None:
             hit.add(f"trial-{number}")
     for event in world.history:
         if event.who == "environment env" and event.what == "end" and event.trial_id not in hit:
-            assert not event.details["details"], str(event)
+            why = event.details["details"]
+            assert not why, f"{event.trial_id} was broken off though no more than optional actors were hit: {why}"
 
 
 def note_what_happened(world: World) -> None:

@@ -20,7 +20,7 @@ from trio_cogment.testing._history import History, HistoryEvent
 Checker: TypeAlias = Callable[[History], Iterator[str]]
 
 #: Which states may follow which; nothing in between is left out, whatever happens to a trial.
-_NEXT_STATES = {
+_NEXT_STATES: dict[int, set[int]] = {
     TrialState.INITIALIZING: {TrialState.PENDING, TrialState.ENDED},
     TrialState.PENDING: {TrialState.RUNNING, TrialState.ENDED},
     TrialState.RUNNING: {TrialState.TERMINATING},
@@ -113,7 +113,7 @@ def watchers_see_all(history: History) -> Iterator[str]:
     """Who watches misses no state between the first and the last it sees, and all see the same."""
     for trial_id, _, who, states in _lives(history):
         for earlier, later in pairwise(states):
-            if later > earlier and later not in _NEXT_STATES.get(earlier, ()):
+            if later > earlier and later not in _NEXT_STATES.get(earlier, set()):
                 names = TrialState.Name(earlier), TrialState.Name(later)
                 yield f"{trial_id}: {who} saw {names[1]} follow {names[0]}"
     seen: dict[tuple[str, int], dict[str, list[int]]] = defaultdict(dict)
