@@ -192,8 +192,8 @@ class Play:
                         await self.all_over(Controller(near), orchestrator)
                         acting.cancel_scope.cancel()
                     check_leftovers(orchestrator)
-                    for trial in orchestrator.trials:
-                        world.history.record("orchestrator", "known", trial.trial_id)
+                    known = [trial.trial_id for trial in orchestrator.trials]
+                    world.history.record("orchestrator", "known", trial_ids=known)
                     await orchestrator.stop()  # which ends the watches
             nursery.cancel_scope.cancel()
         note_what_happened(world)

@@ -39,7 +39,7 @@ HONEST: list[Line] = [
     ("datalog datalog", "complete", {}),
     ("datalog datalog", "closed", {"outcome": "left"}),
     ("control", "started", {}),
-    ("orchestrator", "known", {}),
+    ("orchestrator", "known", {"trial_ids": ["t", "unheard of"]}),
 ]
 
 

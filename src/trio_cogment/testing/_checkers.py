@@ -264,7 +264,7 @@ def ids_are_given_once(history: History) -> Iterator[str]:
 
 
 def failed_starts_leave_nothing(history: History) -> Iterator[str]:
-    """A trial that was never PENDING is not there any more; scenarios note "known" for each that is, in the end."""
+    """A trial that was never PENDING is not there any more; scenarios note "known" with those that are, in the end."""
     newest: dict[str, tuple[int, set[int]]] = {}
     for trial_id, number, _, states in _lives(history):
         known, seen = newest.get(trial_id, (0, set()))
@@ -272,8 +272,9 @@ def failed_starts_leave_nothing(history: History) -> Iterator[str]:
             newest[trial_id] = number, {*states, *(seen if number == known else ())}
     failed = {TrialState.INITIALIZING, TrialState.ENDED}
     for event in history:
-        if event.what == "known" and event.trial_id in newest and newest[event.trial_id][1] <= failed:
-            yield f"{event.trial_id}: it could not start, and {event.who} still knows it"
+        for trial_id in event.details["trial_ids"] if event.what == "known" else ():
+            if trial_id in newest and newest[trial_id][1] <= failed:
+                yield f"{trial_id}: it could not start, and {event.who} still knows it"
 
 
 #: Every checker by its name.
