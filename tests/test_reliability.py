@@ -75,9 +75,9 @@ def test_numbers_are_the_defaults() -> None:
 
 
 def test_every_planted_bug_stands_there_with_its_seed() -> None:
-    rows = dict(re.findall(r"^\| (.+?) \| (\d+) \| ", TEXT, re.MULTILINE))
-    assert [name for name in rows if name in {mutation.name for mutation in MUTATIONS}] == [m.name for m in MUTATIONS]
-    assert all(int(rows[mutation.name]) < SEEDS for mutation in MUTATIONS)
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (\d+) \| .+ \|$", TEXT, re.MULTILINE)
+    assert [row[:2] for row in rows] == [(mutation.name, mutation.how) for mutation in MUTATIONS]
+    assert all(int(seed) < SEEDS for _, _, seed in rows)
 
 
 def test_tables_are_fresh() -> None:

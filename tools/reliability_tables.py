@@ -32,10 +32,10 @@ def checkers() -> Iterator[str]:
 
 def mutations() -> Iterator[str]:
     """Yield a table of the planted bugs, with the seeds that found them."""
-    yield "| bug | first seed | what was said |"
-    yield "|---|---|---|"
+    yield "| bug | how it is planted | first seed | what was said |"
+    yield "|---|---|---|---|"
     for name, found in json.loads(MUTATIONS.read_text()).items():
-        yield f"| {name} | {found['seed']} | {found['said'].replace('|', ' ')} |"
+        yield f"| {name} | {found['how']} | {found['seed']} | {found['said'].replace('|', ' ')} |"
 
 
 def counts() -> Iterator[str]:

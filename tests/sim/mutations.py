@@ -42,12 +42,14 @@ class Mutation:
 
     Attributes:
         name: what is wrong.
+        how: how it comes about.
         file: where, below the package.
         before: a text that is there once.
         after: what stands there instead.
     """
 
     name: str
+    how: str
     file: str
     before: str
     after: str
@@ -73,15 +75,16 @@ class Mutation:
 MUTATIONS = (
     Mutation(
         "END before all LAST_ACKs",
+        "END goes out when one LAST_ACK is still missing",
         "trial/_closing.py",
         "        trial.owing.discard(participant.index)\n        if not trial.owing:",
         "        trial.owing.discard(participant.index)\n        if len(trial.owing) <= 1:",
     ),
     Mutation(
         "a reward delivered twice",
+        "what comes with the final observation comes with END once more",
         "trial/_closing.py",
         "            send_rewards(trial, actor)\n        actor.step(StreamInput.SEND_LAST)",
-        # Those that come with the final observation come with END once more.
         "            sources = list(actor.reward_sources)\n"
         "            send_rewards(trial, actor)\n"
         "            actor.reward_sources = sources\n"
@@ -89,33 +92,36 @@ MUTATIONS = (
     ),
     Mutation(
         "a sample lost at the flush",
+        "the last tick's sample is left out of the flush",
         "trial/_samples.py",
         "        leaving, self._buffer = self._buffer, []",
         "        leaving, self._buffer = self._buffer[:-1], []",
     ),
     Mutation(
         "a timed-out actor counted twice",
+        "it is absent once for its time being over and once for having no action",
         "trial/_ticks.py",
         "            (defaults if content is not None else unavailable).append(actor.index)",
-        # Once for its time being over, once for having no action.
         "            absent = defaults if content is not None else unavailable\n"
         "            absent.extend([actor.index] if actor.gone else [actor.index] * 2)",
     ),
     Mutation(
         "a duplicate id answered",
+        "the second start of an id gets the id, not an empty reply",
         "orchestrator/orchestrator.py",
         '            if trial_id in self.trials:\n                return ""',
         "            if trial_id in self.trials:\n                return trial_id",
     ),
     Mutation(
         "a watcher missing one transition",
+        "where one input changes the state twice, the first change is no news any more",
         "orchestrator/_watch.py",
         "        if self._end is not None or (self._states and state not in self._states):",
-        # One input may change the state twice: the first is no news any more when it is told.
         "        if self._end is not None or (self._states and state not in self._states) or state != info().state:",
     ),
     Mutation(
         "a late action given to the next tick",
+        "an action of the tick before is taken for this one's",
         "trial/_ticks.py",
         "    if tick_id != CURRENT_TICK and tick_id != trial.tick_id:\n        trial.ignore(actor",
         "    if tick_id != CURRENT_TICK and not trial.tick_id - 1 <= tick_id <= trial.tick_id:\n"
@@ -123,18 +129,21 @@ MUTATIONS = (
     ),
     Mutation(
         "an optional actor's loss ending the trial",
+        "in the table, it breaks a running trial off",
         "trial/_trial_table.py",
         "    (_P.RUNNING, _I.OPTIONAL_ACTOR_LOST): (_P.RUNNING, _A.GO_ON_WITHOUT),",
         "    (_P.RUNNING, _I.OPTIONAL_ACTOR_LOST): (_P.ENDED, _A.BREAK_OFF),",
     ),
     Mutation(
         "the environment's LAST ignored",
+        "in the table, it has no effect",
         "trial/_stream_table.py",
         "    (_S.ACTIVE, _I.LAST): (_S.ENDING, _V.DELIVER),",
         "    (_S.ACTIVE, _I.LAST): (_S.ACTIVE, _V.IGNORE),",
     ),
     Mutation(
         "a hook's failure leaving its trial",
+        "a start through hooks that fails leaves its trial known, its id taken",
         "orchestrator/orchestrator.py",
         "                trial.hard_end(details)\n                self.trials.remove(trial)",
         # Hooks are asked when the starter gave no parameters.
@@ -144,15 +153,16 @@ MUTATIONS = (
     ),
     Mutation(
         "an ack timer never armed",
+        "actors may take for ever to acknowledge",
         "trial/_closing.py",
         "        trial.arm(Timer(TimerKind.ACK, actor.index), trial.rules.actor_ack_timeout_seconds)\n",
         "",
     ),
     Mutation(
         "a cancelled trial leaving a task",
+        "when the trial is broken off, the stream of one who is not ready yet is not closed, and its task waits on",
         "trial/_stream_table.py",
         "    (_S.CONNECTING, _I.SEND_END): (_S.ENDED, _V.PROCEED),",
-        # The stream of who was not ready yet is not closed, and the task that holds it open waits for that.
         "    (_S.CONNECTING, _I.SEND_END): (_S.ENDED, _V.DROP),",
     ),
 )
@@ -174,7 +184,6 @@ class Finding:
 def search(path: Path, first: int, seeds: int) -> Finding | None:
     """Run seeds on the package below `path`, in a process of its own, until one fails."""
     command = [sys.executable, "-m", "tests.sim.mutations", "--first", str(first), "--seeds", str(seeds)]
-    # The order of sets is a process's own; a seed must not depend on it, nor should this.
     environment = os.environ | {"PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [*command, "--copy", str(path)], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True
@@ -272,10 +281,8 @@ def main() -> int:
         return 1
     if options.record:
         recorded = json.loads(FOUND.read_text()) if FOUND.exists() else {}
-        recorded |= {name: asdict(finding) for name, finding in findings.items()}
-        FOUND.write_text(
-            json.dumps({m.name: recorded[m.name] for m in MUTATIONS if m.name in recorded}, indent=2) + "\n"
-        )
+        recorded |= {m.name: {"how": m.how} | asdict(findings[m.name]) for m in chosen}
+        FOUND.write_text(json.dumps({m.name: recorded.get(m.name) for m in MUTATIONS}, indent=2) + "\n")
     return 0
 
 
