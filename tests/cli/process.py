@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 40
 #: What is promised about a stop.
 STOP_SECONDS = 5
 
-LISTENING = re.compile(r"orchestrator listening on (\S+):(\d+) \((.*)\)")
+LISTENING = re.compile(r"\w+ listening on (\S+):(\d+) \((.*)\)")
 
 
 def environment_variables(**changes: str) -> dict[str, str]:
@@ -37,11 +37,11 @@ class Output:
     err: str
 
 
-async def run(*arguments: str, **variables: str) -> Output:
+async def run(*arguments: str, module: str = "trio_cogment", **variables: str) -> Output:
     """Run a command to its end."""
     with trio.fail_after(PATIENCE_SECONDS):
         done = await trio.run_process(
-            [sys.executable, "-m", "trio_cogment", *arguments],
+            [sys.executable, "-m", module, *arguments],
             env=environment_variables(**variables),
             capture_stdout=True,
             capture_stderr=True,
@@ -90,10 +90,12 @@ class Server:
 
 
 @asynccontextmanager
-async def server(*arguments: str, addresses: int = 1, variables: Mapping[str, str] = {}) -> AsyncIterator[Server]:
+async def server(
+    *arguments: str, addresses: int = 1, variables: Mapping[str, str] = {}, module: str = "trio_cogment"
+) -> AsyncIterator[Server]:
     """Run a server for the time of a block; it may have stopped by itself before."""
     process = await trio.lowlevel.open_process(
-        [sys.executable, "-m", "trio_cogment", *arguments],
+        [sys.executable, "-m", module, *arguments],
         env=environment_variables(**variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -58,16 +58,49 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What an orchestrator is started with."""
+    """What any server is started with.
+
+    Attributes:
+        hosts: addresses or names to listen on.
+        prometheus_port: of the metrics; 0: none.
+        status_file: what a supervisor reads.
+        grpc_reflection: servers describe their services to whoever asks.
+        tls: for our servers and for every call that goes out.
+        configuration: what no flag says.
+        directory: where, and as what, our services are registered.
+        log: where it goes.
+    """
 
     hosts: Sequence[str]
-    lifecycle_port: int
-    actor_port: int
-    params: Path | None = None
-    pre_trial_hooks: Sequence[str] = ()
     prometheus_port: int = 0
     status_file: Path | None = None
+    grpc_reflection: bool = True
     tls: TlsFiles | None = None
     configuration: Configuration = field(default_factory=Configuration)
     directory: DirectorySettings | None = None
     log: LogSettings = field(default_factory=LogSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrchestratorSettings(ServerSettings):
+    """What an orchestrator is started with, besides."""
+
+    lifecycle_port: int
+    actor_port: int
+    params: Path | None = None
+    pre_trial_hooks: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """What a command of the client is run with.
+
+    Attributes:
+        output: `text` or `json`.
+        timeout_seconds: how long to wait for an answer.
+        tls: every call is encrypted.
+    """
+
+    output: str = "text"
+    timeout_seconds: float = 30.0
+    tls: TlsFiles | None = None

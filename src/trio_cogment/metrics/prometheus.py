@@ -36,18 +36,26 @@ OTHER_CLASSES = "other"
 _PREFIX = "orchestrator_"
 
 
+def new_registry() -> CollectorRegistry:
+    """Return a registry with the metrics of the process."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    return registry
+
+
 class PrometheusMetrics:
     """An orchestrator's metrics; `docs/operations.md` lists them.
 
     Args:
         config: how many labels there may be.
+        registry: where they go; one from `new_registry` when left out.
 
     Attributes:
         registry: what an endpoint serves.
     """
 
-    def __init__(self, config: MetricsConfig | None = None) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, config: MetricsConfig | None = None, *, registry: CollectorRegistry | None = None) -> None:
+        self.registry = new_registry() if registry is None else registry
         self.trial_durations, self.tick_durations, self.collections = _Sum(), _Sum(), _Sum()
         self.tick_latencies = _Distribution()
         self.actor_latencies: dict[str, _Distribution] = {}
@@ -61,7 +69,6 @@ class PrometheusMetrics:
         self.collected = self.collections.observe
         self.tick_answered = self.tick_latencies.observe
         self.registry.register(_Orchestrator(self))
-        ProcessCollector(registry=self.registry)
 
     def attach(self, read: Callable[[], OrchestratorGauges]) -> None:
         """See `OrchestratorMetrics.attach`."""

@@ -1,0 +1,1 @@
+"""The trial datastore: takes the samples of trials, keeps them, and serves them."""
