@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+import pytest
+
 from tests.sim.mutations import MUTATIONS, SEEDS
 from trio_cogment.config import DirectoryConfig, OrchestratorConfig, RpcConfig
 
@@ -84,6 +86,25 @@ def test_tables_are_fresh() -> None:
     command = [sys.executable, str(ROOT / "tools" / "reliability_tables.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        ("     12 fault: crash\n", "no line"),
+        ("     12 fault: crash\n300 seeds, 2 failed\n", "2 seeds failed"),
+        (
+            "     12 fault: crash\nnever reached: watcher overflow\n300 seeds, 0 failed\n",
+            "never reached: watcher overflow",
+        ),
+    ],
+)
+def test_counts_are_those_of_a_run_in_which_all_was_well(printed: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "printed").write_text(printed)
+    command = [sys.executable, str(ROOT / "tools" / "reliability_tables.py"), "--check", "--counts"]
+    done = subprocess.run([*command, str(tmp_path / "printed")], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert told in done.stderr
 
 
 def test_it_can_be_found() -> None:

@@ -54,6 +54,8 @@ def read_counts(text: str) -> dict[str, object]:
         sys.exit("this is not what a run of the simulated suite prints at its end: no line 'N seeds, M failed'")
     if int(total[2]):
         sys.exit(f"{total[2]} seeds failed: mend that first")
+    if never := re.findall(r"^never reached: (.+)$", text, re.MULTILINE):
+        sys.exit(f"never reached: {', '.join(never)}: mend that first")
     reached = {name: int(count) for count, name in re.findall(r"^ *(\d+) (?!seeds,)(\S.*)$", text, re.MULTILINE)}
     return {"seeds": int(total[1]), "reached": dict(sorted(reached.items()))}
 
