@@ -10,7 +10,8 @@ import ssl
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeAlias
 
 from purerpc import Service
 
@@ -34,6 +35,14 @@ def wall_clock_ns() -> int:
 def random_trial_id() -> str:
     """Return an id nobody else has."""
     return str(uuid.uuid4())
+
+
+#: Opens services to calls within the process.
+OpenInside: TypeAlias = Callable[[Sequence[Service], RpcConfig], AbstractAsyncContextManager[CallOpener]]
+
+
+def _open_inside(services: Sequence[Service], config: RpcConfig) -> InProcessChannel:
+    return InProcessChannel(services, config=config)
 
 
 class _Local:
@@ -98,6 +107,7 @@ async def open_platform(
     new_trial_id: Callable[[], str] = random_trial_id,
     sample_sink: SampleSink | None = None,
     rng: random.Random | None = None,
+    open_inside: OpenInside | None = None,
 ) -> AsyncIterator[Platform]:
     """Run the platform for the time of an `async with` block.
 
@@ -119,11 +129,13 @@ async def open_platform(
         sample_sink: takes the samples of trials whose data log is `cogment://discover`, as the objects they are (see
             `docs/data-logs.md`); a data log registered with the participants comes first.
         rng: for pauses that should differ.
+        open_inside: opens services to calls within the process; a simulation makes them take time.
     """
+    open_inside = open_inside or _open_inside
     participants = participants or Participants(spec, wall_clock=wall_clock)
     # Whoever is in the process may fill its memory anyway.
     inside = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
-    async with InProcessChannel(participants.services(), config=inside) as participants_channel:
+    async with open_inside(participants.services(), inside) as participants_channel:
         orchestrator = Orchestrator(
             wall_clock=wall_clock,
             new_trial_id=new_trial_id,
@@ -138,6 +150,6 @@ async def open_platform(
             rng=rng,
         )
         services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
-        async with orchestrator, InProcessChannel(services, config=inside) as channel:
+        async with orchestrator, open_inside(services, inside) as channel:
             yield Platform(participants, orchestrator, channel, services)
             await orchestrator.stop()

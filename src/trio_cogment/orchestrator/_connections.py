@@ -39,7 +39,7 @@ Target: TypeAlias = GrpcEndpoint | CallOpener
 
 
 #: Makes a channel to a host's port: over sockets, or over a simulated network.
-MakeChannel: TypeAlias = Callable[[str, int, RpcConfig], Channel]
+MakeChannel: TypeAlias = Callable[[str, int, RpcConfig], AbstractAsyncContextManager[CallOpener]]
 
 
 def _socket_channel(tls: ssl.SSLContext | None, host: str, port: int, config: RpcConfig) -> Channel:
@@ -185,6 +185,6 @@ class Connections:
 
 class _SharedChannel:
     def __init__(self) -> None:
-        self.channel: Channel | None = None
+        self.channel: CallOpener | None = None
         self.ready = trio.Event()
         self.users = AsyncValue(0)

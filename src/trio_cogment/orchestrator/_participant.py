@@ -75,6 +75,11 @@ class Link:
         """How many messages wait in the outbox."""
         return len(self._outbox) if self._outbox else 0
 
+    @property
+    def max_queued_messages(self) -> int:
+        """How many may."""
+        return self._limits.messages
+
     def attach(self, call: Call) -> None:
         """Use `call` from now on: what was posted before goes out first."""
         self._call = call

@@ -322,6 +322,11 @@ class Trial:
         return self._links.queued_messages
 
     @property
+    def max_queued_messages(self) -> int:
+        """How many there may be."""
+        return self._links.max_queued_messages
+
+    @property
     def lost_samples(self) -> int:
         """How many samples did not reach the data log."""
         return 0 if self._datalog is None else self._datalog.dropped_samples

@@ -47,6 +47,7 @@ class Connection:
         closed: no call can be made or answered any more.
         ready: the peer's first SETTINGS have come, or the connection has ended without them.
         heard: when bytes came last, on Trio's clock.
+        number: which one of its channel it is, from 1 on.
         drain_seen: the client has seen that we drain.
         emptied: we drain, and no call runs any more.
         drain_scope: bounds the drain.
@@ -68,6 +69,7 @@ class Connection:
         self.engine = Engine(client_side=client_side, config=config, clock=trio.current_time)
         self.closed = False
         self.heard = trio.current_time()
+        self.number = 0
         self.drain_seen = trio.Event()
         self.emptied = trio.Event()
         self.engine.on_drained = self.emptied.set

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trio_cogment.testing._fakes import FakeEnvironment as FakeEnvironment
     from trio_cogment.testing._history import History as History
     from trio_cogment.testing._history import HistoryEvent as HistoryEvent
+    from trio_cogment.testing._in_process import LatentChannel as LatentChannel
     from trio_cogment.testing._network import SimConnection as SimConnection
     from trio_cogment.testing._network import SimHost as SimHost
     from trio_cogment.testing._network import SimListener as SimListener
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from trio_cogment.testing._pipes import Link as Link
     from trio_cogment.testing._plan import Fault as Fault
     from trio_cogment.testing._plan import FaultPlan as FaultPlan
+    from trio_cogment.testing._probe import Probe as Probe
+    from trio_cogment.testing._recorded_calls import RecordedCalls as RecordedCalls
     from trio_cogment.testing._simulate import DEFAULT_BUDGET as DEFAULT_BUDGET
     from trio_cogment.testing._simulate import DeadlockError as DeadlockError
     from trio_cogment.testing._simulate import LivelockError as LivelockError
@@ -56,6 +59,7 @@ _HOMES = {
     "History": "_history",
     "HistoryEvent": "_history",
     "InvariantError": "_checkers",
+    "LatentChannel": "_in_process",
     "Link": "_pipes",
     "LEAST_ACK_SECONDS": "_checkers",
     "LivelockError": "_simulate",
@@ -63,6 +67,8 @@ _HOMES = {
     "NondeterminismError": "_simulate",
     "Outcome": "_simulate",
     "PowerLossError": "_disk",
+    "Probe": "_probe",
+    "RecordedCalls": "_recorded_calls",
     "SimConnection": "_network",
     "SimDisk": "_disk",
     "SimHost": "_network",
