@@ -75,6 +75,8 @@ async def liveness(world: World) -> None:
             await all_over(play, controller, orchestrator)
             acting.cancel_scope.cancel()
         check_leftovers(orchestrator)
+        known = [trial.trial_id for trial in orchestrator.trials]
+        world.history.record("orchestrator", "known", trial_ids=known)
         await orchestrator.stop()  # which ends the watches
         await trio.sleep(0.1)
         nursery.cancel_scope.cancel()
@@ -105,10 +107,11 @@ async def all_over(play: Play, controller: Controller, orchestrator: Orchestrato
         infos = await controller.trial_infos()
         if all(info.state == TrialState.ENDED for info in infos) and not waiting(play.world):
             break
-        assert trio.current_time() < END_SECONDS, [(info.trial_id, info.state) for info in infos]
+        late = [f"{i.trial_id} is {TrialState.Name(i.state)}" for i in infos if i.state != TrialState.ENDED]
+        assert trio.current_time() < END_SECONDS, f"not over in time: {', '.join(late)}"
         await trio.sleep(1)
     # Farewells; and a data log that acknowledges each sample may take its time for each.
-    with trio.fail_after(15 + 10 * MOST_TICKS):
+    with trio.move_on_after(15 + 10 * MOST_TICKS):
         while orchestrator.running_trials:  # noqa: ASYNC110  there is no event for it
             await trio.sleep(1)
     await trio.sleep(1)
@@ -131,7 +134,7 @@ def check_leftovers(orchestrator: Orchestrator) -> None:
         for nursery in task.child_nurseries:
             tasks.extend(nursery.child_tasks)
     left = [task.name for task in tasks if task.name.startswith("trial trial-")]
-    assert not left, left
+    assert not left, f"tasks left of trials that ended: {', '.join(sorted(left))}"
     assert orchestrator.running_trials == 0
     for trial in orchestrator.trials:
         assert (trial.queued_messages, trial.queued_samples) == (0, 0), trial.trial_id
@@ -150,7 +153,8 @@ def check_optional_actors(world: World) -> None:
             hit.add(f"trial-{number}")
     for event in world.history:
         if event.who == "environment env" and event.what == "end" and event.trial_id not in hit:
-            assert not event.details["details"], str(event)
+            why = event.details["details"]
+            assert not why, f"{event.trial_id} was broken off though no more than optional actors were hit: {why}"
 
 
 SUITES = {"safety": safety, "liveness": liveness}

@@ -40,6 +40,7 @@ HONEST: list[Line] = [
     ("datalog datalog", "complete", {}),
     ("datalog datalog", "closed", {"outcome": "left"}),
     ("control", "started", {}),
+    ("orchestrator", "known", {"trial_ids": ["t", "unheard of"]}),
     ("desk", "call", {"number": 1, "method": "Start", "trial": ""}),
     ("desk", "status", {"number": 1, "code": "OK"}),
     ("desk", "call left", {"number": 1, "consumed": True}),
@@ -79,6 +80,7 @@ def at(who: str, what: str) -> int:
 
 
 ACTIONS = at("environment env", "actions")
+KNOWN = at("orchestrator", "known")
 
 
 QUEUES = at("probe", "queues")
@@ -103,6 +105,7 @@ def test_honest_history_passes() -> None:
 def test_id_of_a_failed_start_may_come_again() -> None:
     failed: list[Line] = [("near", "state", {"state": state}) for state in (1, 5)]
     check_history(history_of([*failed, *failed, *HONEST]))
+    check_history(history_of([*failed, *failed]))
 
 
 @pytest.mark.parametrize(
@@ -111,6 +114,8 @@ def test_id_of_a_failed_start_may_come_again() -> None:
         ("states-go-forward", after(1, ("near", "state", {"state": 2}))),
         ("states-go-forward", after(16, ("near", "state", {"state": 3}))),
         ("watchers-see-all", after(0, *(("far", "state", {"state": state}) for state in (1, 2, 3, 5)))),
+        ("watchers-see-all", without(11)),
+        ("watchers-see-all", without(1)),
         ("every-trial-ends", without(16)),
         ("nothing-after-end", after(17, ("actor ann", "reward", {"tick": 0, "values": []}))),
         ("nothing-after-end", after(17, ("actor ann", "end", {"details": "again"}))),
@@ -130,6 +135,8 @@ def test_id_of_a_failed_start_may_come_again() -> None:
         ("soft-end-waits-for-everybody", without(10)),
         ("soft-end-waits-for-everybody", [*without(15)[:20], HONEST[15], *without(15)[20:]]),
         ("ids-are-given-once", [*HONEST, ("control", "started", {})]),
+        ("failed-starts-leave-nothing", [*HONEST[:1], HONEST[16], HONEST[KNOWN]]),
+        ("failed-starts-leave-nothing", [*HONEST, HONEST[0], HONEST[16], HONEST[KNOWN]]),
         ("queues-stay-within-limits", instead(QUEUES, messages=3)),
         ("queues-stay-within-limits", instead(QUEUES, samples=5)),
         ("tasks-end-with-their-trial", instead(at("probe", "tasks"), seconds=3.6)),

@@ -20,6 +20,14 @@ from trio_cogment.testing._inner_checkers import INNER_CHECKERS
 
 Checker: TypeAlias = Callable[[History], Iterator[str]]
 
+#: Which states may follow which; nothing in between is left out, whatever happens to a trial.
+_NEXT_STATES: dict[int, set[int]] = {
+    TrialState.INITIALIZING: {TrialState.PENDING, TrialState.ENDED},
+    TrialState.PENDING: {TrialState.RUNNING, TrialState.ENDED},
+    TrialState.RUNNING: {TrialState.TERMINATING},
+    TrialState.TERMINATING: {TrialState.ENDED},
+}
+
 #: What a participant may note after its END: only that its session is over. (It may be thinking when END comes.)
 _RECEIVED = {"observation", "actions", "reward", "message", "last", "end"}
 
@@ -104,6 +112,11 @@ def states_go_forward(history: History) -> Iterator[str]:
 
 def watchers_see_all(history: History) -> Iterator[str]:
     """Who watches misses no state between the first and the last it sees, and all see the same."""
+    for trial_id, _, who, states in _lives(history):
+        for earlier, later in pairwise(states):
+            if later > earlier and later not in _NEXT_STATES.get(earlier, set()):
+                names = TrialState.Name(earlier), TrialState.Name(later)
+                yield f"{trial_id}: {who} saw {names[1]} follow {names[0]}"
     seen: dict[tuple[str, int], dict[str, list[int]]] = defaultdict(dict)
     for trial_id, number, who, states in _lives(history):
         seen[trial_id, number][who] = states
@@ -254,6 +267,20 @@ def ids_are_given_once(history: History) -> Iterator[str]:
             yield f"{trial_id}: was started {count} times"
 
 
+def failed_starts_leave_nothing(history: History) -> Iterator[str]:
+    """A trial that was never PENDING is not there any more; scenarios note "known" with those that are, in the end."""
+    newest: dict[str, tuple[int, set[int]]] = {}
+    for trial_id, number, _, states in _lives(history):
+        known, seen = newest.get(trial_id, (0, set()))
+        if number >= known:
+            newest[trial_id] = number, {*states, *(seen if number == known else ())}
+    failed = {TrialState.INITIALIZING, TrialState.ENDED}
+    for event in history:
+        for trial_id in event.details["trial_ids"] if event.what == "known" else ():
+            if trial_id in newest and newest[trial_id][1] <= failed:
+                yield f"{trial_id}: it could not start, and {event.who} still knows it"
+
+
 #: Every checker by its name.
 CHECKERS: dict[str, Checker] = {
     checker.__name__.replace("_", "-"): checker
@@ -272,6 +299,7 @@ CHECKERS: dict[str, Checker] = {
         samples_come_once,
         soft_end_waits_for_everybody,
         ids_are_given_once,
+        failed_starts_leave_nothing,
         *INNER_CHECKERS,
     )
 }
