@@ -31,19 +31,20 @@ TABLE: dict[str, set[str]] = {
     "rpc": set(),
     "directory": {"rpc"},
     "orchestrator": {"trial", "rpc", "directory"},
+    "model_registry": {"rpc"},
     "spec": set(),
     "sdk": {"spec", "rpc", "directory"},
-    "platform": {"orchestrator", "directory", "trial", "rpc", "spec", "sdk"},
+    "platform": {"orchestrator", "directory", "model_registry", "trial", "rpc", "spec", "sdk"},
     "demo": {"platform", "sdk", "spec", "rpc"},
-    "testing": {"orchestrator", "directory", "trial", "rpc", "spec", "sdk", "platform"},
-    "cli": {"platform", "sdk", "spec", "trial", "testing", "demo", "rpc", "directory"},
+    "testing": {"orchestrator", "directory", "model_registry", "trial", "rpc", "spec", "sdk", "platform"},
+    "cli": {"platform", "sdk", "spec", "trial", "testing", "demo", "rpc", "directory", "model_registry"},
     "__init__": {"platform", "sdk", "spec", "orchestrator"},
     "__main__": {"cli"},
 }
 #: Only these of the common modules, for the packages named.
 NARROWED = {"trial": {"api", "errors"}, "rpc": {"errors", "config", "_version"}, "_version": set(), "errors": set()}
 #: Whose inside (a name with an underscore) nobody else may touch.
-PUBLIC_ONLY = {"rpc", "orchestrator", "directory", "trial", "sdk", "spec"}
+PUBLIC_ONLY = {"rpc", "orchestrator", "directory", "model_registry", "trial", "sdk", "spec"}
 
 
 def modules() -> list[Path]:
@@ -133,4 +134,15 @@ def test_tests_mirror_the_sources() -> None:
     others = {"interop", "fuzz", "sim", "__pycache__"}
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()} - others
     assert folders <= set(TABLE)
-    assert {"trial", "rpc", "orchestrator", "directory", "spec", "sdk", "cli", "api", "demo"} <= folders
+    assert {
+        "trial",
+        "rpc",
+        "orchestrator",
+        "directory",
+        "model_registry",
+        "spec",
+        "sdk",
+        "cli",
+        "api",
+        "demo",
+    } <= folders
