@@ -30,7 +30,17 @@ class _Dumper(yaml.SafeDumper):
     pass
 
 
-_Dumper.add_representer(_Time, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:timestamp", str(text)))
+def _represent_text(dumper: Any, text: str) -> Any:
+    # Left to itself the emitter writes some line breaks so that they are read as blanks.
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if text.isprintable() else '"')
+
+
+def _represent_time(dumper: Any, text: _Time) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:timestamp", str(text))
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(_Time, _represent_time)
 
 
 def write_model(info: ModelInfo) -> bytes:
