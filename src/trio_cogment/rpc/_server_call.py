@@ -101,9 +101,7 @@ class WireServerCall(WireCall, ServerCall):
     async def _flushed(self) -> None:
         """Wait, still under the deadline, until the peer has taken what the handler sent."""
         while self._stream.outbox:
-            self._stream.watched = True
-            self._senders.append(trio.lowlevel.current_task())
-            await trio.lowlevel.wait_task_rescheduled(self._abort_sender)
+            await self._wait_for_room()
 
     def _fail(self, group: BaseExceptionGroup[Any]) -> None:
         """Turn what the handler raised into the call's status."""

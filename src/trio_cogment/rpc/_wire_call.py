@@ -198,9 +198,7 @@ class WireCall(Call):
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
         while not self._engine.has_room(self._stream, len(payload)) and not self.over:
-            self._stream.watched = True
-            self._senders.append(trio.lowlevel.current_task())
-            await trio.lowlevel.wait_task_rescheduled(self._abort_sender)
+            await self._wait_for_room()
         if self.over or self._sending_done:
             self._check_open()
         self._put(payload)
@@ -211,9 +209,17 @@ class WireCall(Call):
             raise trio.WouldBlock
         self._put(payload)
 
-    def _abort_sender(self, _: Any) -> trio.lowlevel.Abort:
-        self._senders.remove(trio.lowlevel.current_task())
-        return trio.lowlevel.Abort.SUCCEEDED
+    async def _wait_for_room(self) -> None:
+        """Wait until the outbox has shrunk, or the call is over."""
+        task = trio.lowlevel.current_task()
+
+        def forget(_: Any) -> trio.lowlevel.Abort:  # runs in whichever task cancels, or in none when a deadline passes
+            self._senders.remove(task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._stream.watched = True
+        self._senders.append(task)
+        await trio.lowlevel.wait_task_rescheduled(forget)
 
     def _encode(self, message: Message) -> bytes:
         if type(message) is not self._send_type:

@@ -217,6 +217,27 @@ async def status_only(channel: CallOpener, service: CheckService) -> None:
         assert call.initial_metadata == ()
 
 
+async def senders_give_up(channel: CallOpener, service: CheckService) -> None:
+    """A `send` that waits can be cancelled, by a deadline or from another task, and harms nobody."""
+    async with channel.call(WAIT) as call:
+        await service.entered.wait()
+        with trio.move_on_after(0.2) as scope:
+            while True:
+                await call.send(Action(content=bytes(1024)))
+        assert scope.cancelled_caught
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call.send, Action(content=bytes(1024)))
+            nursery.start_soon(call.send, Action(content=bytes(1024)))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            nursery.cancel_scope.cancel()
+        await expect_echo(channel)
+
+
+async def expect_echo(channel: CallOpener) -> None:
+    """Another call is served."""
+    assert (await channel.unary(ECHO_ONE, Action(tick_id=3))).tick_id == 3
+
+
 async def details_of_a_failure(channel: CallOpener, service: CheckService) -> None:
     """Messages travel with a status."""
     error = await expect(StatusCode.FAILED_PRECONDITION, channel.unary(FAIL, Action(content=b"detailed")))
@@ -257,6 +278,7 @@ CASES: tuple[Callable[[CallOpener, CheckService], Awaitable[None]], ...] = (
     response_metadata_too_large,
     unread_bytes_are_bounded,
     senders_of_one_call_get_their_turns,
+    senders_give_up,
     more_calls_than_a_connection_takes,
     unread_messages_end_with_the_block,
     nearest_deadline,
