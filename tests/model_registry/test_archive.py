@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from trio.testing import MockClock
 
 from tests.model_registry.helpers import Desk, desk, hash_of, refused
 from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode
 from trio_cogment.files import SystemFiles
 from trio_cogment.model_registry import LocalBlobs
 from trio_cogment.testing import SimDisk
-
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 def reference_version(root: Path, model_id: str, number: int, data: bytes) -> None:
@@ -34,7 +33,9 @@ def reference_model(root: Path, model_id: str) -> None:
     (root / model_id / f"{model_id}.yaml").write_text(f"model_id: {model_id}\nuser_data:\n  owner: {model_id}s\n")
 
 
-async def test_an_archive_of_the_reference(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_archive_of_the_reference(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
     for model_id in ("plain", "123", "foo-v1", "my model", "50%25", "empty"):
         reference_model(tmp_path, model_id)
         for number in (1, 2) if model_id != "empty" else ():
@@ -83,7 +84,7 @@ async def test_an_archive_of_the_reference(tmp_path: Path, caplog: pytest.LogCap
     assert not (tmp_path / "plain" / "plain-v1000001.yaml").exists()
 
 
-async def test_plain_ids_are_written_as_the_reference_reads_them(tmp_path: Path) -> None:
+async def test_plain_ids_are_written_as_the_reference_reads_them(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with desk(store=LocalBlobs(tmp_path)) as one:
         await one.create("model_1", owner="me")
         await one.upload("model_1", b"data", user_data={"k": "1"}, creation_timestamp=1651633321000000001)
@@ -100,7 +101,7 @@ async def test_plain_ids_are_written_as_the_reference_reads_them(tmp_path: Path)
     )
 
 
-async def test_two_registries_do_not_share_a_root(tmp_path: Path) -> None:
+async def test_two_registries_do_not_share_a_root(tmp_path: Path, autojump_clock: MockClock) -> None:
     async with desk(store=LocalBlobs(tmp_path)):
         with pytest.raises(FailedPreconditionError, match="in use"):
             async with desk(store=LocalBlobs(tmp_path)):
@@ -109,7 +110,7 @@ async def test_two_registries_do_not_share_a_root(tmp_path: Path) -> None:
         pass
 
 
-async def test_damage_is_found_when_it_is_read(caplog: pytest.LogCaptureFixture) -> None:
+async def test_damage_is_found_when_it_is_read(caplog: pytest.LogCaptureFixture, autojump_clock: MockClock) -> None:
     disk = SimDisk(random.Random(1))
     async with desk(disk, sent_version_chunk_bytes=10) as one:
         await one.create("m")
@@ -134,7 +135,7 @@ async def test_damage_is_found_when_it_is_read(caplog: pytest.LogCaptureFixture)
     assert "is no number" in caplog.text
 
 
-async def test_a_folder_that_does_not_say_whose_it_is() -> None:
+async def test_a_folder_that_does_not_say_whose_it_is(autojump_clock: MockClock) -> None:
     disk = SimDisk(random.Random(1))
     async with desk(disk) as one:
         for model_id in ("a/b", "x" * 500):
@@ -205,7 +206,7 @@ async def look(disk: SimDisk, journal: Journal) -> int:
         return len(infos)
 
 
-async def test_the_power_goes_at_every_operation_of_uploads() -> None:
+async def test_the_power_goes_at_every_operation_of_uploads(autojump_clock: MockClock) -> None:
     """Nothing that was acknowledged is lost, nothing is torn, no number is used twice."""
     dry = SimDisk(random.Random(0))
     await work(dry, Journal())
@@ -227,7 +228,7 @@ async def test_the_power_goes_at_every_operation_of_uploads() -> None:
     assert unacknowledged > 0, "no version was there before it was acknowledged: the points were not what they seem"
 
 
-async def test_the_power_goes_at_every_operation_of_a_deletion() -> None:
+async def test_the_power_goes_at_every_operation_of_a_deletion(autojump_clock: MockClock) -> None:
     """A model is there whole, or not at all; its successor has nothing of it."""
 
     async def delete(disk: SimDisk, told: list[str]) -> None:
@@ -281,7 +282,7 @@ async def test_the_power_goes_at_every_operation_of_a_deletion() -> None:
 
 
 @pytest.mark.parametrize("archived", [False, True])
-async def test_a_full_disk_changes_nothing_and_is_got_over(archived: bool) -> None:
+async def test_a_full_disk_changes_nothing_and_is_got_over(archived: bool, autojump_clock: MockClock) -> None:
     disk = SimDisk(random.Random(1))
     async with desk(disk) as one:
         await one.create("m", k="old")
@@ -309,7 +310,7 @@ def snapshot(disk: SimDisk) -> dict[str, bytes]:
     return {path: disk.read(path) for path in paths}
 
 
-async def test_room_for_any_part_of_an_upload() -> None:
+async def test_room_for_any_part_of_an_upload(autojump_clock: MockClock) -> None:
     """However much room there is, there is no half of a version."""
     outcomes = set()
     for room in range(0, 3000, 97):
@@ -331,7 +332,7 @@ async def test_room_for_any_part_of_an_upload() -> None:
 
 
 @pytest.mark.parametrize("archived", [False, True])
-async def test_failing_syncs_are_told_and_got_over(archived: bool) -> None:
+async def test_failing_syncs_are_told_and_got_over(archived: bool, autojump_clock: MockClock) -> None:
     async def try_upload(one: Desk) -> RpcError | None:
         try:
             told.append((await one.upload("m", b"x" * 1500, archived=archived)).version_number)
@@ -360,7 +361,9 @@ async def test_failing_syncs_are_told_and_got_over(archived: bool) -> None:
             assert await two.store("m") > max(told)
 
 
-async def test_a_deletion_that_fails_has_changed_nothing_or_is_done_at_the_next_chance() -> None:
+async def test_a_deletion_that_fails_has_changed_nothing_or_is_done_later(
+    autojump_clock: MockClock,
+) -> None:
     codes = set()
     for failing in range(1, 8):
         disk = SimDisk(random.Random(1))
@@ -385,7 +388,7 @@ async def test_a_deletion_that_fails_has_changed_nothing_or_is_done_at_the_next_
     assert codes == {StatusCode.UNAVAILABLE}
 
 
-async def test_opening_a_failing_disk() -> None:
+async def test_opening_a_failing_disk(autojump_clock: MockClock) -> None:
     disk = SimDisk(random.Random(1))
     disk.fail_syncs(1)
     with pytest.raises(Exception, match="opening the archive: the storage failed: Input/output error"):
@@ -395,7 +398,9 @@ async def test_opening_a_failing_disk() -> None:
         await one.create("m")
 
 
-async def test_leftovers_of_a_deletion_that_could_not_be_removed_are_not_the_successors() -> None:
+async def test_leftovers_of_a_deletion_are_not_the_successors(
+    autojump_clock: MockClock,
+) -> None:
     class Stubborn(SimDisk):
         stubborn = False
 

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from tests.model_registry.helpers import METHODS, Desk, body, desk, header, refused
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.testing import SimDisk
-
-pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 BOTH_CHANNELS = pytest.mark.parametrize("wire", [False, True], ids=["in process", "http/2"])
 BOTH_KINDS = pytest.mark.parametrize("archived", [False, True], ids=["transient", "archived"])
@@ -23,7 +22,7 @@ BOTH_KINDS = pytest.mark.parametrize("archived", [False, True], ids=["transient"
 
 @BOTH_CHANNELS
 @BOTH_KINDS
-async def test_leaving_an_upload_leaves_nothing(archived: bool, wire: bool) -> None:
+async def test_leaving_an_upload_leaves_nothing(archived: bool, wire: bool, autojump_clock: MockClock) -> None:
     async with desk(wire=wire) as one:
         await one.create("m")
         for size in (0, 10, 1_000_000):
@@ -44,7 +43,7 @@ async def test_leaving_an_upload_leaves_nothing(archived: bool, wire: bool) -> N
 
 @BOTH_CHANNELS
 @BOTH_KINDS
-async def test_a_model_is_deleted_during_an_upload(archived: bool, wire: bool) -> None:
+async def test_a_model_is_deleted_during_an_upload(archived: bool, wire: bool, autojump_clock: MockClock) -> None:
     async with desk(wire=wire) as one:
         await one.create("m")
         async with one.channel.call(METHODS["CreateVersion"]) as call:
@@ -74,7 +73,7 @@ async def test_a_model_is_deleted_during_an_upload(archived: bool, wire: bool) -
 
 @BOTH_CHANNELS
 @BOTH_KINDS
-async def test_a_model_is_deleted_during_a_download(archived: bool, wire: bool) -> None:
+async def test_a_model_is_deleted_during_a_download(archived: bool, wire: bool, autojump_clock: MockClock) -> None:
     """What has come is of the old one, and then it says so: nothing of the new one is mixed in."""
     chunk = 700_000
     async with desk(wire=wire, sent_version_chunk_bytes=chunk) as one:
@@ -95,7 +94,7 @@ async def test_a_model_is_deleted_during_a_download(archived: bool, wire: bool) 
         assert set(await one.data("m")) == {ord("n")}
 
 
-async def test_a_transient_version_goes_on_while_it_is_sent_and_evicted() -> None:
+async def test_a_transient_version_goes_on_while_it_is_sent_and_evicted(autojump_clock: MockClock) -> None:
     async with desk(cache_max_items=1, sent_version_chunk_bytes=700_000) as one:
         await one.create("m")
         await one.publish("m", b"a" * 5_000_000)
@@ -111,7 +110,7 @@ async def test_a_transient_version_goes_on_while_it_is_sent_and_evicted() -> Non
             await one.data("m", 1)
 
 
-async def test_the_cache_is_bounded_in_bytes_and_says_what_will_never_fit() -> None:
+async def test_the_cache_is_bounded_in_bytes_and_says_what_will_never_fit(autojump_clock: MockClock) -> None:
     async with desk(cache_max_bytes=1000) as one:
         await one.create("m")
         for _ in range(5):
@@ -127,7 +126,7 @@ async def test_the_cache_is_bounded_in_bytes_and_says_what_will_never_fit() -> N
         assert await one.numbers("m") == [6, 7]
 
 
-async def test_transient_uploads_together_are_bounded() -> None:
+async def test_transient_uploads_together_are_bounded(autojump_clock: MockClock) -> None:
     async with desk(cache_max_bytes=1000) as one:
         await one.create("m")
         async with one.channel.call(METHODS["CreateVersion"]) as call:
@@ -142,7 +141,7 @@ async def test_transient_uploads_together_are_bounded() -> None:
 
 
 @BOTH_CHANNELS
-async def test_who_sends_or_takes_nothing_gives_up_its_place(wire: bool) -> None:
+async def test_who_sends_or_takes_nothing_gives_up_its_place(wire: bool, autojump_clock: MockClock) -> None:
     async with desk(wire=wire, max_uploads=1, max_downloads=1, transfer_stall_seconds=30) as one:
         await one.create("m")
         await one.store("m", b"x" * 5_000_000)
@@ -167,7 +166,7 @@ async def test_who_sends_or_takes_nothing_gives_up_its_place(wire: bool) -> None
                 await mute.receive()
 
 
-async def test_many_uploads_at_once_get_numbers_of_their_own() -> None:
+async def test_many_uploads_at_once_get_numbers_of_their_own(autojump_clock: MockClock) -> None:
     async with desk() as one:
         await one.create("m")
         numbers: dict[int, bytes] = {}
@@ -186,7 +185,7 @@ async def test_many_uploads_at_once_get_numbers_of_their_own() -> None:
             assert await one.data("m", number) == data
 
 
-async def test_creating_deleting_and_uploading_at_once() -> None:
+async def test_creating_deleting_and_uploading_at_once(autojump_clock: MockClock) -> None:
     """Whatever the order, every call ends with one of the statuses that it may, and the end is consistent."""
     disk = SimDisk(random.Random(1))
     ends: set[StatusCode] = set()
@@ -222,7 +221,7 @@ async def test_creating_deleting_and_uploading_at_once() -> None:
 
 
 @pytest.mark.parametrize("field", ["id", "user data"])
-async def test_metadata_that_would_not_fit_into_a_reply(field: str) -> None:
+async def test_metadata_that_would_not_fit_into_a_reply(field: str, autojump_clock: MockClock) -> None:
     async with desk(max_metadata_bytes=1000) as one:
         long = "é" * 501
         data = {"k": long} if field == "user data" else {}
@@ -234,7 +233,7 @@ async def test_metadata_that_would_not_fit_into_a_reply(field: str) -> None:
         assert await one.infos("m") == ([], "0")
 
 
-async def test_pages_end_before_they_are_too_long_for_a_message() -> None:
+async def test_pages_end_before_they_are_too_long_for_a_message(autojump_clock: MockClock) -> None:
     async with desk(max_page_bytes=5000) as one:
         for index in range(20):
             await one.create(f"m{index:02}", k="v" * 1000)
@@ -255,7 +254,7 @@ async def test_pages_end_before_they_are_too_long_for_a_message() -> None:
             await one.models(*["m00"] * 10_001)
 
 
-async def test_version_and_status() -> None:
+async def test_version_and_status(autojump_clock: MockClock) -> None:
     from trio_cogment.api.common_pb2 import StatusRequest, VersionRequest
 
     async with desk() as one:
@@ -268,7 +267,7 @@ async def test_version_and_status() -> None:
         assert statuses["nb_models"] == "1"
 
 
-async def test_cancelling_an_upload_at_every_step() -> None:
+async def test_cancelling_an_upload_at_every_step(autojump_clock: MockClock) -> None:
     """The caller leaves before the k-th step for every k: a version is there whole, or nothing is."""
     counts = set()
     for steps in range(1, 60):
