@@ -148,7 +148,7 @@ async def scenario(world: World) -> Account:
     return account
 
 
-@pytest.mark.sim(seeds=10)
+@pytest.mark.sim(seeds=6)
 def test_crashes_during_uploads(sim: Sim) -> None:
     sim(scenario)
 

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TypeAlias
 
@@ -190,6 +190,15 @@ class ModelRegistryClient:
         info = await self.version_info(name, version)
         return info, await self._fetch(info)
 
+    async def stream(self, name: str, version: int = -1) -> AsyncGenerator[bytes]:
+        """Yield a version's bytes as they come; use `contextlib.aclosing` where the loop may be left early.
+
+        After the last of them it raises `RpcError` (DATA_LOSS) if they were not the right ones.
+        """
+        async with aclosing(self._download(await self.version_info(name, version))) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
     async def _fetch(self, info: ModelVersionInfo) -> bytes:
         return b"".join([chunk async for chunk in self._download(info)])
 
@@ -265,9 +274,11 @@ async def _chunks(data: VersionData) -> AsyncGenerator[bytes]:
             while chunk := await file.read(CHUNK_BYTES):
                 yield chunk
     elif isinstance(data, AsyncIterable):
-        async for piece in data:
-            for start in range(0, len(piece), CHUNK_BYTES):
-                yield piece[start : start + CHUNK_BYTES]
+        # Refused halfway, it would be left to the garbage collector, which cannot await what it does on its way out.
+        async with aclosing(data) if isinstance(data, AsyncGenerator) else nullcontext():
+            async for piece in data:
+                for start in range(0, len(piece), CHUNK_BYTES):
+                    yield piece[start : start + CHUNK_BYTES]
     else:
         for piece in data:
             for start in range(0, len(piece), CHUNK_BYTES):
