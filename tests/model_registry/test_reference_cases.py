@@ -96,8 +96,8 @@ async def test_case_14_an_empty_id_is_refused(autojump_clock: trio.testing.MockC
             with refused(StatusCode.INVALID_ARGUMENT, "model"):
                 await call
         with refused(StatusCode.INVALID_ARGUMENT, "model_id"):
-            async with one.following("") as call:
-                await call.receive()
+            async with one.following("") as following:
+                await following.receive()
         assert await one.models() == ([], "0")
         assert one.disk.names("root") == [".lock"]
 
@@ -302,7 +302,7 @@ async def test_case_17_who_does_not_read_misses_the_oldest_never_the_newest(
         async with one.following("m") as call:
             for _ in range(400):
                 await one.publish("m")
-            seen = []
+            seen: list[int] = []
             while not seen or seen[-1] < 400:
                 seen += await numbers_of(call, 1)
             assert seen == sorted(set(seen))

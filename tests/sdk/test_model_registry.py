@@ -211,9 +211,9 @@ async def test_the_latest_version(wire: bool, autojump_clock: MockClock) -> None
             nursery.cancel_scope.cancel()
 
 
-async def _later(call: partial[object]) -> None:
+async def _later(call: Callable[[], Awaitable[object]]) -> None:
     await trio.sleep(5)
-    await call()  # type: ignore[misc]  # it is a coroutine function
+    await call()
 
 
 @BOTH
