@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "trio_cogment"
 DOCUMENT = ROOT / "docs" / "architecture.md"
 
 #: What every package but `trial` may import; `rpc` gets of the API only what its row says.
-COMMON = {"errors", "config", "about", "files", "logs", "metrics", "_version", "api"}
+COMMON = {"errors", "config", "about", "files", "blocking", "logs", "metrics", "_version", "api"}
 
 #: package -> what it may import of ours besides `COMMON`.
 TABLE: dict[str, set[str]] = {
@@ -24,6 +24,7 @@ TABLE: dict[str, set[str]] = {
     "config": set(),
     "about": set(),
     "files": set(),
+    "blocking": set(),
     "logs": set(),
     "metrics": set(),
     "api": set(),
@@ -34,17 +35,18 @@ TABLE: dict[str, set[str]] = {
     "model_registry": {"rpc"},
     "spec": set(),
     "sdk": {"spec", "rpc", "directory"},
-    "platform": {"orchestrator", "directory", "model_registry", "trial", "rpc", "spec", "sdk"},
+    "datastore": {"rpc"},
+    "platform": {"orchestrator", "datastore", "directory", "model_registry", "trial", "rpc", "spec", "sdk"},
     "demo": {"platform", "sdk", "spec", "rpc"},
-    "testing": {"orchestrator", "directory", "model_registry", "trial", "rpc", "spec", "sdk", "platform"},
-    "cli": {"platform", "sdk", "spec", "trial", "testing", "demo", "rpc", "directory", "model_registry"},
+    "testing": {"orchestrator", "datastore", "directory", "model_registry", "trial", "rpc", "spec", "sdk", "platform"},
+    "cli": {"platform", "sdk", "spec", "trial", "testing", "demo", "rpc", "directory", "datastore", "model_registry"},
     "__init__": {"platform", "sdk", "spec", "orchestrator"},
     "__main__": {"cli"},
 }
 #: Only these of the common modules, for the packages named.
 NARROWED = {"trial": {"api", "errors"}, "rpc": {"errors", "config", "_version"}, "_version": set(), "errors": set()}
 #: Whose inside (a name with an underscore) nobody else may touch.
-PUBLIC_ONLY = {"rpc", "orchestrator", "directory", "model_registry", "trial", "sdk", "spec"}
+PUBLIC_ONLY = {"rpc", "orchestrator", "datastore", "directory", "model_registry", "trial", "sdk", "spec"}
 
 
 def modules() -> list[Path]:

@@ -63,6 +63,10 @@ class ResourceExhaustedError(CogmentError):
     """A named limit was reached."""
 
 
+class DataLossError(CogmentError):
+    """What the caller names was there, and is gone for good."""
+
+
 class UnavailableError(CogmentError):
     """A peer that is needed cannot be reached, or we are stopping; trying again later may help."""
 
@@ -130,6 +134,7 @@ STATUS_OF: dict[type[Exception], StatusCode] = {
     AlreadyExistsError: StatusCode.ALREADY_EXISTS,
     FailedPreconditionError: StatusCode.FAILED_PRECONDITION,
     ResourceExhaustedError: StatusCode.RESOURCE_EXHAUSTED,
+    DataLossError: StatusCode.DATA_LOSS,
     UnavailableError: StatusCode.UNAVAILABLE,
     UnimplementedError: StatusCode.UNIMPLEMENTED,
     RemoteProtocolError: StatusCode.INVALID_ARGUMENT,

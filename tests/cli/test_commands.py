@@ -35,7 +35,15 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--help",), ("version",), ("--version",), ("serve", "--help"), ("services", "orchestrator", "-h")]
+    "arguments",
+    [
+        ("--help",),
+        ("version",),
+        ("--version",),
+        ("serve", "--help"),
+        ("services", "orchestrator", "-h"),
+        ("client", "-h"),
+    ],
 )
 def test_help_and_version_import_nothing_heavy(arguments: tuple[str, ...]) -> None:
     code = (
@@ -49,12 +57,16 @@ def test_help_and_version_import_nothing_heavy(arguments: tuple[str, ...]) -> No
     assert done.stdout == f"{__version__}\n" if "version" in arguments[0] else "Usage: trio-cogment" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [(), ("services",)])
-def test_a_group_alone_shows_its_help(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "shown"), [((), "Commands:"), (("services",), "Commands:"), (("client",), "--timeout DURATION")]
+)
+def test_a_group_alone_shows_its_help(
+    arguments: tuple[str, ...], shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 0
-    assert "Commands:" in capsys.readouterr().out
+    assert shown in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -105,7 +117,9 @@ def test_flags_not_built_yet_are_refused(
         "services model_registry",
         "services directory",
         "services web_proxy",
-        "client",
+        "client trial_datastore",
+        "client registry",
+        "client directory",
         "launch",
         "status",
     ],

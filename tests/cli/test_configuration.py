@@ -15,7 +15,7 @@ from tests.cli.process import PATIENCE_SECONDS, environment_variables, run, serv
 from trio_cogment import config as config_module
 from trio_cogment.cli._config_file import READERS, SECTIONS, load_configuration
 from trio_cogment.cli._main import orchestrator, serve
-from trio_cogment.cli._settings import Failure, ServerSettings
+from trio_cogment.cli._settings import Failure, OrchestratorSettings
 
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "configuration.md"
 FLAGS = {"lifecycle_port": False, "pre_trial_hooks": True, "log_level": False}
@@ -35,9 +35,9 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def settings(monkeypatch: pytest.MonkeyPatch, command: click.Command, *arguments: str) -> ServerSettings:
+def settings(monkeypatch: pytest.MonkeyPatch, command: click.Command, *arguments: str) -> OrchestratorSettings:
     """Return what a command would run with."""
-    found: list[ServerSettings] = []
+    found: list[OrchestratorSettings] = []
     from trio_cogment.cli import _serve
 
     monkeypatch.setattr(_serve, "run_orchestrator", found.append)

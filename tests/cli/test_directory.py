@@ -36,7 +36,7 @@ def settings_of(*arguments: str, **variables: str) -> DirectorySettings | str | 
     """Return what the flags and variables come to, or the complaint about them."""
 
     @click.command()
-    @directory_options
+    @directory_options("ORCHESTRATOR")
     @click.pass_context
     def command(ctx: click.Context, /, **_options: Any) -> None:
         found.append(directory_settings(ctx))

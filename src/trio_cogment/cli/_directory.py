@@ -14,10 +14,13 @@ from trio_cogment.cli._settings import Configuration
 from trio_cogment.directory import DirectoryClient, Offer, ServiceKind, host_finder, keep_registered, open_directory
 from trio_cogment.rpc import Serving
 
-#: What of an orchestrator is registered, in this order.
+#: What of a server is registered, in this order; a directory is in none.
 _REGISTERED = {
     "cogmentAPI.ClientActorSP": ServiceKind.CLIENT_ACTOR,
     "cogmentAPI.TrialLifecycleSP": ServiceKind.LIFECYCLE,
+    "cogmentAPI.TrialDatastoreSP": ServiceKind.DATASTORE,
+    "cogmentAPI.DatalogSP": ServiceKind.DATALOG,
+    "cogmentAPI.ModelRegistrySP": ServiceKind.MODEL_REGISTRY,
 }
 
 
@@ -66,10 +69,13 @@ async def stay_registered(
     for services, serving in servings:
         addresses.extend(serving.addresses)
         ports.update({_REGISTERED[service.name]: serving.port for service in services if service.name in _REGISTERED})
+    offers = [Offer(kind=kind, port=ports[kind]) for kind in _REGISTERED.values() if kind in ports]
+    if not offers:
+        return
     with until:
         await keep_registered(
             directory,
-            [Offer(kind=kind, port=ports[kind]) for kind in _REGISTERED.values()],
+            offers,
             host=settings.host,
             ssl=tls,
             properties=settings.properties,

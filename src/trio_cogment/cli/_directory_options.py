@@ -60,7 +60,8 @@ def _token(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     return value
 
 
-def _properties(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def as_properties(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Return `name=value,name` as a dictionary; a value left out is empty."""
     found = {}
     for item in (item.strip() for value in values for item in value.split(",")):
         name, _, value = (part.strip() for part in item.partition("="))
@@ -71,16 +72,21 @@ def _properties(_ctx: click.Context, _param: click.Parameter, values: tuple[str,
     return found
 
 
-def directory_options(command: _Decorated) -> _Decorated:
-    """Add the flags, with the environment variables of an orchestrator."""
-    for option in (
+def directory_options(service: str) -> Callable[[_Decorated], _Decorated]:
+    """Return what adds the flags.
+
+    Args:
+        service: `ORCHESTRATOR`, for example: the variables of its registrations have this in their names.
+    """
+    prefix = f"COGMENT_{service}_DIRECTORY"
+    options = (
         click.option(
             "--directory_registration_properties",
             type=_OneText(),
             multiple=True,
-            callback=_properties,
+            callback=as_properties,
             metavar="NAME=VALUE,...",
-            envvar="COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_PROPERTIES",
+            envvar=f"{prefix}_REGISTRATION_PROPERTIES",
             show_envvar=True,
             help="Properties of our registrations; values are optional; repeatable.",
         ),
@@ -88,7 +94,7 @@ def directory_options(command: _Decorated) -> _Decorated:
             "--directory_registration_host",
             default="",
             metavar="HOST",
-            envvar="COGMENT_ORCHESTRATOR_DIRECTORY_REGISTRATION_HOST",
+            envvar=f"{prefix}_REGISTRATION_HOST",
             show_envvar=True,
             help="Name or address that others shall reach us by; the default is our own address.",
         ),
@@ -99,7 +105,7 @@ def directory_options(command: _Decorated) -> _Decorated:
             flag_value="true",  # it may stand alone, as in the reference
             default="true",
             metavar="BOOLEAN",
-            envvar="COGMENT_ORCHESTRATOR_DIRECTORY_AUTO_REGISTER",
+            envvar=f"{prefix}_AUTO_REGISTER",
             show_default=True,
             show_envvar=True,
             help="Register our services with the directory.",
@@ -121,15 +127,20 @@ def directory_options(command: _Decorated) -> _Decorated:
             show_envvar=True,
             help="grpc://host:port of the directory.",
         ),
-    ):
-        command = option(command)
-    return command
+    )
+
+    def add(command: _Decorated) -> _Decorated:
+        for option in options:
+            command = option(command)
+        return command
+
+    return add
 
 
 def directory_settings(ctx: click.Context) -> DirectorySettings | None:
-    """Collect what `directory_options` found; None without a directory."""
+    """Collect what `directory_options` found; None without a directory, or without these flags."""
     given = ctx.params
-    if given["directory_endpoint"] is None:
+    if given.get("directory_endpoint") is None:
         return None
     return DirectorySettings(
         endpoint=given["directory_endpoint"],

@@ -11,16 +11,12 @@ import click
 from click.core import ParameterSource
 
 from trio_cogment._version import __version__
-from trio_cogment.cli._directory_options import directory_options
-from trio_cogment.cli._options import (
-    HELP_LIKE,
-    as_port,
-    configuration_of,
-    log_options,
-    not_built_options,
-    server_options,
-    server_settings,
-)
+from trio_cogment.cli._client import client
+from trio_cogment.cli._client_datastore import trial_datastore
+from trio_cogment.cli._datastore_options import datastore_options, datastore_settings, storage_options, storage_settings
+from trio_cogment.cli._groups import Group
+from trio_cogment.cli._options import HELP_LIKE, as_port, configuration_of, log_options
+from trio_cogment.cli._orchestrator_options import orchestrator_options, orchestrator_settings
 from trio_cogment.cli._settings import Failure
 
 _DEFAULT_PORT = "9000"
@@ -29,24 +25,20 @@ _INTERRUPTED = 130
 
 #: Commands of the reference that are not built yet, by group.
 _NOT_BUILT_SERVICES = (
-    "trial_datastore",
-    "datastore",
     "model_registry",
     "registry",
     "directory",
     "web_proxy",
     "proxy",
 )
-_NOT_BUILT = ("client", "launch", "status", "copy", "generate", "init", "run")
+_NOT_BUILT_CLIENT = ("model_registry", "registry", "directory")
+_NOT_BUILT = ("launch", "status", "copy", "generate", "init", "run")
 
 
-@click.group(context_settings=HELP_LIKE, invoke_without_command=True)
+@click.group(cls=Group, context_settings=HELP_LIKE)
 @click.version_option(__version__, "--version", message="%(version)s")
-@click.pass_context
-def cli(ctx: click.Context) -> None:
+def cli() -> None:
     """The Cogment platform on Trio: trials in which humans, software agents and an environment meet."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 @cli.command()
@@ -64,26 +56,21 @@ def version() -> None:
     show_default=True,
     help="TCP port; 0: any free one.",
 )
-@server_options
-@directory_options
-@log_options
-@not_built_options
+@storage_options
+@orchestrator_options
 @click.pass_context
 def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:
     """Serve everything there is, on one port."""
-    settings = server_settings(ctx, lifecycle_port=port, actor_port=port)
+    settings = orchestrator_settings(ctx, lifecycle_port=port, actor_port=port, storage=storage_settings(ctx))
     from trio_cogment.cli._serve import run_orchestrator
 
     run_orchestrator(settings)
 
 
-@cli.group(invoke_without_command=True)
+@click.group(cls=Group)
 @log_options
-@click.pass_context
-def services(ctx: click.Context, /, **_options: Any) -> None:
+def services(**_options: Any) -> None:
     """Serve one service, with the flags and environment variables of the reference."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
 
 
 @services.command(epilog="Flags of the reference that are missing here are refused: they are not built yet.")
@@ -107,17 +94,25 @@ def services(ctx: click.Context, /, **_options: Any) -> None:
     show_envvar=True,
     help="Port for client actors; the same port means one server with both services.",
 )
-@server_options
-@directory_options
-@log_options
-@not_built_options
+@orchestrator_options
 @click.pass_context
 def orchestrator(ctx: click.Context, /, lifecycle_port: int, actor_port: int, **_options: Any) -> None:
     """Run an orchestrator."""
-    settings = server_settings(ctx, lifecycle_port=lifecycle_port, actor_port=actor_port)
+    settings = orchestrator_settings(ctx, lifecycle_port=lifecycle_port, actor_port=actor_port)
     from trio_cogment.cli._serve import run_orchestrator
 
     run_orchestrator(settings)
+
+
+@click.command("trial_datastore")
+@datastore_options
+@click.pass_context
+def datastore(ctx: click.Context, /, **_options: Any) -> None:
+    """Run a trial datastore."""
+    settings = datastore_settings(ctx)
+    from trio_cogment.cli._datastore import run_datastore
+
+    run_datastore(settings)
 
 
 @cli.command()
@@ -135,7 +130,7 @@ def demo(grpc: bool, seed: int, ticks: int | None, no_learning: bool, as_json: b
 
 def _not_built(group: click.Group, name: str) -> None:
     def refuse(**_arguments: Any) -> None:
-        path = "services " if group is services else ""
+        path = f"{group.name} " if group is not cli else ""
         raise Failure(f"{path}{name}: not built yet")
 
     anything = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
@@ -146,8 +141,14 @@ def _not_built(group: click.Group, name: str) -> None:
     group.add_command(command)
 
 
+cli.add_command(services)
+cli.add_command(client)
+services.add_command(datastore, aliases=("datastore",))
+client.add_command(trial_datastore, aliases=("datastore",))
 for _name in _NOT_BUILT_SERVICES:
     _not_built(services, _name)
+for _name in _NOT_BUILT_CLIENT:
+    _not_built(client, _name)
 for _name in _NOT_BUILT:
     _not_built(cli, _name)
 

@@ -10,7 +10,14 @@ from typing import Any
 import click
 
 from trio_cogment.cli._directory_options import DirectorySettings
-from trio_cogment.config import DirectoryConfig, MetricsConfig, OrchestratorConfig, RpcConfig
+from trio_cogment.config import (
+    DatastoreConfig,
+    DirectoryConfig,
+    MetricsConfig,
+    ModelRegistryConfig,
+    OrchestratorConfig,
+    RpcConfig,
+)
 
 
 class Failure(click.ClickException):
@@ -44,6 +51,8 @@ class Configuration:
         rpc: of all servers and channels.
         metrics: of the metrics' endpoint.
         directory: of what the directory is asked and told.
+        datastore: of the trial datastore.
+        model_registry: of the model registry.
         flags: by their names.
         places: where in the file each flag is, for errors.
     """
@@ -52,22 +61,81 @@ class Configuration:
     rpc: RpcConfig = field(default_factory=RpcConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     directory: DirectoryConfig = field(default_factory=DirectoryConfig)
+    datastore: DatastoreConfig = field(default_factory=DatastoreConfig)
+    model_registry: ModelRegistryConfig = field(default_factory=ModelRegistryConfig)
     flags: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What an orchestrator is started with."""
+    """What any server is started with.
+
+    Attributes:
+        hosts: addresses or names to listen on.
+        prometheus_port: of the metrics; 0: none.
+        status_file: what a supervisor reads.
+        grpc_reflection: servers describe their services to whoever asks.
+        tls: for our servers and for every call that goes out.
+        configuration: what no flag says.
+        directory: where, and as what, our services are registered.
+        log: where it goes.
+    """
 
     hosts: Sequence[str]
-    lifecycle_port: int
-    actor_port: int
-    params: Path | None = None
-    pre_trial_hooks: Sequence[str] = ()
     prometheus_port: int = 0
     status_file: Path | None = None
+    grpc_reflection: bool = True
     tls: TlsFiles | None = None
     configuration: Configuration = field(default_factory=Configuration)
     directory: DirectorySettings | None = None
     log: LogSettings = field(default_factory=LogSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageSettings:
+    """Where trials are stored.
+
+    Attributes:
+        file: an SQLite database; None: in memory.
+        memory_bytes: what they may take there.
+        durability: what a confirmed sample in a file survives, `full` or `batch`.
+    """
+
+    file: Path | None = None
+    memory_bytes: int
+    durability: str = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatastoreSettings(ServerSettings):
+    """What a trial datastore is started with, besides."""
+
+    port: int
+    storage: StorageSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrchestratorSettings(ServerSettings):
+    """What an orchestrator is started with, besides; with a storage a datastore is part of it."""
+
+    lifecycle_port: int
+    actor_port: int
+    params: Path | None = None
+    pre_trial_hooks: Sequence[str] = ()
+    storage: StorageSettings | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """What a command of the client is run with.
+
+    Attributes:
+        output: `text` or `json`.
+        timeout_seconds: how long to wait for an answer.
+        tls: every call is encrypted.
+    """
+
+    output: str = "text"
+    timeout_seconds: float = 30.0
+    tls: TlsFiles | None = None

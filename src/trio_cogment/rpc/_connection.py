@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import trio
-from purerpc import Service
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
@@ -28,6 +27,7 @@ from trio_cogment.rpc._streams import Stream
 
 if TYPE_CHECKING:
     from trio_cogment.rpc._client_call import WireClientCall
+    from trio_cogment.rpc._routes import Route
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Connection:
         client_side: bool,
         config: RpcConfig,
         peer: str,
-        routes: dict[str, tuple[Any, Any]] | None = None,
+        routes: dict[str, Route] | None = None,
         on_change: Callable[[Connection], None] | None = None,
     ) -> None:
         self.peer = peer
@@ -337,8 +337,6 @@ class Connection:
     # --- calls ---
 
     def _on_request(self, stream: Stream, head: _wire.RequestHead) -> None:
-        from trio_cogment.rpc._server_call import WireServerCall
-
         route = self.routes.get(head.path)
         if route is None:
             message = f"{head.path} is not implemented here"
@@ -353,8 +351,8 @@ class Connection:
             stream.refused = True
             self.engine.reset(stream, ErrorCode.REFUSED_STREAM)
             return
-        method, function = route
-        call = WireServerCall(self, stream, method, function, head)
+        make_call, method, function = route
+        call = make_call(self, stream, method, function, head)
         stream.call = call
         self._nursery.start_soon(call.run, name=head.path)
 
@@ -379,19 +377,3 @@ class Connection:
             while timers and timers[0][0] <= now:
                 heapq.heappop(timers)[2].on_deadline()
             self.wake()
-
-
-def routes_of(services: list[Service]) -> dict[str, tuple[Any, Any]]:
-    """Return what answers at each path: the method and its function."""
-    from trio_cogment.rpc.calls import Method
-
-    routes: dict[str, tuple[Any, Any]] = {}
-    for service in services:
-        for name, bound in service.methods.items():
-            path = f"/{service.name}/{name}"
-            if path in routes:
-                raise ValueError(f"{path} is served twice")
-            signature = bound.signature
-            method = Method(path, signature.cardinality, signature.request_type, signature.response_type)
-            routes[path] = (method, bound.method_fn)
-    return routes

@@ -101,7 +101,7 @@ class WireServerCall(WireCall, ServerCall):
     async def _flushed(self) -> None:
         """Wait, still under the deadline, until the peer has taken what the handler sent."""
         while self._stream.outbox:
-            await self._wait_for_room()
+            await self._wait_taken()
 
     def _fail(self, group: BaseExceptionGroup[Any]) -> None:
         """Turn what the handler raised into the call's status."""

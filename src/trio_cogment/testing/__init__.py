@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from trio_cogment.testing._fake_services import FakeHook as FakeHook
     from trio_cogment.testing._fakes import FakeActor as FakeActor
     from trio_cogment.testing._fakes import FakeEnvironment as FakeEnvironment
+    from trio_cogment.testing._faulty_store import FaultyStore as FaultyStore
+    from trio_cogment.testing._faulty_store import StoreFault as StoreFault
+    from trio_cogment.testing._faulty_store import StoreFaults as StoreFaults
     from trio_cogment.testing._history import History as History
     from trio_cogment.testing._history import HistoryEvent as HistoryEvent
     from trio_cogment.testing._network import SimConnection as SimConnection
@@ -53,6 +56,7 @@ _HOMES = {
     "FakeHook": "_fake_services",
     "Fault": "_plan",
     "FaultPlan": "_plan",
+    "FaultyStore": "_faulty_store",
     "History": "_history",
     "HistoryEvent": "_history",
     "InvariantError": "_checkers",
@@ -70,6 +74,8 @@ _HOMES = {
     "SimNetwork": "_network",
     "SimStream": "_stream",
     "SimulationError": "_simulate",
+    "StoreFault": "_faulty_store",
+    "StoreFaults": "_faulty_store",
     "World": "_world",
     "check_determinism": "_simulate",
     "check_history": "_checkers",

@@ -1,0 +1,64 @@
+"""`trio-cogment client`: what its commands have in common. The groups below it are added in `_main`.
+
+A command of one of them takes `client_options` too, so that these flags may stand anywhere on the line, as with the
+reference; it gets what they come to from `client_settings`, and runs by `_client_run.run_client`, which it imports when
+it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from trio_cogment.cli._durations import as_duration
+from trio_cogment.cli._groups import Group
+from trio_cogment.cli._options import applied, nearest, tls_files, tls_options
+from trio_cogment.cli._settings import ClientSettings
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+
+def client_options(command: _Decorated) -> _Decorated:
+    """Add what every command of a client has."""
+    options = (
+        tls_options,
+        click.option(
+            "--timeout",
+            default="30s",
+            callback=as_duration,
+            metavar="DURATION",
+            envvar="COGMENT_CLIENT_TIMEOUT",
+            show_default=True,
+            show_envvar=True,
+            help="How long to wait: 30s, 1m30s, 500ms.",
+        ),
+        click.option(
+            "--console_output",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            envvar="COGMENT_CLIENT_CONSOLE_OUTPUT",
+            show_default=True,
+            show_envvar=True,
+            help="Form of what is printed.",
+        ),
+    )
+    return applied(options, command)
+
+
+def client_settings(ctx: click.Context) -> ClientSettings:
+    """Collect what `client_options` found.
+
+    Raises:
+        Failure: what they say does not fit together.
+    """
+    return ClientSettings(
+        output=nearest(ctx, "console_output"), timeout_seconds=nearest(ctx, "timeout"), tls=tls_files(ctx)
+    )
+
+
+@click.group(cls=Group)
+@client_options
+def client(**_options: Any) -> None:
+    """Ask running services."""

@@ -1,0 +1,85 @@
+"""Running a command of the client: one Trio run, bounded in time, whose failures are one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import click
+import trio
+
+from trio_cogment.cli._failures import failure_of
+from trio_cogment.cli._settings import ClientSettings, Failure
+from trio_cogment.cli._tls import load_tls
+from trio_cogment.config import RpcConfig
+from trio_cogment.directory import GrpcEndpoint, parse_endpoint
+from trio_cogment.errors import EndpointError
+from trio_cogment.rpc import Channel
+
+_Result = TypeVar("_Result")
+
+
+def run_client(
+    settings: ClientSettings, function: Callable[..., Awaitable[_Result]], *args: Any, bounded: bool = True
+) -> _Result:
+    """Run a function to its end, and return what it returns.
+
+    Args:
+        settings: how long it may take.
+        function: what to run, with `args`.
+        args: its arguments.
+        bounded: without it, the function itself has to see that nobody waits longer than the settings say: a transfer
+            that goes on takes as long as it takes.
+
+    Raises:
+        Failure: it took too long, or ended with something that may be told.
+        KeyboardInterrupt: it was interrupted.
+    """
+
+    async def run() -> _Result:
+        with trio.CancelScope() as scope:
+            if bounded:
+                scope.deadline = trio.current_time() + settings.timeout_seconds
+            return await function(*args)
+        raise Failure(f"no answer within {settings.timeout_seconds:g} s (--timeout)")
+
+    try:
+        return trio.run(run)
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        raise failure from None
+    except BaseExceptionGroup as group:
+        # Control-C lands in whichever nursery runs.
+        if group.subgroup(KeyboardInterrupt) is not None:
+            raise KeyboardInterrupt from None
+        raise
+
+
+def channel_to(settings: ClientSettings, endpoint: str, *, flag: str, config: RpcConfig | None = None) -> Channel:
+    """Return a channel to `grpc://host:port`, to be opened with `async with`.
+
+    Args:
+        settings: whether it is encrypted.
+        endpoint: where.
+        flag: which flag said so, for errors.
+        config: limits and windows.
+
+    Raises:
+        Failure: the endpoint is something else, or the files of TLS cannot be used.
+    """
+    try:
+        where = parse_endpoint(endpoint, field_name=flag)
+    except EndpointError as error:
+        raise Failure(str(error)) from None
+    if not isinstance(where, GrpcEndpoint):
+        raise Failure(f"{flag}: {endpoint!r}: expected grpc://host:port")
+    tls = None if settings.tls is None else load_tls(settings.tls).client
+    return Channel(where.host, where.port, tls=tls, config=config)
+
+
+def show(settings: ClientSettings, text: str, data: Any) -> None:
+    """Print a result: as text for people, or `data` as JSON on one line."""
+    click.echo(json.dumps(data, ensure_ascii=False) if settings.output == "json" else text)

@@ -1,0 +1,19 @@
+"""What may end a command: one cause, however many nurseries it came through."""
+
+from __future__ import annotations
+
+from trio_cogment.cli._settings import Failure
+from trio_cogment.errors import CogmentError
+
+
+def failure_of(error: Exception) -> Failure | None:
+    """Return what to tell about an exception, None if it is a bug: that deserves its traceback.
+
+    A group that holds a single exception counts as that exception.
+    """
+    cause: BaseException = error
+    while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
+        cause = cause.exceptions[0]
+    if isinstance(cause, Failure):
+        return cause
+    return Failure(str(cause)) if isinstance(cause, CogmentError) else None
