@@ -32,20 +32,21 @@ TABLE: dict[str, set[str]] = {
     "rpc": set(),
     "directory": {"rpc"},
     "orchestrator": {"trial", "rpc", "directory"},
+    "model_registry": {"rpc"},
     "spec": set(),
     "sdk": {"spec", "rpc", "directory"},
     "datastore": {"rpc"},
-    "platform": {"orchestrator", "datastore", "directory", "trial", "rpc", "spec", "sdk"},
+    "platform": {"orchestrator", "datastore", "directory", "model_registry", "trial", "rpc", "spec", "sdk"},
     "demo": {"platform", "sdk", "spec", "rpc"},
-    "testing": {"orchestrator", "datastore", "directory", "trial", "rpc", "spec", "sdk", "platform"},
-    "cli": {"platform", "sdk", "spec", "trial", "testing", "demo", "rpc", "directory", "datastore"},
+    "testing": {"orchestrator", "datastore", "directory", "model_registry", "trial", "rpc", "spec", "sdk", "platform"},
+    "cli": {"platform", "sdk", "spec", "trial", "testing", "demo", "rpc", "directory", "datastore", "model_registry"},
     "__init__": {"platform", "sdk", "spec", "orchestrator"},
     "__main__": {"cli"},
 }
 #: Only these of the common modules, for the packages named.
 NARROWED = {"trial": {"api", "errors"}, "rpc": {"errors", "config", "_version"}, "_version": set(), "errors": set()}
 #: Whose inside (a name with an underscore) nobody else may touch.
-PUBLIC_ONLY = {"rpc", "orchestrator", "datastore", "directory", "trial", "sdk", "spec"}
+PUBLIC_ONLY = {"rpc", "orchestrator", "datastore", "directory", "model_registry", "trial", "sdk", "spec"}
 
 
 def modules() -> list[Path]:
@@ -135,4 +136,15 @@ def test_tests_mirror_the_sources() -> None:
     others = {"interop", "fuzz", "sim", "__pycache__"}
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()} - others
     assert folders <= set(TABLE)
-    assert {"trial", "rpc", "orchestrator", "directory", "spec", "sdk", "cli", "api", "demo"} <= folders
+    assert {
+        "trial",
+        "rpc",
+        "orchestrator",
+        "directory",
+        "model_registry",
+        "spec",
+        "sdk",
+        "cli",
+        "api",
+        "demo",
+    } <= folders

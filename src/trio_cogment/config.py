@@ -162,6 +162,46 @@ class RpcConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRegistryConfig:
+    """How a model registry keeps and hands out versions.
+
+    Attributes:
+        sent_version_chunk_bytes: how much of a version goes into one message to who retrieves it; clients take 4 MiB
+            unless they were told otherwise.
+        cache_max_items: versions that are not archived, of all models together, that are kept.
+        cache_max_bytes: their bytes together, and again those of all that are being uploaded; a larger one is refused.
+        max_metadata_bytes: the id and user data of one model or version, in total; they must fit into one message.
+        max_page_bytes: descriptions in one reply, about; the rest is on the next page.
+        max_uploads: versions that are received at a time; more wait for their turn.
+        max_downloads: versions that are sent at a time; more wait for their turn.
+        transfer_stall_seconds: how long an upload or download may wait for its client to send or take a chunk.
+        watch_queue_versions: versions waiting for a client that follows a model; one that falls behind misses the
+            oldest of them, never the newest.
+        storage_threads: threads that read and write at a time.
+    """
+
+    sent_version_chunk_bytes: int = 2 * 1024 * 1024
+    cache_max_items: int = 100
+    cache_max_bytes: int = 256 * 1024 * 1024
+    max_metadata_bytes: int = 1024 * 1024
+    max_page_bytes: int = 2 * 1024 * 1024
+    max_uploads: int = 32
+    max_downloads: int = 32
+    transfer_stall_seconds: float = 120.0
+    watch_queue_versions: int = 256
+    storage_threads: int = 8
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            least, most = _SECONDS if field.type == "float" else _SIZE
+            if field.name.startswith("cache_max"):
+                most = 2**62
+            value = getattr(self, field.name)
+            if not least <= value <= most:  # also refuses NaN
+                raise ValueError(f"{field.name}: expected {least} to {most}, got {value}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsConfig:
     """How metrics are measured and served.
 

@@ -30,14 +30,44 @@ class OpenFile(Protocol):
         """Close the file; what was not synced may be lost with the power. Never raises."""
 
 
+class ReadFile(Protocol):
+    """A file that is being read. It stays readable when its name is removed or given to another file."""
+
+    def size(self) -> int:
+        """Return how long it is now, in bytes. Raises OSError."""
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return so many bytes from there on; fewer only where the file ends. Raises OSError."""
+
+    def close(self) -> None:
+        """Close the file. Never raises."""
+
+
+class FileLock(Protocol):
+    """A lock that is held."""
+
+    def release(self) -> None:
+        """Let others have it. Never raises."""
+
+
 class Files(Protocol):
     """A file system. Paths are texts; every operation raises OSError."""
 
-    def open(self, path: str, *, append: bool = False) -> OpenFile:
-        """Open a file for writing; it comes into being, and begins empty unless `append`."""
+    def open(self, path: str, *, append: bool = False, exclusive: bool = False) -> OpenFile:
+        """Open a file for writing; it comes into being, and begins empty unless `append`.
+
+        Raises:
+            FileExistsError: `exclusive`, and there is something of that name.
+        """
+
+    def open_read(self, path: str) -> ReadFile:
+        """Open a file for reading."""
 
     def read(self, path: str) -> bytes:
         """Return the whole content."""
+
+    def size(self, path: str) -> int:
+        """Return how long a file is, in bytes."""
 
     def replace(self, source: str, target: str) -> None:
         """Give a file another name, in one step; durable after `sync_folder`."""
@@ -46,24 +76,53 @@ class Files(Protocol):
         """Remove a file; durable after `sync_folder`."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in a folder, sorted."""
+        """Return the names in a folder, those of its own folders too, sorted."""
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the folders in a folder, sorted."""
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder; durable, with all that is in it, after `sync_folder` of the one it is in.
+
+        Raises:
+            FileExistsError: there is something of that name.
+        """
+
+    def remove_folder(self, path: str) -> None:
+        """Remove an empty folder; durable after `sync_folder` of the one it is in."""
 
     def sync_folder(self, folder: str) -> None:
         """Make durable which names the folder has."""
+
+    def lock(self, path: str) -> FileLock:
+        """Hold a lock until it is released or this process ends, however it ends. The file stays, and is empty.
+
+        Raises:
+            BlockingIOError: somebody holds it, in this process or another one.
+        """
 
 
 class SystemFiles:
     """The system's files: `Files` over `os`."""
 
-    def open(self, path: str, *, append: bool = False) -> OpenFile:
+    def open(self, path: str, *, append: bool = False, exclusive: bool = False) -> OpenFile:
         """See `Files.open`."""
         mode = os.O_APPEND if append else os.O_TRUNC
+        mode |= os.O_EXCL if exclusive else 0
         return _SystemFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | mode, 0o666))
+
+    def open_read(self, path: str) -> ReadFile:
+        """See `Files.open_read`."""
+        return _SystemReadFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def read(self, path: str) -> bytes:
         """See `Files.read`."""
         with open(path, "rb") as file:
             return file.read()
+
+    def size(self, path: str) -> int:
+        """See `Files.size`."""
+        return os.stat(path).st_size
 
     def replace(self, source: str, target: str) -> None:
         """See `Files.replace`."""
@@ -77,6 +136,19 @@ class SystemFiles:
         """See `Files.names`."""
         return sorted(os.listdir(folder))
 
+    def folders(self, folder: str) -> list[str]:
+        """See `Files.folders`."""
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+
+    def make_folder(self, path: str) -> None:
+        """See `Files.make_folder`."""
+        os.mkdir(path)
+
+    def remove_folder(self, path: str) -> None:
+        """See `Files.remove_folder`."""
+        os.rmdir(path)
+
     def sync_folder(self, folder: str) -> None:
         """See `Files.sync_folder`."""
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -85,29 +157,66 @@ class SystemFiles:
         finally:
             os.close(descriptor)
 
+    def lock(self, path: str) -> FileLock:
+        """See `Files.lock`."""
+        import fcntl  # not on every system, and who locks nothing needs none
 
-class _SystemFile:
+        lock = _SystemLock(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        try:
+            fcntl.flock(lock.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise
+        return lock
+
+
+class _Descriptor:
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def write(self, data: bytes) -> int:
-        return os.write(self._descriptor, data)
-
-    def sync(self) -> None:
-        os.fsync(self._descriptor)
+        self.descriptor = descriptor
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            try:
+                os.close(descriptor)
+            except OSError:
+                pass  # some file systems report here what an earlier write met; whoever needs to know syncs
+
+
+class _SystemFile(_Descriptor):
+    def write(self, data: bytes) -> int:
+        return os.write(self.descriptor, data)
+
+    def sync(self) -> None:
+        os.fsync(self.descriptor)
+
+
+class _SystemReadFile(_Descriptor):
+    def size(self) -> int:
+        return os.fstat(self.descriptor).st_size
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        data = os.pread(self.descriptor, size, offset)
+        if not data or len(data) == size:
+            return data
+        pieces = [data]  # a signal, or a limit of the system on one read
+        while data:
+            offset, size = offset + len(data), size - len(data)
+            data = os.pread(self.descriptor, size, offset)
+            pieces.append(data)
+        return b"".join(pieces)
+
+
+class _SystemLock(_Descriptor):
+    def release(self) -> None:
+        self.close()
 
 
 def write_whole(file: OpenFile, data: bytes) -> None:
     """Write all of the bytes, in as many pieces as the file takes."""
-    with memoryview(data) as rest:
-        written = 0
-        while written < len(data):
-            written += file.write(bytes(rest[written:]))
+    written = file.write(data) if data else 0  # nearly always all of it, and not copied then
+    while written < len(data):
+        written += file.write(data[written:])
 
 
 def replace_durably(files: Files, path: str, data: bytes) -> None:

@@ -1,8 +1,8 @@
 """The file of `--config`: what flags say, and what no flag does, in one YAML.
 
 At its top are the flags by their names, and a mapping for each class of `trio_cogment.config`: `orchestrator`, `rpc`,
-`metrics`, `directory` and `datastore`. A flag or an environment variable wins over the file. A blank value says
-nothing.
+`metrics`, `directory`, `datastore` and `model_registry`. A flag or an environment variable wins over the file. A blank
+value says nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,20 @@ from typing import Any, TypeVar, get_type_hints
 import yaml
 
 from trio_cogment.cli._settings import Configuration, Failure
-from trio_cogment.config import DatastoreConfig, DirectoryConfig, MetricsConfig, OrchestratorConfig, RpcConfig
+from trio_cogment.config import (
+    DatastoreConfig,
+    DirectoryConfig,
+    MetricsConfig,
+    ModelRegistryConfig,
+    OrchestratorConfig,
+    RpcConfig,
+)
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.spec.yaml_file import YamlFile, is_blank, line_of
 
-_Section = TypeVar("_Section", OrchestratorConfig, RpcConfig, MetricsConfig, DirectoryConfig, DatastoreConfig)
+_Section = TypeVar(
+    "_Section", OrchestratorConfig, RpcConfig, MetricsConfig, DirectoryConfig, DatastoreConfig, ModelRegistryConfig
+)
 
 SECTIONS: dict[str, type[Any]] = {
     "orchestrator": OrchestratorConfig,
@@ -28,6 +37,7 @@ SECTIONS: dict[str, type[Any]] = {
     "metrics": MetricsConfig,
     "directory": DirectoryConfig,
     "datastore": DatastoreConfig,
+    "model_registry": ModelRegistryConfig,
 }
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")

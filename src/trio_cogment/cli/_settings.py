@@ -10,7 +10,14 @@ from typing import Any
 import click
 
 from trio_cogment.cli._directory_options import DirectorySettings
-from trio_cogment.config import DatastoreConfig, DirectoryConfig, MetricsConfig, OrchestratorConfig, RpcConfig
+from trio_cogment.config import (
+    DatastoreConfig,
+    DirectoryConfig,
+    MetricsConfig,
+    ModelRegistryConfig,
+    OrchestratorConfig,
+    RpcConfig,
+)
 
 
 class Failure(click.ClickException):
@@ -45,6 +52,7 @@ class Configuration:
         metrics: of the metrics' endpoint.
         directory: of what the directory is asked and told.
         datastore: of the trial datastore.
+        model_registry: of the model registry.
         flags: by their names.
         places: where in the file each flag is, for errors.
     """
@@ -54,6 +62,7 @@ class Configuration:
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     directory: DirectoryConfig = field(default_factory=DirectoryConfig)
     datastore: DatastoreConfig = field(default_factory=DatastoreConfig)
+    model_registry: ModelRegistryConfig = field(default_factory=ModelRegistryConfig)
     flags: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 

@@ -243,6 +243,11 @@ async def status_only(channel: CallOpener, service: CheckService) -> None:
         assert call.initial_metadata == ()
 
 
+async def expect_echo(channel: CallOpener) -> None:
+    """Another call is served."""
+    assert (await channel.unary(ECHO_ONE, Action(tick_id=3))).tick_id == 3
+
+
 async def details_of_a_failure(channel: CallOpener, service: CheckService) -> None:
     """Messages travel with a status."""
     error = await expect(StatusCode.FAILED_PRECONDITION, channel.unary(FAIL, Action(content=b"detailed")))

@@ -7,7 +7,7 @@ import os
 import random
 from dataclasses import dataclass, field
 
-from trio_cogment.files import OpenFile
+from trio_cogment.files import FileLock, OpenFile, ReadFile
 
 #: A write reaches the medium in pieces of this size, each whole or not at all.
 SECTOR_BYTES = 512
@@ -19,15 +19,18 @@ class PowerLossError(OSError):
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A file apart from its name: what programs see, what is durable, and the writes in between."""
+    """A file apart from its name: what programs see, what is durable, and the writes in between. Or a folder."""
 
     content: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes]] = field(default_factory=list)
+    is_folder: bool = False
 
 
 class SimDisk:
     """Implements `trio_cogment.files.Files`, in memory. Folders need not be made.
+
+    One that is made, though, is lost with all that is in it unless the folder it is in was synced.
 
     What programs see is what the system's cache holds; `crash` takes that away. Of each write that was not synced,
     all, nothing or a part survives; of renames and removals that were not synced, the first so many do.
@@ -48,6 +51,8 @@ class SimDisk:
         self._names: dict[str, _Node] = {}
         self._durable_names: dict[str, _Node] = {}
         self._pending_names: list[tuple[str, dict[str, _Node | None]]] = []  # folder, and what one change sets
+        self._made: set[str] = set()
+        self._locks: dict[str, _SimLock] = {}
         self._failing_syncs = 0
         self._crash_at: int | None = None
         self._era = 0
@@ -71,9 +76,12 @@ class SimDisk:
         for node in {id(node): node for node in [*self._names.values(), *self._durable_names.values()]}.values():
             self._survive(node)
         for _, change in self._pending_names[: self._rng.randint(0, len(self._pending_names))]:
-            _apply(self._durable_names, change)
+            self._settle(change)
+        for path in [path for path in self._durable_names if self._is_lost(path)]:
+            del self._durable_names[path]
         self._names = dict(self._durable_names)
         self._pending_names.clear()
+        self._locks.clear()
         self._era += 1
         self._down = True
 
@@ -81,6 +89,14 @@ class SimDisk:
         """Bring the power back."""
         self._down = False
         self._crash_at = None
+
+    def _is_lost(self, path: str) -> bool:
+        folder = os.path.dirname(path)
+        while folder not in ("", "/"):
+            if folder in self._made and folder not in self._durable_names:
+                return True
+            folder = os.path.dirname(folder)
+        return False
 
     def _survive(self, node: _Node) -> None:
         for offset, data in node.pending:
@@ -107,6 +123,8 @@ class SimDisk:
         node = self._names.get(path)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if node.is_folder:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return node
 
     def _change(self, folder: str, change: dict[str, _Node | None]) -> None:
@@ -115,20 +133,32 @@ class SimDisk:
 
     # trio_cogment.files.Files
 
-    def open(self, path: str, *, append: bool = False) -> OpenFile:
+    def open(self, path: str, *, append: bool = False, exclusive: bool = False) -> OpenFile:
         """See `Files.open`."""
         self._operation()
         node = self._names.get(path)
+        if exclusive and node is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         if node is None or (not append and node.content):
             # Emptying a file is as durable as making one: not at all, without a sync of the folder.
             node = _Node()
             self._change(os.path.dirname(path), {path: node})
         return _SimFile(self, node, self._era)
 
+    def open_read(self, path: str) -> ReadFile:
+        """See `Files.open_read`."""
+        self._operation()
+        return _SimReadFile(self, self._find(path), self._era)
+
     def read(self, path: str) -> bytes:
         """See `Files.read`."""
         self._operation()
         return bytes(self._find(path).content)
+
+    def size(self, path: str) -> int:
+        """See `Files.size`."""
+        self._operation()
+        return len(self._find(path).content)
 
     def replace(self, source: str, target: str) -> None:
         """See `Files.replace`."""
@@ -145,8 +175,43 @@ class SimDisk:
     def names(self, folder: str) -> list[str]:
         """See `Files.names`."""
         self._operation()
+        return sorted(os.path.basename(path) for path in self._inside(folder))
+
+    def folders(self, folder: str) -> list[str]:
+        """See `Files.folders`."""
+        self._operation()
+        return sorted(os.path.basename(path) for path in self._inside(folder) if self._names[path].is_folder)
+
+    def _inside(self, folder: str) -> list[str]:
         folder = "" if folder == "." else folder
-        return sorted(os.path.basename(path) for path in self._names if os.path.dirname(path) == folder)
+        return [path for path in self._names if os.path.dirname(path) == folder]
+
+    def make_folder(self, path: str) -> None:
+        """See `Files.make_folder`."""
+        self._operation()
+        if path in self._names:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        self._made.add(path)
+        self._change(os.path.dirname(path), {path: _Node(is_folder=True)})
+
+    def remove_folder(self, path: str) -> None:
+        """See `Files.remove_folder`."""
+        self._operation()
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if self._inside(path):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        self._change(os.path.dirname(path), {path: None})
+
+    def lock(self, path: str) -> FileLock:
+        """See `Files.lock`."""
+        self._operation()
+        if path in self._locks:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+        if path not in self._names:
+            self._change(os.path.dirname(path), {path: _Node()})
+        lock = self._locks[path] = _SimLock(self._locks, path)
+        return lock
 
     def sync_folder(self, folder: str) -> None:
         """See `Files.sync_folder`."""
@@ -156,10 +221,19 @@ class SimDisk:
         kept: list[tuple[str, dict[str, _Node | None]]] = []
         for where, change in self._pending_names:
             if where == folder:
-                _apply(self._durable_names, change)
+                self._settle(change)
+                # With a folder go the changes that it has had; what follows is about another one of its name.
+                kept = [(inner, one) for inner, one in kept if not (inner in change and change[inner] is None)]
             else:
                 kept.append((where, change))
         self._pending_names = kept
+
+    def _settle(self, change: dict[str, _Node | None]) -> None:
+        """Make a change durable."""
+        _apply(self._durable_names, change)
+        for folder in [path for path, node in change.items() if node is None and path in self._made]:
+            for path in [path for path in self._durable_names if path.startswith(f"{folder}/")]:
+                del self._durable_names[path]
 
     def _check_sync(self) -> None:
         if self._failing_syncs:
@@ -168,7 +242,7 @@ class SimDisk:
 
     def write(self, node: _Node, era: int, data: bytes) -> int:
         """Write to an open file."""
-        self._check_handle(era)
+        self.check_handle(era)
         self._operation()
         room = self.capacity_bytes - sum(len(one.content) for one in self._names.values())
         if data and room <= 0:
@@ -180,7 +254,7 @@ class SimDisk:
 
     def sync(self, node: _Node, era: int) -> None:
         """Sync an open file."""
-        self._check_handle(era)
+        self.check_handle(era)
         self._operation()
         try:
             self._check_sync()
@@ -191,7 +265,13 @@ class SimDisk:
             node.durable[offset : offset + len(data)] = data
         node.pending.clear()
 
-    def _check_handle(self, era: int) -> None:
+    def read_open(self, era: int) -> None:
+        """Count a look into an open file."""
+        self.check_handle(era)
+        self._operation()
+
+    def check_handle(self, era: int) -> None:
+        """Raise when the power went since a file was opened."""
         if era != self._era:
             raise OSError(errno.EBADF, "the file was open when the power went")
 
@@ -217,6 +297,34 @@ class _SimFile:
     def _check(self) -> None:
         if self._closed:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+class _SimReadFile:
+    def __init__(self, disk: SimDisk, node: _Node, era: int) -> None:
+        self._disk = disk
+        self._node = node
+        self._era = era
+
+    def size(self) -> int:
+        self._disk.read_open(self._era)
+        return len(self._node.content)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        self._disk.read_open(self._era)
+        return bytes(self._node.content[offset : offset + size])
+
+    def close(self) -> None:
+        self._era = -1
+
+
+class _SimLock:
+    def __init__(self, locks: dict[str, _SimLock], path: str) -> None:
+        self._locks = locks
+        self._path = path
+
+    def release(self) -> None:
+        if self._locks.get(self._path) is self:
+            del self._locks[self._path]
 
 
 def _apply(names: dict[str, _Node], change: dict[str, _Node | None]) -> None:

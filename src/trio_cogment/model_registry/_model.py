@@ -1,0 +1,96 @@
+"""A model in memory: which versions there are. Pure, but for the lock that whoever changes it on disk holds."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import trio
+
+from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
+from trio_cogment.errors import NotFoundError, ResourceExhaustedError
+from trio_cogment.model_registry._layout import MAX_NUMBER
+from trio_cogment.model_registry._transients import Transient
+from trio_cogment.model_registry._watch import VersionWatch
+
+
+class Model:
+    """See above.
+
+    Args:
+        model_id: its id.
+        folder: where its archived versions are.
+        numbers: theirs, in order.
+        last: the highest number it has given.
+
+    Attributes:
+        numbers: the versions there are, in order.
+        transients: those of them that are not archived.
+        lock: held while numbers are given and while it is changed or deleted.
+        watches: who follows it.
+        deleted: it is gone; who still holds it must say so.
+    """
+
+    def __init__(self, model_id: str, folder: str, numbers: list[int] | None = None, last: int = 0) -> None:
+        self.model_id = model_id
+        self.folder = folder
+        self.numbers = numbers or []
+        self.last = last
+        self.transients: dict[int, Transient] = {}
+        self.lock = trio.Lock()
+        self.watches: dict[VersionWatch, None] = {}
+        self.deleted = False
+
+    def check(self) -> None:
+        """Raise NotFoundError if it is deleted."""
+        if self.deleted:
+            raise NotFoundError(f"model_id: model {shown(self.model_id)} is deleted")
+
+    def next_number(self) -> int:
+        """Return a number that has never been given; it will not be given again, whatever becomes of it.
+
+        Raises:
+            ResourceExhaustedError: there are no more.
+        """
+        if self.last >= MAX_NUMBER:
+            raise ResourceExhaustedError(f"model {shown(self.model_id)}: the version numbers are used up")
+        self.last += 1
+        return self.last
+
+    def find(self, wanted: int) -> int | None:
+        """Return the number of a version there is: itself, or the k-th newest for -k. None if there is none."""
+        if wanted < 0:
+            return self.numbers[wanted] if -wanted <= len(self.numbers) else None
+        at = bisect_left(self.numbers, wanted)
+        return wanted if at < len(self.numbers) and self.numbers[at] == wanted else None
+
+    def missing(self, wanted: int) -> NotFoundError:
+        """Return the error for a version that is not there."""
+        what = f"version {wanted}" if wanted >= 0 else f"the version number {-wanted} from the newest"
+        return NotFoundError(f"model {shown(self.model_id)} has no {what}")
+
+    def since(self, number: int) -> list[int]:
+        """Return the versions from a number on."""
+        return self.numbers[bisect_left(self.numbers, number) :]
+
+    def add(self, info: ModelVersionInfo) -> None:
+        """Take a new version, newer than all others, and tell who follows."""
+        self.numbers.append(info.version_number)
+        for watch in self.watches:
+            watch.offer(info)
+
+    def drop(self, number: int) -> None:
+        """Forget a version; its number stays given."""
+        self.transients.pop(number, None)
+        at = bisect_left(self.numbers, number)
+        if at < len(self.numbers) and self.numbers[at] == number:
+            del self.numbers[at]
+
+    def end(self, error: Exception) -> None:
+        """Tell who follows that there is no more."""
+        for watch in self.watches:
+            watch.end(error)
+
+
+def shown(model_id: str) -> str:
+    """Return an id for a text, not too long."""
+    return repr(model_id if len(model_id) <= 80 else model_id[:80] + "…")

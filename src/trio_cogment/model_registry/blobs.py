@@ -1,0 +1,119 @@
+"""Where the registry keeps what it must not lose: blobs with names, in folders, behind one interface.
+
+The interface asks for no more than object stores have: whole objects that come into being in one step, if there is
+none of that name yet; objects replaced in one step; listing; reading a range. Nothing is renamed, and no lock of this
+process is presumed. `LocalBlobs` is a directory; `trio_cogment.testing.check_blobs` says whether another one will do.
+
+Everything here blocks, so it belongs into a worker thread; any thread may call anything, also at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+
+class Upload(Protocol):
+    """A blob that is being written; nobody sees it before `commit`. One task at a time uses it."""
+
+    def write(self, data: bytes) -> None:
+        """Append. Raises OSError: the upload has failed, and all there is left to do is `abort`."""
+
+    def finish(self) -> None:
+        """Make durable what was written, however long that takes; nothing may be written after it. Raises OSError."""
+
+    def commit(self, folder: str, name: str, *, replace: bool = False) -> None:
+        """Give it a name, in one step: durable when this returns. `finish` comes before.
+
+        Of several that want the same name at the same time, without `replace`, one gets it.
+
+        Raises:
+            FileExistsError: there is a blob of that name; the upload can be given another one.
+            OSError: it failed. As a rule nothing has changed, but whether the blob is there may only be known after
+                the next `BlobStore.open`.
+        """
+
+    def abort(self) -> None:
+        """Forget it; does nothing after `commit`. Never raises: what cannot be removed is at the next `open`."""
+
+
+class Blob(Protocol):
+    """A blob that is being read. It is the one that it was when it was opened, or reading raises OSError.
+
+    Attributes:
+        size: in bytes.
+    """
+
+    size: int
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return so many bytes from there on; fewer only where the blob ends. Raises OSError."""
+
+    def close(self) -> None:
+        """Close it. Never raises."""
+
+
+class BlobStore(Protocol):
+    """Blobs by folder and name.
+
+    Both are 1 to 200 bytes of ASCII letters, digits and ``% . _ -``; a folder's first character is no dot. A folder is
+    there as long as there are blobs in it.
+
+    Every operation raises OSError when the storage fails, with ENOSPC or EDQUOT when there is no room.
+    """
+
+    def open(self) -> None:
+        """Get ready, make this the only user, and remove what interrupted uploads have left.
+
+        Raises:
+            BlockingIOError: somebody else uses it.
+        """
+
+    def close(self) -> None:
+        """Let others use it. Never raises."""
+
+    def folders(self) -> list[str]:
+        """Return the folders, sorted."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the blobs in a folder, sorted; none if there is no such folder."""
+
+    def read(self, folder: str, name: str) -> bytes:
+        """Return a small blob whole.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+
+    def open_blob(self, folder: str, name: str) -> Blob:
+        """Open a blob for reading.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+
+    def upload(self) -> Upload:
+        """Begin a new blob."""
+
+    def delete(self, folder: str, names: Iterable[str]) -> None:
+        """Delete blobs, durably; names that are not there are passed over.
+
+        Raises:
+            OSError: it failed; any of them may be left.
+        """
+
+
+def put(store: BlobStore, folder: str, name: str, data: bytes, *, replace: bool = False) -> None:
+    """Write a small blob in one step; durable when this returns.
+
+    Raises:
+        FileExistsError: there is one of that name, and `replace` is not set.
+        OSError: see `Upload.commit`.
+    """
+    upload = store.upload()
+    try:
+        upload.write(data)
+        upload.finish()
+        upload.commit(folder, name, replace=replace)
+    finally:
+        upload.abort()

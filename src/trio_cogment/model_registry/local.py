@@ -1,0 +1,191 @@
+"""Blobs as files in a directory: `<root>/<folder>/<name>`.
+
+A blob is written to a file in the root, whose name begins with a dot, and renamed when it is durable.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Iterable
+
+from trio_cogment.files import TEMPORARY, FileLock, Files, OpenFile, ReadFile, SystemFiles, write_whole
+from trio_cogment.model_registry.blobs import Blob, Upload
+
+LOCK = ".lock"
+
+
+class LocalBlobs:
+    """Implements `BlobStore` in a directory.
+
+    Args:
+        root: the directory; `open` makes it, and those above it, if need be.
+        files: the system's, unless it is a simulated disk's.
+
+    One process at a time uses a root: the lock is the system's (flock), and gone with the process that holds it. It
+    holds on the machine it was taken on, so two machines must not share a root over a network.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, files: Files | None = None) -> None:
+        self.root = os.fspath(root)
+        self.files: Files = files or SystemFiles()
+        self._lock: FileLock | None = None
+        self._changing = threading.Lock()
+        self._numbers = itertools.count()
+        self._doubtful: set[str] = set()
+
+    def open(self) -> None:
+        """See `BlobStore.open`."""
+        self._make_folder(self.root)
+        lock = self.files.lock(self._path(LOCK))
+        try:
+            for name in self.files.names(self.root):
+                if name.startswith(".") and name.endswith(TEMPORARY):
+                    self.files.remove(self._path(name))
+        except OSError:
+            lock.release()
+            raise
+        self._lock = lock
+
+    def close(self) -> None:
+        """See `BlobStore.close`."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    def folders(self) -> list[str]:
+        """See `BlobStore.folders`; those whose first character is a dot are none of ours."""
+        return [name for name in self.files.folders(self.root) if not name.startswith(".") and self.names(name)]
+
+    def names(self, folder: str) -> list[str]:
+        """See `BlobStore.names`."""
+        path = self._path(folder)
+        try:
+            inner = set(self.files.folders(path))
+            return [name for name in self.files.names(path) if name not in inner]
+        except FileNotFoundError:
+            return []
+
+    def read(self, folder: str, name: str) -> bytes:
+        """See `BlobStore.read`."""
+        return self.files.read(self._path(folder, name))
+
+    def open_blob(self, folder: str, name: str) -> Blob:
+        """See `BlobStore.open_blob`."""
+        return _LocalBlob(self.files.open_read(self._path(folder, name)))
+
+    def upload(self) -> Upload:
+        """See `BlobStore.upload`."""
+        while True:
+            path = self._path(f".{next(self._numbers)}{TEMPORARY}")
+            try:
+                return _LocalUpload(self, path, self.files.open(path, exclusive=True))
+            except FileExistsError:
+                continue  # somebody made it by hand
+
+    def delete(self, folder: str, names: Iterable[str]) -> None:
+        """See `BlobStore.delete`."""
+        path = self._path(folder)
+        with self._changing:
+            for name in names:
+                try:
+                    self.files.remove(os.path.join(path, name))
+                except FileNotFoundError:
+                    continue
+            try:
+                empty = not self.files.names(path)
+                if empty:
+                    self.files.remove_folder(path)
+            except FileNotFoundError:
+                return
+        self.files.sync_folder(self.root if empty else path)
+
+    def rename(self, source: str, folder: str, name: str, *, replace: bool) -> None:
+        """Give a finished file its name; see `Upload.commit`."""
+        path = self._path(folder)
+        target = os.path.join(path, name)
+        with self._changing:
+            if not replace and self._exists(target):
+                raise FileExistsError(f"{folder}/{name} exists")
+            self._make_folder(path)
+            self.files.replace(source, target)
+        try:
+            self.files.sync_folder(path)
+        except OSError:
+            if not replace:
+                self._try_to_remove(target)
+            raise
+
+    def discard(self, path: str) -> None:
+        """Remove a temporary file, if that is possible."""
+        self._try_to_remove(path)
+
+    def _try_to_remove(self, path: str) -> None:
+        try:
+            self.files.remove(path)
+        except OSError:
+            pass  # the disk takes nothing any more; a temporary file is removed by the next `open`
+
+    def _exists(self, path: str) -> bool:
+        try:
+            self.files.size(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _make_folder(self, path: str) -> None:
+        try:
+            self.files.make_folder(path)
+        except FileExistsError:
+            if path not in self._doubtful:
+                return
+            self.files.remove_folder(path)
+            self.files.make_folder(path)
+        except FileNotFoundError:
+            self._make_folder(os.path.dirname(path))
+            self.files.make_folder(path)
+        # Until this has worked nothing is put into it: after a sync that failed another one tells nothing.
+        self._doubtful.add(path)
+        self.files.sync_folder(os.path.dirname(path) or ".")
+        self._doubtful.discard(path)
+
+    def _path(self, *parts: str) -> str:
+        return os.path.join(self.root, *parts)
+
+
+class _LocalUpload:
+    def __init__(self, store: LocalBlobs, path: str, file: OpenFile) -> None:
+        self._store = store
+        self._path: str | None = path
+        self._file = file
+
+    def write(self, data: bytes) -> None:
+        write_whole(self._file, data)
+
+    def finish(self) -> None:
+        self._file.sync()
+        self._file.close()
+
+    def commit(self, folder: str, name: str, *, replace: bool = False) -> None:
+        assert self._path is not None
+        self._store.rename(self._path, folder, name, replace=replace)
+        self._path = None
+
+    def abort(self) -> None:
+        self._file.close()
+        path, self._path = self._path, None
+        if path is not None:
+            self._store.discard(path)
+
+
+class _LocalBlob:
+    def __init__(self, file: ReadFile) -> None:
+        self._file = file
+        self.size = file.size()
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self._file.read_at(offset, size)
+
+    def close(self) -> None:
+        self._file.close()

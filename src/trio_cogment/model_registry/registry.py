@@ -1,0 +1,341 @@
+"""The model registry: models, their versions, and who follows them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import TypeVar
+
+import trio
+from purerpc import Service
+
+from trio_cogment.api import model_registry_pb2
+from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
+from trio_cogment.config import ModelRegistryConfig
+from trio_cogment.errors import (
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
+)
+from trio_cogment.model_registry._archive import Archive, StoredModel
+from trio_cogment.model_registry._model import Model, shown
+from trio_cogment.model_registry._threads import Runner, ThreadRunner, storage_errors
+from trio_cogment.model_registry._transfers import Receiving, Room, Sending, ToMemory, ToStore
+from trio_cogment.model_registry._transients import Payload, Transient, TransientCache
+from trio_cogment.model_registry._watch import VersionWatch
+from trio_cogment.model_registry.blobs import Blob, BlobStore
+from trio_cogment.rpc import bind
+
+T = TypeVar("T")
+
+#: How long closing the store may hold up a host that is being cancelled.
+_CLOSE_SECONDS = 10.0
+#: How many numbers are tried where somebody else takes them before us.
+_ATTEMPTS = 16
+
+
+class ModelRegistry:
+    """Keeps models and their versions; use it as `async with ModelRegistry(...) as registry`.
+
+    Entering opens the storage and finishes what was interrupted. Leaving tells those who follow models that we stop,
+    and closes the storage; what is called afterwards raises UnavailableError. When it is cancelled, the same holds:
+    what was being written is there, whole, or leaves nothing but a temporary file, which the next start removes.
+
+    Args:
+        store: keeps what is archived; for example a `LocalBlobs`.
+        wall_clock: nanoseconds since the epoch.
+        config: limits.
+        run: runs what blocks; in threads unless given. `run_inline` is for simulations.
+
+    Entering raises:
+        FailedPreconditionError: somebody else uses the storage.
+        ResourceExhaustedError, UnavailableError: it failed.
+
+    Every method that takes an id raises InvalidArgumentError for an empty one, and NotFoundError where there is no such
+    model; and every one, ResourceExhaustedError when the storage has no room and UnavailableError when it fails. Then
+    nothing has changed.
+    """
+
+    def __init__(
+        self,
+        store: BlobStore,
+        *,
+        wall_clock: Callable[[], int],
+        config: ModelRegistryConfig | None = None,
+        run: Runner | None = None,
+    ) -> None:
+        self.config = config or ModelRegistryConfig()
+        self.models: dict[str, Model] = {}
+        self._archive = Archive(store)
+        self._wall_clock = wall_clock
+        self._given_run = run
+        self._run: Runner | None = None
+        self._cache = TransientCache(self.config.cache_max_items, self.config.cache_max_bytes)
+        self._receiving = Room(self.config.cache_max_bytes)
+        self._changing = trio.Lock()
+        self._uploads = trio.Semaphore(self.config.max_uploads)
+        self._downloads = trio.Semaphore(self.config.max_downloads)
+        self._stopping = False
+
+    def service(self) -> Service:
+        """Return `ModelRegistrySP`, to be served anywhere."""
+        from trio_cogment.model_registry.service import RegistryService  # it is in front of this class
+
+        return bind(model_registry_pb2.DESCRIPTOR.services_by_name["ModelRegistrySP"], RegistryService(self))
+
+    async def __aenter__(self) -> ModelRegistry:
+        run = self._given_run or ThreadRunner(self.config.storage_threads)
+        try:
+            with storage_errors("opening the archive"):
+                found = await run(self._open)
+        except UnavailableError as error:
+            if isinstance(error.__cause__, BlockingIOError):
+                raise FailedPreconditionError("the archive is in use by another model registry") from None
+            raise
+        for one in found:
+            self.models[one.model_id] = Model(one.model_id, one.folder, one.numbers, one.last)
+        self._run = run
+        return self
+
+    def _open(self) -> list[StoredModel]:
+        return self._archive.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+        run, self._run = self._run, None
+        assert run is not None
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLOSE_SECONDS):
+            await run(self._archive.close)
+
+    def stop(self) -> None:
+        """Tell those who follow models, now and from now on, that we are stopping (UNAVAILABLE)."""
+        self._stopping = True
+        for model in self.models.values():
+            model.end(UnavailableError("the model registry is stopping"))
+
+    async def blocking(self, doing: str, function: Callable[..., T], *args: object) -> T:
+        """Run a blocking function; see `storage_errors`."""
+        with storage_errors(doing):
+            return await self._runner()(function, *args)
+
+    def _runner(self) -> Runner:
+        if self._run is None:
+            raise UnavailableError("the model registry is not running")
+        return self._run
+
+    # Models
+
+    def find(self, model_id: str) -> Model:
+        """Return a model."""
+        if not model_id:
+            raise InvalidArgumentError("model_id: expected an id, got nothing")
+        model = self.models.get(model_id)
+        if model is None:
+            raise NotFoundError(f"model_id: there is no model {shown(model_id)}")
+        return model
+
+    async def create_or_update(self, info: ModelInfo) -> None:
+        """Create a model, or replace its user data; durable when this returns."""
+        if not info.model_id:
+            raise InvalidArgumentError("model_info.model_id: expected an id, got nothing")
+        self.check_metadata("model_info", info)
+        doing = f"storing model {shown(info.model_id)}"
+        async with self._changing:
+            model = self.models.get(info.model_id)
+            if model is not None:
+                await self.blocking(doing, self._archive.update, model.folder, info)
+                return
+            taken = {one.folder for one in self.models.values()}
+            folder = await self.blocking(doing, self._archive.create, info, taken)
+            self.models[info.model_id] = Model(info.model_id, folder)
+
+    async def delete(self, model_id: str) -> None:
+        """Delete a model with all its versions; durable when this returns. The numbers of its successor begin anew."""
+        async with self._changing:
+            model = self.find(model_id)
+            async with model.lock:
+                await self.blocking(f"deleting model {shown(model_id)}", self._archive.delete, model.folder)
+                model.deleted = True
+                del self.models[model_id]
+        for version in model.transients.values():
+            self._cache.remove(version)
+        model.end(NotFoundError(f"model_id: model {shown(model_id)} was deleted"))
+
+    def check_metadata(self, field: str, info: ModelInfo | ModelVersionInfo) -> None:
+        """Raise InvalidArgumentError for an id and user data that are too long together."""
+        size = len(info.model_id.encode())
+        size += sum(len(name.encode()) + len(value.encode()) for name, value in info.user_data.items())
+        if size > self.config.max_metadata_bytes:
+            raise InvalidArgumentError(
+                f"{field}: expected model_id and user_data of at most {self.config.max_metadata_bytes} bytes "
+                f"together, got {size}"
+            )
+
+    async def model_infos(self, models: list[Model]) -> list[tuple[Model, ModelInfo]]:
+        """Return what is said about models; those that are deleted meanwhile are left out."""
+
+        def read() -> list[ModelInfo]:
+            return [self._archive.read_model(model.model_id, model.folder) for model in models]
+
+        infos = await self.blocking("reading models", read)
+        return [(model, info) for model, info in zip(models, infos, strict=True) if not model.deleted]
+
+    # Versions
+
+    async def version_infos(self, model: Model, numbers: list[int]) -> list[ModelVersionInfo]:
+        """Return what is said about versions, in the same order; those that are not there (any more) are left out.
+
+        Raises:
+            NotFoundError: the model was deleted.
+        """
+        known = {number: version.info for number in numbers if (version := model.transients.get(number))}
+        wanted = [number for number in numbers if number not in known and model.find(number)]
+
+        def read() -> dict[int, ModelVersionInfo | None]:
+            return {number: self._read_info(model, number) for number in wanted}
+
+        found = await self.blocking(f"reading versions of model {shown(model.model_id)}", read) if wanted else {}
+        model.check()
+        for number, info in found.items():
+            if info is None:
+                model.drop(number)
+            else:
+                known[number] = info
+        return [known[number] for number in numbers if number in known]
+
+    def _read_info(self, model: Model, number: int) -> ModelVersionInfo | None:
+        try:
+            return self._archive.read_info(model.model_id, model.folder, number)
+        except FileNotFoundError:
+            return None
+
+    async def version(self, model: Model, wanted: int) -> ModelVersionInfo:
+        """Return what is said about a version: by its number, or the k-th newest there is for -k.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        while (number := model.find(wanted)) is not None:
+            infos = await self.version_infos(model, [number])
+            if infos:
+                return infos[0]
+        model.check()
+        raise model.missing(wanted)
+
+    @asynccontextmanager
+    async def receiving(self, info: ModelVersionInfo) -> AsyncIterator[Receiving]:
+        """Take a new version: write its bytes in the block, then `add` it; otherwise it leaves nothing.
+
+        Waits for its turn while too many are being received.
+        """
+        self.check_metadata("version_info", info)
+        model = self.find(info.model_id)
+        run = self._runner()
+        target = ToStore(self._archive.store.upload) if info.archived else ToMemory(self._receiving, info.data_size)
+        async with self._uploads:
+            upload = Receiving(model, info, target, run)
+            try:
+                yield upload
+            finally:
+                await upload.discard()
+
+    async def add(self, upload: Receiving) -> ModelVersionInfo:
+        """Give a version its number and let everybody see it, in one step; durable before, if it is archived.
+
+        Raises:
+            InvalidArgumentError: it is not what was announced.
+            NotFoundError: the model was deleted.
+
+        After `Cancelled` it is either there or not; if this returns, it is there.
+        """
+        await upload.finish()
+        model = upload.model
+        async with model.lock:
+            model.check()
+            for attempt in range(_ATTEMPTS):
+                info = self._numbered(upload)
+                try:
+                    await self._store(upload, info)
+                    break
+                except FileExistsError:
+                    if attempt == _ATTEMPTS - 1:
+                        raise UnavailableError("somebody else writes to the archive") from None
+            # No checkpoint from here on: what is durable is seen.
+            model.add(info)
+        return info
+
+    def _numbered(self, upload: Receiving) -> ModelVersionInfo:
+        given = upload.info
+        return ModelVersionInfo(
+            model_id=given.model_id,
+            version_number=upload.model.next_number(),
+            creation_timestamp=given.creation_timestamp or self._wall_clock(),
+            archived=given.archived,
+            data_hash=upload.digest,
+            data_size=given.data_size,
+            user_data=given.user_data,
+        )
+
+    async def _store(self, upload: Receiving, info: ModelVersionInfo) -> None:
+        model, target = upload.model, upload.target
+        doing = f"storing a version of model {shown(model.model_id)}"
+        if isinstance(target, ToStore):
+            assert target.upload is not None
+            await self.blocking(doing, self._archive.add, model.folder, info, target.upload)
+        else:
+            await self.blocking(doing, self._archive.keep_last, model.folder, info.version_number)
+            version = Transient(model, info, target.payload)
+            model.transients[info.version_number] = version
+            for evicted in self._cache.add(version):
+                assert isinstance(evicted.owner, Model)
+                evicted.owner.drop(evicted.info.version_number)
+
+    @asynccontextmanager
+    async def sending(self, model_id: str, wanted: int) -> AsyncIterator[Sending]:
+        """Hand out a version's bytes; see `version` for the number. Waits for its turn while too many are being sent.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        model = self.find(model_id)
+        run = self._runner()
+        async with self._downloads:
+            info = await self.version(model, wanted)
+            source = await self._source(model, info)
+            async with Sending(model, info, source, self.config.sent_version_chunk_bytes, run) as sending:
+                yield sending
+
+    async def _source(self, model: Model, info: ModelVersionInfo) -> Blob | Payload:
+        if not info.archived:
+            version = model.transients.get(info.version_number)
+            if version is None:
+                raise model.missing(info.version_number)
+            self._cache.touch(version)
+            return version.payload
+        doing = f"opening a version of model {shown(model.model_id)}"
+        try:
+            return await self.blocking(doing, self._archive.open_data, model.folder, info.version_number)
+        except UnavailableError:
+            model.check()  # that is why, then
+            raise
+
+    @contextmanager
+    def watching(self, model: Model) -> Iterator[VersionWatch]:
+        """Follow a model: every version from now on. The watch ends with NotFoundError when the model is deleted.
+
+        Raises:
+            UnavailableError: we are stopping.
+        """
+        if self._stopping:
+            raise UnavailableError("the model registry is stopping")
+        model.check()
+        watch = VersionWatch(self.config.watch_queue_versions)
+        model.watches[watch] = None
+        try:
+            yield watch
+        finally:
+            del model.watches[watch]

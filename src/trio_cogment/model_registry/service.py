@@ -1,0 +1,190 @@
+"""`ModelRegistrySP`: what the wire says, checked, in front of a `ModelRegistry`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from trio_cogment.about import About
+from trio_cogment.api.model_registry_pb2 import (
+    CreateOrUpdateModelReply,
+    CreateOrUpdateModelRequest,
+    CreateVersionReply,
+    CreateVersionRequestChunk,
+    DeleteModelReply,
+    DeleteModelRequest,
+    ModelVersionInfo,
+    RetrieveModelsReply,
+    RetrieveModelsRequest,
+    RetrieveVersionDataReplyChunk,
+    RetrieveVersionDataRequest,
+    RetrieveVersionInfosReply,
+    RetrieveVersionInfosRequest,
+    VersionUpdateReply,
+    VersionUpdateRequest,
+)
+from trio_cogment.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode
+from trio_cogment.model_registry._model import Model
+from trio_cogment.model_registry._paging import AFTER, Page, check_named, position_of, start_among
+from trio_cogment.model_registry.registry import ModelRegistry
+from trio_cogment.rpc import ServerCall
+
+#: Descriptions that are read from the storage in one go; whoever else wants a thread gets a turn in between.
+_BATCH = 64
+
+
+class RegistryService(About):
+    """The service, in front of a registry."""
+
+    def __init__(self, registry: ModelRegistry) -> None:
+        self._registry = registry
+
+    def statuses(self) -> dict[str, Callable[[], str]]:
+        """See `About.statuses`."""
+        return super().statuses() | {"nb_models": lambda: str(len(self._registry.models))}
+
+    # Models
+
+    async def CreateOrUpdateModel(self, request: CreateOrUpdateModelRequest, _call: ServerCall) -> Any:
+        """Create a model, or replace its user data."""
+        if not request.HasField("model_info"):
+            raise InvalidArgumentError("model_info: expected a model, got nothing")
+        await self._registry.create_or_update(request.model_info)
+        return CreateOrUpdateModelReply()
+
+    async def DeleteModel(self, request: DeleteModelRequest, _call: ServerCall) -> DeleteModelReply:
+        """Delete a model and all its versions."""
+        await self._registry.delete(request.model_id)
+        return DeleteModelReply()
+
+    async def RetrieveModels(self, request: RetrieveModelsRequest, _call: ServerCall) -> RetrieveModelsReply:
+        """Return models by their ids, or all by the order of their ids; page by page."""
+        handle = request.model_handle
+        if request.model_ids:
+            check_named(request.model_ids, "model_ids")
+            models = [self._registry.find(model_id) for model_id in request.model_ids]
+            start = min(position_of(handle, "model_handle"), len(models))
+        else:
+            ids = sorted(self._registry.models)
+            models = [self._registry.models[model_id] for model_id in ids]
+            start = start_among(ids, handle, "model_handle")
+        page = Page(request.models_count, self._registry.config.max_page_bytes)
+        reply = RetrieveModelsReply(next_model_handle=handle or "0")
+        position, full = start, False
+        while position < len(models) and page.wanted and not full:
+            batch = models[position : position + min(_BATCH, page.wanted)]
+            found = dict(await self._registry.model_infos(list(dict.fromkeys(batch))))
+            for model in batch:
+                info = found.get(model)
+                if info is None and request.model_ids:
+                    model.check()  # deleted in between
+                if info is not None:
+                    if not page.takes(info):
+                        full = True
+                        break
+                    reply.model_infos.append(info)
+                position += 1
+                reply.next_model_handle = str(position) if request.model_ids else AFTER + model.model_id
+        return reply
+
+    # Versions
+
+    async def CreateVersion(self, call: ServerCall) -> CreateVersionReply:
+        """Take a version: the header first, then its bytes."""
+        given = _header_of(await self._next_chunk(call))
+        async with self._registry.receiving(given) as upload:
+            while (chunk := await self._next_chunk(call)) is not None:
+                if chunk.WhichOneof("msg") != "body":
+                    raise InvalidArgumentError("msg: expected a body after the header")
+                await upload.write(chunk.body.data_chunk)
+            return CreateVersionReply(version_info=await self._registry.add(upload))
+
+    async def _next_chunk(self, call: ServerCall) -> CreateVersionRequestChunk | None:
+        seconds = self._registry.config.transfer_stall_seconds
+        chunk: CreateVersionRequestChunk | None = None
+        with trio.move_on_after(seconds) as scope:
+            chunk = await call.receive()
+        if scope.cancelled_caught:
+            raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"no chunk came for {seconds:g} s")
+        return chunk
+
+    async def RetrieveVersionInfos(
+        self, request: RetrieveVersionInfosRequest, _call: ServerCall
+    ) -> RetrieveVersionInfosReply:
+        """Return versions by their numbers, or all from a number on; page by page."""
+        model = self._registry.find(request.model_id)
+        if request.version_numbers:
+            return await self._named_versions(model, request)
+        handle = request.version_handle
+        numbers = model.since(position_of(handle, "version_handle"))
+        page = Page(request.versions_count, self._registry.config.max_page_bytes)
+        reply = RetrieveVersionInfosReply(next_version_handle=handle or "0")
+        position = 0
+        while position < len(numbers) and page.wanted:
+            batch = numbers[position : position + min(_BATCH, page.wanted)]
+            position += len(batch)
+            for info in await self._registry.version_infos(model, batch):
+                if not page.takes(info):
+                    return reply
+                reply.version_infos.append(info)
+                reply.next_version_handle = str(info.version_number + 1)
+        return reply
+
+    async def _named_versions(self, model: Model, request: RetrieveVersionInfosRequest) -> RetrieveVersionInfosReply:
+        check_named(request.version_numbers, "version_numbers")
+        start = min(position_of(request.version_handle, "version_handle"), len(request.version_numbers))
+        for wanted in set(request.version_numbers):
+            if model.find(wanted) is None:
+                raise model.missing(wanted)
+        page = Page(request.versions_count, self._registry.config.max_page_bytes)
+        reply = RetrieveVersionInfosReply(next_version_handle=request.version_handle or "0")
+        for position, wanted in enumerate(request.version_numbers[start:], start + 1):
+            if not page.wanted:
+                break
+            info = await self._registry.version(model, wanted)
+            if not page.takes(info):
+                break
+            reply.version_infos.append(info)
+            reply.next_version_handle = str(position)
+        return reply
+
+    async def RetrieveVersionData(self, request: RetrieveVersionDataRequest, call: ServerCall) -> None:
+        """Send a version's bytes; one empty chunk when there are none."""
+        async with self._registry.sending(request.model_id, request.version_number) as version:
+            if not version.info.data_size:
+                await call.send(RetrieveVersionDataReplyChunk())
+            while (data := await version.next_chunk()) is not None:
+                await self._send_chunk(call, data)
+
+    async def _send_chunk(self, call: ServerCall, data: bytes) -> None:
+        seconds = self._registry.config.transfer_stall_seconds
+        with trio.move_on_after(seconds) as scope:
+            await call.send(RetrieveVersionDataReplyChunk(data_chunk=data))
+        if scope.cancelled_caught:
+            raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"no chunk was taken for {seconds:g} s")
+
+    async def VersionUpdate(self, request: VersionUpdateRequest, call: ServerCall) -> None:
+        """Send the newest version there is, then each new one, until the client leaves or the model is deleted."""
+        model = self._registry.find(request.model_id)
+        with self._registry.watching(model) as watch:
+            await call.send_initial_metadata()
+            try:
+                watch.offer_first(await self._registry.version(model, -1))
+            except NotFoundError:
+                model.check()  # else it has no versions yet
+            async for info in watch:
+                await call.send(VersionUpdateReply(version_info=info))
+
+
+def _header_of(chunk: CreateVersionRequestChunk | None) -> ModelVersionInfo:
+    if chunk is None:
+        raise InvalidArgumentError("msg: expected a header, got nothing")
+    if chunk.WhichOneof("msg") != "header":
+        raise InvalidArgumentError("msg: expected the header first")
+    if not chunk.header.HasField("version_info"):
+        raise InvalidArgumentError("header.version_info: expected a version, got nothing")
+    if not chunk.header.version_info.model_id:
+        raise InvalidArgumentError("version_info.model_id: expected an id, got nothing")
+    return chunk.header.version_info

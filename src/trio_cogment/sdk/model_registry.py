@@ -1,0 +1,285 @@
+"""A model registry's client: publishing, storing, retrieving and following versions of models."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import TypeAlias
+
+import trio
+
+from trio_cogment.api import model_registry_pb2
+from trio_cogment.api.model_registry_pb2 import (
+    CreateOrUpdateModelRequest,
+    CreateVersionReply,
+    CreateVersionRequestChunk,
+    DeleteModelRequest,
+    ModelInfo,
+    ModelVersionInfo,
+    RetrieveModelsRequest,
+    RetrieveVersionDataRequest,
+    RetrieveVersionInfosRequest,
+)
+from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode
+from trio_cogment.rpc import CallOpener, ClientCall, OwnNursery, methods_of
+from trio_cogment.sdk._tracking import LatestVersion
+
+_METHODS = methods_of(model_registry_pb2.DESCRIPTOR.services_by_name["ModelRegistrySP"])
+
+#: What goes into one message; every server takes 4 MiB.
+CHUNK_BYTES = 2 * 1024 * 1024
+#: How long removing a file that was not finished may take once the call was cancelled.
+_CLEANUP_SECONDS = 10.0
+
+#: A version's bytes, or where they come from: a `Path` is a file, which is read in worker threads.
+VersionData: TypeAlias = bytes | Path | Iterable[bytes] | AsyncIterable[bytes]
+
+
+class ModelRegistryClient:
+    """Talks to a model registry, near or far.
+
+    Args:
+        opener: a channel to the registry.
+
+    Every method raises `RpcError` when the registry refuses or cannot be reached: NOT_FOUND where there is no such
+    model or version, DATA_LOSS when bytes are not those that they should be.
+    """
+
+    def __init__(self, opener: CallOpener) -> None:
+        self._opener = opener
+        self._known: dict[str, None] = {}
+
+    # Models
+
+    async def create_model(self, name: str, user_data: Mapping[str, str] | None = None) -> None:
+        """Create a model, or replace the user data of the one there is."""
+        info = ModelInfo(model_id=name, user_data=user_data or {})
+        await self._opener.unary(_METHODS["CreateOrUpdateModel"], CreateOrUpdateModelRequest(model_info=info))
+
+    async def delete_model(self, name: str) -> None:
+        """Delete a model and all its versions."""
+        self._known.pop(name, None)
+        await self._opener.unary(_METHODS["DeleteModel"], DeleteModelRequest(model_id=name))
+
+    async def model_info(self, name: str) -> ModelInfo:
+        """Return a model's description."""
+        reply = await self._opener.unary(_METHODS["RetrieveModels"], RetrieveModelsRequest(model_ids=[name]))
+        info: ModelInfo = reply.model_infos[0]
+        return info
+
+    async def list_models(self, *, page: int = 0) -> AsyncIterator[ModelInfo]:
+        """Yield the models by their names; `page` at a time, or as many as the registry thinks fit."""
+        handle = ""
+        while True:
+            request = RetrieveModelsRequest(models_count=page, model_handle=handle)
+            reply = await self._opener.unary(_METHODS["RetrieveModels"], request)
+            for info in reply.model_infos:
+                yield info
+            if not reply.model_infos or reply.next_model_handle == handle:
+                return
+            handle = reply.next_model_handle
+
+    # Versions
+
+    async def list_versions(self, name: str, *, first: int = 0, page: int = 0) -> AsyncIterator[ModelVersionInfo]:
+        """Yield a model's versions by their numbers, from `first` on; `page` at a time, as for `list_models`."""
+        handle = str(first)
+        while True:
+            request = RetrieveVersionInfosRequest(model_id=name, versions_count=page, version_handle=handle)
+            reply = await self._opener.unary(_METHODS["RetrieveVersionInfos"], request)
+            for info in reply.version_infos:
+                yield info
+            if not reply.version_infos or reply.next_version_handle == handle:
+                return
+            handle = reply.next_version_handle
+
+    async def version_info(self, name: str, version: int = -1) -> ModelVersionInfo:
+        """Return a version's description: by its number, or the k-th newest for -k."""
+        request = RetrieveVersionInfosRequest(model_id=name, version_numbers=[version])
+        reply = await self._opener.unary(_METHODS["RetrieveVersionInfos"], request)
+        info: ModelVersionInfo = reply.version_infos[0]
+        return info
+
+    async def publish(
+        self,
+        name: str,
+        data: VersionData,
+        *,
+        size: int | None = None,
+        user_data: Mapping[str, str] | None = None,
+        create: bool = True,
+    ) -> ModelVersionInfo:
+        """Make a new version that the registry keeps for some time only, in memory.
+
+        Args:
+            name: the model.
+            data: the version's bytes: all at once, a file, or pieces.
+            size: how many these are; needed for pieces.
+            user_data: said about the version.
+            create: create the model if there is none.
+
+        Returns:
+            What the registry says about it: its number among other things.
+
+        After `Cancelled` the version may be there all the same, whole.
+        """
+        info = ModelVersionInfo(model_id=name, user_data=user_data or {})
+        return await self._upload(info, data, size, create)
+
+    async def store(
+        self,
+        name: str,
+        data: VersionData,
+        *,
+        size: int | None = None,
+        user_data: Mapping[str, str] | None = None,
+        create: bool = True,
+    ) -> ModelVersionInfo:
+        """Make a new version that the registry archives: it is durable when this returns. See `publish`."""
+        info = ModelVersionInfo(model_id=name, user_data=user_data or {}, archived=True)
+        return await self._upload(info, data, size, create)
+
+    async def _upload(
+        self, info: ModelVersionInfo, data: VersionData, size: int | None, create: bool
+    ) -> ModelVersionInfo:
+        if isinstance(data, bytes):
+            size = len(data)
+            if size <= CHUNK_BYTES:  # more of it would hold up everybody else in this thread
+                info.data_hash = _text(hashlib.sha256(data))
+        elif isinstance(data, Path):
+            size = (await trio.Path(data).stat()).st_size
+        if size is None:
+            raise InvalidArgumentError("size: expected the number of bytes, which the registry is told before them")
+        info.data_size = size
+        if create and info.model_id not in self._known:
+            await self._create_if_missing(info.model_id)
+        digest = hashlib.sha256()
+        async with self._opener.call(_METHODS["CreateVersion"]) as call:
+            await call.send(CreateVersionRequestChunk(header=CreateVersionRequestChunk.Header(version_info=info)))
+            async with aclosing(_chunks(data)) as chunks:
+                async for chunk in chunks:
+                    digest.update(chunk)
+                    body = CreateVersionRequestChunk.Body(data_chunk=chunk)
+                    if not await _sent(call, CreateVersionRequestChunk(body=body)):
+                        break
+                else:
+                    await call.done_sending()
+            reply: CreateVersionReply | None = await call.receive()
+        if reply is None:
+            raise RpcError(StatusCode.INTERNAL, "the registry ended without a reply")
+        if reply.version_info.data_hash != _text(digest):
+            text = f"version {reply.version_info.version_number} of {info.model_id!r} is not what was sent"
+            raise RpcError(StatusCode.DATA_LOSS, text)
+        self._known[info.model_id] = None
+        return reply.version_info
+
+    async def _create_if_missing(self, name: str) -> None:
+        try:
+            await self.model_info(name)
+        except RpcError as error:
+            if error.code is not StatusCode.NOT_FOUND:
+                raise
+            await self.create_model(name)
+
+    async def retrieve(self, name: str, version: int = -1) -> tuple[ModelVersionInfo, bytes]:
+        """Return a version and its bytes: by its number, or the k-th newest for -k."""
+        info = await self.version_info(name, version)
+        return info, await self._fetch(info)
+
+    async def stream(self, name: str, version: int = -1) -> AsyncGenerator[bytes]:
+        """Yield a version's bytes as they come; use `contextlib.aclosing` where the loop may be left early.
+
+        After the last of them it raises `RpcError` (DATA_LOSS) if they were not the right ones.
+        """
+        async with aclosing(self._download(await self.version_info(name, version))) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _fetch(self, info: ModelVersionInfo) -> bytes:
+        return b"".join([chunk async for chunk in self._download(info)])
+
+    async def retrieve_to(self, path: Path, name: str, version: int = -1) -> ModelVersionInfo:
+        """Write a version's bytes to a file, which is there when they are all there.
+
+        After `Cancelled`, or when it fails, the file is what it was before.
+        """
+        info = await self.version_info(name, version)
+        target = trio.Path(path)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            async with await temporary.open("wb") as file, aclosing(self._download(info)) as chunks:
+                async for chunk in chunks:
+                    await file.write(chunk)
+            await temporary.replace(target)
+        except BaseException:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP_SECONDS):
+                await temporary.unlink(missing_ok=True)
+            raise
+        return info
+
+    async def _download(self, info: ModelVersionInfo) -> AsyncGenerator[bytes]:
+        """Yield a version's bytes; raise RpcError (DATA_LOSS) after the last if they are not the right ones."""
+        digest = hashlib.sha256()
+        request = RetrieveVersionDataRequest(model_id=info.model_id, version_number=info.version_number)
+        async with self._opener.call(_METHODS["RetrieveVersionData"]) as call:
+            await call.send(request)
+            await call.done_sending()
+            async for message in call:
+                digest.update(message.data_chunk)
+                yield message.data_chunk
+        if _text(digest) != info.data_hash:
+            text = f"version {info.version_number} of {info.model_id!r} did not arrive as it was stored"
+            raise RpcError(StatusCode.DATA_LOSS, text)
+
+    @asynccontextmanager
+    async def track_latest(self, name: str) -> AsyncIterator[LatestVersion]:
+        """Follow a model for the time of an `async with` block; see `LatestVersion`.
+
+        The model need not have versions yet, but it must be there. The registry may be away now and then.
+        """
+
+        async def fetch(version: int) -> bytes:
+            return (await self.retrieve(name, version))[1]
+
+        latest = LatestVersion(self._opener, name, fetch)
+        async with OwnNursery() as nursery:
+            nursery.start_soon(latest.run, name=f"following model {name[:80]!r}")
+            yield latest
+            nursery.cancel_scope.cancel()
+
+
+def _text(digest: hashlib._Hash) -> str:
+    return base64.b64encode(digest.digest()).decode()
+
+
+async def _sent(call: ClientCall, message: CreateVersionRequestChunk) -> bool:
+    """Send a message; return whether the call is still going on. If not, what is received says why."""
+    try:
+        await call.send(message)
+    except RpcError:
+        return False
+    return True
+
+
+async def _chunks(data: VersionData) -> AsyncGenerator[bytes]:
+    if isinstance(data, bytes):
+        for start in range(0, len(data), CHUNK_BYTES):
+            yield data[start : start + CHUNK_BYTES]
+    elif isinstance(data, Path):
+        async with await trio.open_file(data, "rb") as file:
+            while chunk := await file.read(CHUNK_BYTES):
+                yield chunk
+    elif isinstance(data, AsyncIterable):
+        # Refused halfway, it would be left to the garbage collector, which cannot await what it does on its way out.
+        async with aclosing(data) if isinstance(data, AsyncGenerator) else nullcontext():
+            async for piece in data:
+                for start in range(0, len(piece), CHUNK_BYTES):
+                    yield piece[start : start + CHUNK_BYTES]
+    else:
+        for piece in data:
+            for start in range(0, len(piece), CHUNK_BYTES):
+                yield piece[start : start + CHUNK_BYTES]

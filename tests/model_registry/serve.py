@@ -1,0 +1,26 @@
+"""A registry as a process of its own: `python -m tests.model_registry.serve ROOT` prints its port."""
+
+from __future__ import annotations
+
+import sys
+
+import trio
+
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.platform import wall_clock_ns
+from trio_cogment.rpc import Serving, open_listeners, serve
+
+
+async def main(root: str) -> None:
+    async with ModelRegistry(LocalBlobs(root), wall_clock=wall_clock_ns) as registry, trio.open_nursery() as nursery:
+        listeners = await open_listeners("127.0.0.1", 0)
+
+        async def run(*, task_status: trio.TaskStatus[Serving]) -> None:
+            await serve([registry.service()], listeners, task_status=task_status)
+
+        serving = await nursery.start(run)
+        print(serving.port, flush=True)
+
+
+if __name__ == "__main__":
+    trio.run(main, sys.argv[1])

@@ -1,0 +1,430 @@
+"""What is on the disk: the reference's layout read and written, restarts, losses of power, full and failing disks."""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from trio.testing import MockClock
+
+from tests.model_registry.helpers import Desk, desk, hash_of, refused
+from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode
+from trio_cogment.files import SystemFiles
+from trio_cogment.model_registry import LocalBlobs
+from trio_cogment.testing import SimDisk
+
+
+def reference_version(root: Path, model_id: str, number: int, data: bytes) -> None:
+    """Write a version as the reference does."""
+    stem = root / model_id / f"{model_id}-v{number:06d}"
+    Path(f"{stem}.yaml").write_text(
+        f"model_id: {model_id}\nversion_number: {number}\ncreation_timestamp: 2022-05-04T03:02:01.000000{number:03d}Z\n"
+        f"data_hash: {hash_of(data)}\ndata_size: {len(data)}\nuser_data:\n  k: v{number}\n"
+    )
+    Path(f"{stem}.data").write_bytes(data)
+
+
+def reference_model(root: Path, model_id: str) -> None:
+    (root / model_id).mkdir(parents=True)
+    (root / model_id / f"{model_id}.yaml").write_text(f"model_id: {model_id}\nuser_data:\n  owner: {model_id}s\n")
+
+
+async def test_an_archive_of_the_reference(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    for model_id in ("plain", "123", "foo-v1", "my model", "50%25", "empty"):
+        reference_model(tmp_path, model_id)
+        for number in (1, 2) if model_id != "empty" else ():
+            reference_version(tmp_path, model_id, number, b"%s %d" % (model_id.encode(), number))
+    reference_version(tmp_path, "plain", 1_000_000, b"late")
+    # Versions that a kill has torn: no bytes, too few of them, or none at all of the description.
+    reference_version(tmp_path, "plain", 1_000_001, b"")
+    (tmp_path / "plain" / "plain-v1000001.data").unlink()
+    reference_version(tmp_path, "plain", 1_000_002, b"torn")
+    (tmp_path / "plain" / "plain-v1000002.data").write_bytes(b"to")
+    (tmp_path / "plain" / "plain-v1000003.data").write_bytes(b"x")
+    reference_version(tmp_path, "plain", 1_000_004, b"torn")
+    (tmp_path / "plain" / "plain-v1000004.yaml").write_bytes(b"model_id: pl")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "read me.txt").write_text("keep")
+    caplog.set_level(logging.ERROR)
+    async with desk(store=LocalBlobs(tmp_path)) as one:
+        assert (await one.models())[0] == ["123", "50%25", "empty", "foo-v1", "my model", "plain"]
+        assert await one.numbers("foo-v1") == [1, 2]
+        infos, _handle = await one.infos("50%25")
+        assert [(info.model_id, dict(info.user_data)) for info in infos] == [
+            ("50%25", {"k": "v1"}),
+            ("50%25", {"k": "v2"}),
+        ]
+        assert infos[0].creation_timestamp == 1651633321000000001
+        assert await one.data("my model", 2) == b"my model 2"
+        # What is torn is not there, but its number is never given again.
+        assert (await one.infos("plain", -1))[0][0].data_size == 4
+        assert await one.numbers("plain") == [1, 2, 1_000_000]
+        assert await one.data("plain") == b"late"
+        assert await one.store("plain", b"ours") == 1_000_005
+        assert [await one.store(model_id, b"ours") for model_id in ("foo-v1", "123", "50%25", "empty")] == [3, 3, 3, 1]
+        # An id of ours whose folder the reference has given to another model.
+        await one.create("50%")
+        assert await one.store("50%", b"mine") == 1
+        await one.create("notes")
+        await one.store("notes", b"beside")
+        assert await one.data("foo-v1", 1) == b"foo-v1 1"
+    assert caplog.text.count("damaged") == 2
+    async with desk(store=LocalBlobs(tmp_path)) as two:
+        assert await two.numbers("foo-v1") == [1, 2, 3]
+        assert await two.data("50%") == b"mine"
+        assert await two.data("50%25", -1) == b"ours"
+        assert await two.data("50%25", 1) == b"50%25 1"
+        await two.delete("notes")
+    assert not (tmp_path / "plain" / "plain-v1000001.yaml").exists()
+
+
+async def test_plain_ids_are_written_as_the_reference_reads_them(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with desk(store=LocalBlobs(tmp_path)) as one:
+        await one.create("model_1", owner="me")
+        await one.upload("model_1", b"data", user_data={"k": "1"}, creation_timestamp=1651633321000000001)
+        await one.publish("model_1")
+    files = SystemFiles()
+    assert files.names(str(tmp_path)) == [".lock", "model_1"]
+    folder = str(tmp_path / "model_1")
+    assert files.names(folder) == ["model_1-v000001.data", "model_1-v000001.yaml", "model_1.last", "model_1.yaml"]
+    assert yaml.safe_load(files.read(f"{folder}/model_1.yaml")) == {"model_id": "model_1", "user_data": {"owner": "me"}}
+    assert files.read(f"{folder}/model_1-v000001.data") == b"data"
+    assert files.read(f"{folder}/model_1-v000001.yaml").decode() == (
+        "model_id: model_1\nversion_number: 1\ncreation_timestamp: 2022-05-04T03:02:01.000000001Z\n"
+        f"data_hash: {hash_of(b'data')}\ndata_size: 4\nuser_data:\n  k: '1'\n"
+    )
+
+
+async def test_two_registries_do_not_share_a_root(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with desk(store=LocalBlobs(tmp_path)):
+        with pytest.raises(FailedPreconditionError, match="in use"):
+            async with desk(store=LocalBlobs(tmp_path)):
+                pass
+    async with desk(store=LocalBlobs(tmp_path)):
+        pass
+
+
+async def test_damage_is_found_when_it_is_read(caplog: pytest.LogCaptureFixture, autojump_clock: MockClock) -> None:
+    disk = SimDisk(random.Random(1))
+    async with desk(disk, sent_version_chunk_bytes=10) as one:
+        await one.create("m")
+        await one.store("m", b"a" * 25)
+        await one.store("m", b"b" * 25)
+        rotten = disk.open("root/m/m-v000002.data")
+        rotten.write(b"b" * 24 + b"c")
+        with refused(StatusCode.DATA_LOSS, "version 2"):
+            await one.data("m")
+        rotten.write(b"more")
+        assert await one.data("m") == b"a" * 25  # the newest there is
+        assert await one.store("m") == 3
+        disk.remove("root/m/m.yaml")
+        assert await one.models("m") == (["m"], "1")
+    caplog.clear()
+    async with desk(disk) as two:
+        assert (await two.models())[0] == ["m"]
+        assert await two.numbers("m") == [1, 3]
+    disk.open("root/m/m.last").write(b"no number")
+    async with desk(disk) as three:
+        assert await three.store("m") == 4
+    assert "is no number" in caplog.text
+
+
+async def test_a_folder_that_does_not_say_whose_it_is(autojump_clock: MockClock) -> None:
+    disk = SimDisk(random.Random(1))
+    async with desk(disk) as one:
+        for model_id in ("a/b", "x" * 500):
+            await one.create(model_id)
+            await one.store(model_id, b"1")
+    for folder in disk.folders("root"):
+        disk.remove(f"root/{folder}/{folder}.yaml")
+    async with desk(disk) as two:
+        assert (await two.models())[0] == ["a/b", "x" * 500]  # its versions say it
+        await two.create("a/b", k="v")
+        assert await two.store("a/b") == 2
+    # The same model twice, as after the reference has worked on it: one counts.
+    disk.make_folder("root/a%2Fb copy")
+    file = disk.open("root/a%2Fb copy/a%2Fb copy.yaml")
+    file.write(b"model_id: a/b\n")
+    async with desk(disk) as three:
+        assert await three.numbers("a/b") == [1, 2]
+
+
+# Losses of power
+
+
+class Journal:
+    """What a client was told."""
+
+    def __init__(self) -> None:
+        self.versions: dict[int, bytes] = {}
+        self.transient: list[int] = []
+        self.deleted = False
+        self.user_data: list[str] = []
+
+
+async def work(disk: SimDisk, journal: Journal) -> None:
+    async with desk(disk, sent_version_chunk_bytes=600) as one:
+        await one.create("m", step="0")
+        journal.user_data.append("0")
+        for step in range(3):
+            data = bytes([65 + step]) * 1500
+            journal.versions[await one.store("m", data)] = data
+            journal.transient.append(await one.publish("m", b"t"))
+        await one.create("m", step="1")
+        journal.user_data.append("1")
+
+
+async def look(disk: SimDisk, journal: Journal) -> int:
+    """Restart, check the promises, and return how many versions there are."""
+    async with desk(disk) as one:
+        assert [name for name in disk.names("root") if name.endswith(".tmp")] == []
+        if not journal.user_data and (await one.models())[0] == []:
+            return 0
+        request = (await one.models("m"))[0]
+        assert request == ["m"]
+        infos, _handle = await one.infos("m")
+        for info in infos:
+            data = await one.data("m", info.version_number)
+            assert (hash_of(data), len(data)) == (info.data_hash, info.data_size)
+            assert len(data) == 1500
+            assert info.version_number not in journal.transient
+        found = {info.version_number: info.data_hash for info in infos}
+        for number, data in journal.versions.items():
+            assert found[number] == hash_of(data)
+        given = [*found, *journal.versions, *journal.transient]
+        assert await one.store("m", b"n" * 1500) > max([0, *given])
+        names = disk.names("root/m")
+        assert {name[:9] for name in names if name.endswith(".data")} == {
+            name[:9] for name in names if re.search(r"-v\d+\.yaml", name)
+        }
+        return len(infos)
+
+
+async def test_the_power_goes_at_every_operation_of_uploads(autojump_clock: MockClock) -> None:
+    """Nothing that was acknowledged is lost, nothing is torn, no number is used twice."""
+    dry = SimDisk(random.Random(0))
+    await work(dry, Journal())
+    points = dry.operations
+    assert points >= 80
+    unacknowledged = 0
+    for point in range(points + 1):
+        for seed in range(3):
+            disk = SimDisk(random.Random(1000 * seed + point))
+            disk.crash_at(point)
+            journal = Journal()
+            try:
+                await work(disk, journal)
+                disk.crash()
+            except (RpcError, CogmentError):
+                pass
+            disk.restart()
+            unacknowledged += await look(disk, journal) - len(journal.versions)
+    assert unacknowledged > 0, "no version was there before it was acknowledged: the points were not what they seem"
+
+
+async def test_the_power_goes_at_every_operation_of_a_deletion(autojump_clock: MockClock) -> None:
+    """A model is there whole, or not at all; its successor has nothing of it."""
+
+    async def delete(disk: SimDisk, told: list[str]) -> None:
+        async with desk(disk) as one:
+            await one.create("m")
+            await one.store("m", b"1" * 1500)
+            await one.store("m", b"2" * 1500)
+            await one.publish("m")
+            told.append("stored")
+            await one.delete("m")
+            told.append("deleted")
+
+    dry = SimDisk(random.Random(0))
+    async with desk(dry) as one:
+        await one.create("m")
+        await one.store("m", b"1" * 1500)
+        await one.store("m", b"2" * 1500)
+        await one.publish("m")
+        start = dry.operations
+    whole = SimDisk(random.Random(0))
+    await delete(whole, [])
+    outcomes = set()
+    for point in range(start, whole.operations + 1):
+        for seed in range(6):
+            disk = SimDisk(random.Random(1000 * seed + point))
+            disk.crash_at(point)
+            told: list[str] = []
+            try:
+                await delete(disk, told)
+                disk.crash()
+            except RpcError:
+                pass
+            disk.restart()
+            async with desk(disk) as after:
+                models, _handle = await after.models()
+                outcomes.add((bool(models), "deleted" in told))
+                if models:
+                    assert "deleted" not in told
+                    assert await after.numbers("m") == [1, 2]
+                    assert await after.data("m", 1) == b"1" * 1500
+                    assert await after.store("m") == 4
+                else:
+                    assert snapshot(disk) == {}
+                    await after.create("m")
+                    assert await after.numbers("m") == []
+                    assert await after.store("m") == 1
+    assert outcomes >= {(True, False), (False, True)}
+
+
+# Full and failing disks
+
+
+@pytest.mark.parametrize("archived", [False, True])
+async def test_a_full_disk_changes_nothing_and_is_got_over(archived: bool, autojump_clock: MockClock) -> None:
+    disk = SimDisk(random.Random(1))
+    async with desk(disk) as one:
+        await one.create("m", k="old")
+        await one.upload("m", b"x" * 1000, archived=archived)
+        before = snapshot(disk)
+        disk.capacity_bytes = 0
+        for _ in range(3):
+            with refused(StatusCode.RESOURCE_EXHAUSTED, "no room"):
+                await one.upload("m", b"y" * 300_000, archived=archived)
+            with refused(StatusCode.RESOURCE_EXHAUSTED, "no room"):
+                await one.create("m", k="new")
+            with refused(StatusCode.RESOURCE_EXHAUSTED, "no room"):
+                await one.create("other")
+        assert snapshot(disk) == before
+        assert await one.data("m") == b"x" * 1000
+        disk.capacity_bytes = 1 << 40
+        assert (await one.upload("m", b"y" * 300_000, archived=archived)).version_number > 1
+        await one.create("other")
+        await one.delete("m")
+        assert (await one.models())[0] == ["other"]
+
+
+def snapshot(disk: SimDisk) -> dict[str, bytes]:
+    paths = [f"root/{folder}/{name}" for folder in disk.folders("root") for name in disk.names(f"root/{folder}")]
+    return {path: disk.read(path) for path in paths}
+
+
+async def test_room_for_any_part_of_an_upload(autojump_clock: MockClock) -> None:
+    """However much room there is, there is no half of a version."""
+    outcomes = set()
+    for room in range(0, 3000, 97):
+        disk = SimDisk(random.Random(1))
+        async with desk(disk) as one:
+            await one.create("m")
+            disk.capacity_bytes = sum(map(len, snapshot(disk).values())) + room
+            try:
+                number = await one.store("m", b"x" * 1500)
+                outcomes.add(StatusCode.OK)
+            except RpcError as error:
+                outcomes.add(error.code)
+                assert await one.numbers("m") == []
+                assert disk.names("root") == [".lock", "m"]
+                assert disk.names("root/m") == ["m.yaml"]
+            else:
+                assert await one.numbers("m") == [number]
+    assert outcomes == {StatusCode.OK, StatusCode.RESOURCE_EXHAUSTED}
+
+
+@pytest.mark.parametrize("archived", [False, True])
+async def test_failing_syncs_are_told_and_got_over(archived: bool, autojump_clock: MockClock) -> None:
+    async def try_upload(one: Desk) -> RpcError | None:
+        try:
+            told.append((await one.upload("m", b"x" * 1500, archived=archived)).version_number)
+        except RpcError as error:
+            return error
+        return None
+
+    for count in range(1, 8):
+        disk = SimDisk(random.Random(count))
+        told: list[int] = []
+        async with desk(disk) as one:
+            await one.create("m")
+            disk.fail_syncs(count)
+            failures = 0
+            while error := await try_upload(one):
+                assert error.code is StatusCode.UNAVAILABLE
+                assert "Input/output error" in error.message
+                failures += 1
+            assert failures >= 1
+            assert await try_upload(one) is None
+            assert await one.numbers("m") == told
+        disk.crash()
+        disk.restart()
+        async with desk(disk) as two:
+            assert set(told) <= set(await two.numbers("m")) or not archived
+            assert await two.store("m") > max(told)
+
+
+async def test_a_deletion_that_fails_has_changed_nothing_or_is_done_later(
+    autojump_clock: MockClock,
+) -> None:
+    codes = set()
+    for failing in range(1, 8):
+        disk = SimDisk(random.Random(1))
+        async with desk(disk) as one:
+            await one.create("m")
+            await one.store("m", b"1")
+            disk.fail_syncs(failing)
+            try:
+                await one.delete("m")
+            except RpcError as error:
+                codes.add(error.code)
+                assert await one.data("m") == b"1"
+                disk.fail_syncs(0)
+                await one.delete("m")
+            disk.fail_syncs(0)
+            assert (await one.models())[0] == []
+            await one.create("m")
+            assert await one.numbers("m") == []
+        async with desk(disk) as two:
+            assert (await two.models())[0] == ["m"]
+            assert await two.numbers("m") == []
+    assert codes == {StatusCode.UNAVAILABLE}
+
+
+async def test_opening_a_failing_disk(autojump_clock: MockClock) -> None:
+    disk = SimDisk(random.Random(1))
+    disk.fail_syncs(1)
+    with pytest.raises(Exception, match="opening the archive: the storage failed: Input/output error"):
+        async with desk(disk):
+            pass
+    async with desk(disk) as one:
+        await one.create("m")
+
+
+async def test_leftovers_of_a_deletion_are_not_the_successors(
+    autojump_clock: MockClock,
+) -> None:
+    class Stubborn(SimDisk):
+        stubborn = False
+
+        def remove(self, path: str) -> None:
+            if self.stubborn and path.endswith(".data"):
+                raise OSError(5, "Input/output error")
+            super().remove(path)
+
+    disk = Stubborn(random.Random(1))
+    async with desk(disk) as one:
+        await one.create("m")
+        await one.store("m", b"1")
+        disk.stubborn = True
+        await one.delete("m")
+        assert (await one.models())[0] == []
+        with refused(StatusCode.UNAVAILABLE):
+            await one.create("m")
+        disk.stubborn = False
+        await one.create("m")
+        assert await one.numbers("m") == []
+        await one.store("m", b"new")
+        disk.stubborn = True
+        await one.delete("m")
+        disk.stubborn = False
+    async with desk(disk) as two:
+        assert (await two.models())[0] == []
+    assert disk.names("root") == [".lock"]

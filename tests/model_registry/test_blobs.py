@@ -1,0 +1,201 @@
+"""The kit for stores of blobs on ours, and what is ours alone: the lock, leftovers, names that are not lost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from trio_cogment.files import Files, SystemFiles
+from trio_cogment.model_registry import BlobStore, LocalBlobs
+from trio_cogment.model_registry.blobs import put
+from trio_cogment.testing import PowerLossError, SimDisk
+from trio_cogment.testing.check_blobs import CASES, check_blobs
+
+
+@pytest.mark.parametrize("simulated", [False, True], ids=["system", "simulated"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_kit(case: Callable[[BlobStore], None], simulated: bool, tmp_path: Path) -> None:
+    files: Files = SimDisk(random.Random(1)) if simulated else SystemFiles()
+    store = LocalBlobs(tmp_path / "not" / "there" / "yet", files=files)
+    store.open()
+    case(store)
+    store.close()
+
+
+def test_kit_as_a_whole_names_the_case() -> None:
+    @contextmanager
+    def make() -> Iterator[BlobStore]:
+        yield LocalBlobs("root", files=SimDisk(random.Random(1)))
+
+    check_blobs(make)
+
+    class Forgetful(LocalBlobs):
+        def read(self, folder: str, name: str) -> bytes:
+            return super().read(folder, name)[:-1]
+
+    @contextmanager
+    def make_forgetful() -> Iterator[BlobStore]:
+        yield Forgetful("root", files=SimDisk(random.Random(1)))
+
+    with pytest.raises(AssertionError) as caught:
+        check_blobs(make_forgetful)
+    assert caught.value.__notes__ == ["check_blobs: case written_and_read"]
+
+
+@pytest.mark.parametrize("simulated", [False, True], ids=["system", "simulated"])
+def test_a_root_has_one_user(simulated: bool, tmp_path: Path) -> None:
+    files: Files = SimDisk(random.Random(1)) if simulated else SystemFiles()
+    first, second = LocalBlobs(tmp_path, files=files), LocalBlobs(tmp_path, files=files)
+    first.open()
+    with pytest.raises(BlockingIOError):
+        second.open()
+    upload = first.upload()
+    upload.write(b"x")
+    with pytest.raises(BlockingIOError):
+        second.open()
+    first.close()
+    second.open()  # and removes what the first has left
+    assert files.names(str(tmp_path)) == [".lock"]
+    second.close()
+
+
+def test_what_others_have_put_there_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "folder" / "inner").mkdir(parents=True)
+    (tmp_path / "folder" / "file").write_bytes(b"1")
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "file").touch()
+    (tmp_path / ".profile").touch()
+    (tmp_path / ".5.tmp").touch()
+    (tmp_path / "file.tmp").touch()
+    store = LocalBlobs(tmp_path)
+    store.open()
+    assert store.folders() == ["folder"]
+    assert store.names("folder") == ["file"]
+    store.delete("folder", ["file"])
+    store.close()
+    assert sorted(os.listdir(tmp_path)) == [".hidden", ".lock", ".profile", "file.tmp", "folder", "notes"]
+
+
+def test_no_room_leaves_nothing() -> None:
+    disk = SimDisk(random.Random(1), capacity_bytes=1000)
+    store = LocalBlobs("root", files=disk)
+    store.open()
+    put(store, "folder", "name", b"x" * 500)
+    with pytest.raises(OSError, match="No space") as caught:
+        put(store, "folder", "other", b"x" * 501)
+    assert caught.value.errno == errno.ENOSPC
+    assert disk.names("root") == [".lock", "folder"]
+    put(store, "folder", "other", b"x" * 500)
+    assert store.names("folder") == ["name", "other"]
+
+
+def test_a_sync_that_fails_at_any_step_leaves_nothing_and_harms_nothing_later() -> None:
+    failures = 0
+    for step in range(1, 10):
+        disk = SimDisk(random.Random(step))
+        store = LocalBlobs("root", files=disk)
+        store.open()
+        disk.fail_syncs(step)
+        for _ in range(step):
+            with pytest.raises(OSError, match="Input/output"):
+                put(store, "folder", "name", b"lost")
+            failures += 1
+            assert store.names("folder") == []
+        put(store, "folder", "name", b"kept")
+        disk.crash()
+        disk.restart()
+        store.open()
+        assert store.read("folder", "name") == b"kept"
+    assert failures == 45
+
+
+def test_one_failing_sync_among_good_ones() -> None:
+    """The k-th sync from here fails, for every k: whatever is told to be there is there after a loss of power."""
+
+    class Picky(SimDisk):
+        good = -1
+
+        def _check_sync(self) -> None:
+            if self.good == 0:
+                self.fail_syncs(1)
+            self.good -= 1
+            super()._check_sync()
+
+    for good in range(12):
+        for seed in range(20):
+            disk = Picky(random.Random(seed))
+            store = LocalBlobs("root", files=disk)
+            store.open()
+            disk.good = good
+            told: dict[str, bytes] = {}
+            for turn in range(4):
+                name = f"name{turn}"
+                try:
+                    put(store, "folder", name, name.encode())
+                    told[name] = name.encode()
+                except OSError:
+                    continue
+            assert len(told) >= 3
+            disk.crash()
+            disk.restart()
+            store.open()
+            assert {name: store.read("folder", name) for name in told} == told
+
+
+def test_the_power_goes_at_every_point() -> None:
+    """What was told to be there is there, whole; what was told to be gone is gone; what else there is, is whole."""
+
+    def work(store: LocalBlobs, done: list[str]) -> None:
+        store.open()
+        done.append("open")
+        put(store, "a", "one", b"1" * 3000)
+        done.append("one")
+        put(store, "a", "two", b"2" * 3000)
+        done.append("two")
+        put(store, "b", "three", b"3" * 3000)
+        done.append("three")
+        put(store, "a", "one", b"4" * 3000, replace=True)
+        done.append("four")
+        store.delete("a", ["two"])
+        done.append("delete two")
+        store.delete("b", ["three"])
+        done.append("delete three")
+        put(store, "b", "five", b"5" * 3000)
+        done.append("five")
+
+    dry = SimDisk(random.Random(0))
+    work(LocalBlobs("root", files=dry), [])
+    points = dry.operations
+    assert points > 40
+    for point in range(points + 1):
+        for seed in range(8):
+            disk = SimDisk(random.Random(seed))
+            disk.crash_at(point)
+            done: list[str] = []
+            try:
+                work(LocalBlobs("root", files=disk), done)
+                disk.crash()
+            except PowerLossError:
+                pass
+            disk.restart()
+            store = LocalBlobs("root", files=disk)
+            store.open()
+            found = {
+                (folder, name): store.read(folder, name) for folder in store.folders() for name in store.names(folder)
+            }
+            assert all(len(content) == 3000 and len(set(content)) == 1 for content in found.values())
+            if "one" in done:
+                assert found["a", "one"][:1] in ((b"4",) if "four" in done else (b"1", b"4"))
+            assert ("a", "two") in found or "two" not in done or len(done) >= 5
+            assert ("a", "two") not in found or "delete two" not in done
+            assert ("b", "three") in found or "three" not in done or len(done) >= 6
+            assert ("b", "three") not in found or "delete three" not in done
+            assert ("b", "five") in found or "five" not in done
+            assert [name for name in disk.names("root") if name.endswith(".tmp")] == []

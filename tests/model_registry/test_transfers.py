@@ -1,0 +1,299 @@
+"""Uploads and downloads: what may happen to them on the way, and what is bounded."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from tests.model_registry.helpers import METHODS, Desk, body, desk, header, refused
+from trio_cogment.api import model_registry_pb2 as pb
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.testing import SimDisk
+
+BOTH_CHANNELS = pytest.mark.parametrize("wire", [False, True], ids=["in process", "http/2"])
+BOTH_KINDS = pytest.mark.parametrize("archived", [False, True], ids=["transient", "archived"])
+
+
+@BOTH_CHANNELS
+@BOTH_KINDS
+async def test_leaving_an_upload_leaves_nothing(archived: bool, wire: bool, autojump_clock: MockClock) -> None:
+    async with desk(wire=wire) as one:
+        await one.create("m")
+        for size in (0, 10, 1_000_000):
+            async with one.channel.call(METHODS["CreateVersion"]) as call:
+                await call.send(header(model_id="m", archived=archived, data_size=2_000_000))
+                await call.send(body(b"x" * size))
+                await trio.testing.wait_all_tasks_blocked(0.01)
+                assert any(name.endswith(".tmp") for name in one.disk.names("root")) == (archived and size > 10)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert one.disk.names("root") == [".lock", "m"]
+            assert one.registry._receiving.used == 0
+        assert await one.numbers("m") == []
+        # The connection ends after the header, as orderly as may be.
+        with refused(StatusCode.INVALID_ARGUMENT, "announced"):
+            await one.upload_chunks([header(model_id="m", archived=archived, data_size=5)])
+        assert (await one.upload("m", b"x", archived=archived)).version_number == 1
+
+
+@BOTH_CHANNELS
+@BOTH_KINDS
+async def test_a_model_is_deleted_during_an_upload(archived: bool, wire: bool, autojump_clock: MockClock) -> None:
+    async with desk(wire=wire) as one:
+        await one.create("m")
+        async with one.channel.call(METHODS["CreateVersion"]) as call:
+            await call.send(header(model_id="m", archived=archived, data_size=600_000))
+            await call.send(body(b"x" * 300_000))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            await one.delete("m")
+            await one.create("m")
+            with refused(StatusCode.NOT_FOUND, "deleted"):
+                await call.send(body(b"x" * 300_000))
+                await call.done_sending()
+                await call.receive()
+        # At the last moment, too.
+        async with one.channel.call(METHODS["CreateVersion"]) as call:
+            await call.send(header(model_id="m", archived=archived, data_size=300_000))
+            await call.send(body(b"x" * 300_000))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            await one.delete("m")
+            await one.create("m")
+            with refused(StatusCode.NOT_FOUND, "deleted"):
+                await call.done_sending()
+                await call.receive()
+        assert await one.numbers("m") == []
+        assert one.disk.names("root/m") == ["m.yaml"]
+        assert one.disk.names("root") == [".lock", "m"]
+
+
+@BOTH_CHANNELS
+@BOTH_KINDS
+async def test_a_model_is_deleted_during_a_download(archived: bool, wire: bool, autojump_clock: MockClock) -> None:
+    """What has come is of the old one, and then it says so: nothing of the new one is mixed in."""
+    chunk = 700_000
+    async with desk(wire=wire, sent_version_chunk_bytes=chunk) as one:
+        await one.create("m")
+        await one.upload("m", b"o" * 10 * chunk, archived=archived, chunk=chunk)
+        async with one.channel.call(METHODS["RetrieveVersionData"]) as call:
+            await call.send(pb.RetrieveVersionDataRequest(model_id="m", version_number=1))
+            await call.done_sending()
+            first: pb.RetrieveVersionDataReplyChunk = await call.receive()
+            await one.delete("m")
+            await one.create("m")
+            await one.upload("m", b"n" * 10 * chunk, archived=archived, chunk=chunk)
+            seen = [first.data_chunk]
+            with refused(StatusCode.NOT_FOUND, "deleted"):
+                async for message in call:
+                    seen.append(message.data_chunk)
+        assert set(b"".join(seen)) == {ord("o")}
+        assert set(await one.data("m")) == {ord("n")}
+
+
+async def test_a_transient_version_goes_on_while_it_is_sent_and_evicted(autojump_clock: MockClock) -> None:
+    async with desk(cache_max_items=1, sent_version_chunk_bytes=700_000) as one:
+        await one.create("m")
+        await one.publish("m", b"a" * 5_000_000)
+        async with one.channel.call(METHODS["RetrieveVersionData"]) as call:
+            await call.send(pb.RetrieveVersionDataRequest(model_id="m", version_number=1))
+            await call.done_sending()
+            await call.receive()
+            await one.publish("m", b"b")
+            assert await one.numbers("m") == [2]
+            rest = [message.data_chunk async for message in call]
+        assert len(b"".join(rest)) == 4_300_000
+        with refused(StatusCode.NOT_FOUND, "version 1"):
+            await one.data("m", 1)
+
+
+async def test_the_cache_is_bounded_in_bytes_and_says_what_will_never_fit(autojump_clock: MockClock) -> None:
+    async with desk(cache_max_bytes=1000) as one:
+        await one.create("m")
+        for _ in range(5):
+            await one.publish("m", b"x" * 300)
+        assert await one.numbers("m") == [3, 4, 5]
+        with refused(StatusCode.RESOURCE_EXHAUSTED, "1001", "cache_max_bytes", "Archive"):
+            await one.publish("m", b"x" * 1001)
+        with refused(StatusCode.RESOURCE_EXHAUSTED):
+            await one.upload_chunks([header(model_id="m", data_size=2**64 - 1)])
+        assert await one.numbers("m") == [3, 4, 5]
+        assert await one.store("m", b"x" * 1001) == 6
+        await one.publish("m", b"x" * 1000)
+        assert await one.numbers("m") == [6, 7]
+
+
+async def test_transient_uploads_together_are_bounded(autojump_clock: MockClock) -> None:
+    async with desk(cache_max_bytes=1000) as one:
+        await one.create("m")
+        async with one.channel.call(METHODS["CreateVersion"]) as call:
+            await call.send(header(model_id="m", data_size=1000))
+            await call.send(body(b"x" * 600))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert await one.publish("m", b"x" * 400) == 1
+            with refused(StatusCode.RESOURCE_EXHAUSTED, "being uploaded"):
+                await one.publish("m", b"x" * 401)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert await one.publish("m", b"x" * 1000) == 2
+
+
+@BOTH_CHANNELS
+async def test_who_sends_or_takes_nothing_gives_up_its_place(wire: bool, autojump_clock: MockClock) -> None:
+    async with desk(wire=wire, max_uploads=1, max_downloads=1, transfer_stall_seconds=30) as one:
+        await one.create("m")
+        await one.store("m", b"x" * 5_000_000)
+        async with one.channel.call(METHODS["CreateVersion"]) as silent:
+            await silent.send(header(model_id="m", archived=True, data_size=1000))
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            start = trio.current_time()
+            assert await one.store("m", b"waits") == 2
+            assert 29 <= trio.current_time() - start <= 31
+            with refused(StatusCode.DEADLINE_EXCEEDED, "30 s"):
+                await silent.receive()
+        async with one.channel.call(METHODS["RetrieveVersionData"]) as deaf:
+            await deaf.send(pb.RetrieveVersionDataRequest(model_id="m", version_number=1))
+            await deaf.done_sending()
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert await one.data("m", 2) == b"waits"
+            with refused(StatusCode.DEADLINE_EXCEEDED, "30 s"):
+                async for _ in deaf:
+                    pass
+        async with one.channel.call(METHODS["CreateVersion"]) as mute:
+            with refused(StatusCode.DEADLINE_EXCEEDED, "30 s"):
+                await mute.receive()
+
+
+async def test_many_uploads_at_once_get_numbers_of_their_own(autojump_clock: MockClock) -> None:
+    async with desk() as one:
+        await one.create("m")
+        numbers: dict[int, bytes] = {}
+
+        async def upload(index: int) -> None:
+            data = b"%d" % index * 1000
+            info = await one.upload("m", data, archived=index % 2 == 0, chunk=100)
+            assert info.version_number not in numbers
+            numbers[info.version_number] = data
+
+        async with trio.open_nursery() as nursery:
+            for index in range(60):
+                nursery.start_soon(upload, index)
+        assert sorted(numbers) == list(range(1, 61)) == await one.numbers("m")
+        for number, data in numbers.items():
+            assert await one.data("m", number) == data
+
+
+async def test_creating_deleting_and_uploading_at_once(autojump_clock: MockClock) -> None:
+    """Whatever the order, every call ends with one of the statuses that it may, and the end is consistent."""
+    disk = SimDisk(random.Random(1))
+    ends: set[StatusCode] = set()
+    async with desk(disk) as one:
+
+        async def attempt(call: Callable[..., Any], *args: object) -> None:
+            try:
+                await call(*args)
+                ends.add(StatusCode.OK)
+            except RpcError as error:
+                ends.add(error.code)
+
+        async with trio.open_nursery() as nursery:
+            for index in range(40):
+                nursery.start_soon(attempt, one.create, "m")
+                nursery.start_soon(attempt, one.store, "m", b"x" * 1000 * index)
+                nursery.start_soon(attempt, one.publish, "m", b"x" * 1000 * index)
+                nursery.start_soon(attempt, one.numbers, "m", -1)
+                nursery.start_soon(attempt, one.data, "m", -1)
+                nursery.start_soon(attempt, one.models)
+                if index % 3 == 0:
+                    nursery.start_soon(attempt, one.delete, "m")
+        assert ends == {StatusCode.OK, StatusCode.NOT_FOUND}
+        await one.create("m")
+        await one.store("m", b"the end")
+        before = [number for number in await one.numbers("m") if number not in one.registry.models["m"].transients]
+        assert one.registry._cache.bytes == sum(
+            version.info.data_size for version in one.registry.models["m"].transients.values()
+        )
+    async with desk(disk) as two:
+        assert await two.numbers("m") == before
+        assert await two.data("m") == b"the end"
+
+
+@pytest.mark.parametrize("field", ["id", "user data"])
+async def test_metadata_that_would_not_fit_into_a_reply(field: str, autojump_clock: MockClock) -> None:
+    async with desk(max_metadata_bytes=1000) as one:
+        long = "é" * 501
+        data = {"k": long} if field == "user data" else {}
+        with refused(StatusCode.INVALID_ARGUMENT, "model_info", "1000"):
+            await one.create(long if field == "id" else "m", **data)
+        await one.create("m")
+        with refused(StatusCode.INVALID_ARGUMENT, "version_info", "1000"):
+            await one.upload("m" if data else long, user_data=data)
+        assert await one.infos("m") == ([], "0")
+
+
+async def test_pages_end_before_they_are_too_long_for_a_message(autojump_clock: MockClock) -> None:
+    async with desk(max_page_bytes=5000) as one:
+        for index in range(20):
+            await one.create(f"m{index:02}", k="v" * 1000)
+            await one.upload("m00", user_data={"k": "v" * 1000})
+        ids, handle = await one.models()
+        assert len(ids) == 4
+        while page := (await one.models(handle=handle))[0]:
+            ids += page
+            handle = (await one.models(handle=handle))[1]
+        assert ids == [f"m{index:02}" for index in range(20)]
+        infos, version_handle = await one.infos("m00")
+        assert ([info.version_number for info in infos], version_handle) == ([1, 2, 3, 4], "5")
+        infos, version_handle = await one.infos("m00", *range(1, 21), handle="4")
+        assert ([info.version_number for info in infos], version_handle) == ([5, 6, 7, 8], "8")
+        with refused(StatusCode.INVALID_ARGUMENT, "version_numbers"):
+            await one.infos("m00", *[1] * 10_001)
+        with refused(StatusCode.INVALID_ARGUMENT, "model_ids"):
+            await one.models(*["m00"] * 10_001)
+
+
+async def test_version_and_status(autojump_clock: MockClock) -> None:
+    from trio_cogment.api.common_pb2 import StatusRequest, VersionRequest
+
+    async with desk() as one:
+        await one.create("m")
+        versions = await one.unary("Version", VersionRequest())
+        assert "trio-cogment" in {entry.name for entry in versions.versions}
+        assert (await one.unary("Status", StatusRequest())).statuses == {}
+        statuses = (await one.unary("Status", StatusRequest(names=["*"]))).statuses
+        assert set(statuses) == {"overall_load", "nb_models"}
+        assert statuses["nb_models"] == "1"
+
+
+async def test_cancelling_an_upload_at_every_step(autojump_clock: MockClock) -> None:
+    """The caller leaves before the k-th step for every k: a version is there whole, or nothing is."""
+    counts = set()
+    for steps in range(1, 60):
+        async with desk() as one:
+            await one.create("m")
+            await _leave_after(one, steps)
+            numbers = await one.numbers("m")
+            counts.add(len(numbers))
+            for number in numbers:
+                assert await one.data("m", number) == b"x" * 1000
+            assert one.disk.names("root") == [".lock", "m"]
+            assert len(one.disk.names("root/m")) == 1 + 2 * len(numbers)
+            assert await one.store("m", b"y") > max([0, *numbers])
+    assert counts == {0, 1}
+
+
+async def _leave_after(one: Desk, steps: int) -> None:
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+
+            async def upload() -> None:
+                await one.upload("m", b"x" * 1000, chunk=300)
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(upload)
+            for _ in range(steps):
+                await trio.lowlevel.checkpoint()
+            scope.cancel()
+    await trio.testing.wait_all_tasks_blocked(0.01)
