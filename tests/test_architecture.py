@@ -30,12 +30,13 @@ TABLE: dict[str, set[str]] = {
     "trial": set(),
     "rpc": set(),
     "directory": {"rpc"},
+    "directory_server": {"rpc"},
     "orchestrator": {"trial", "rpc", "directory"},
     "spec": set(),
     "sdk": {"spec", "rpc", "directory"},
-    "platform": {"orchestrator", "directory", "trial", "rpc", "spec", "sdk"},
+    "platform": {"orchestrator", "directory", "directory_server", "trial", "rpc", "spec", "sdk"},
     "demo": {"platform", "sdk", "spec", "rpc"},
-    "testing": {"orchestrator", "directory", "trial", "rpc", "spec", "sdk", "platform"},
+    "testing": {"orchestrator", "directory", "directory_server", "trial", "rpc", "spec", "sdk", "platform"},
     "cli": {"platform", "sdk", "spec", "trial", "testing", "demo", "rpc", "directory"},
     "__init__": {"platform", "sdk", "spec", "orchestrator"},
     "__main__": {"cli"},
@@ -43,7 +44,7 @@ TABLE: dict[str, set[str]] = {
 #: Only these of the common modules, for the packages named.
 NARROWED = {"trial": {"api", "errors"}, "rpc": {"errors", "config", "_version"}, "_version": set(), "errors": set()}
 #: Whose inside (a name with an underscore) nobody else may touch.
-PUBLIC_ONLY = {"rpc", "orchestrator", "directory", "trial", "sdk", "spec"}
+PUBLIC_ONLY = {"rpc", "orchestrator", "directory", "directory_server", "trial", "sdk", "spec"}
 
 
 def modules() -> list[Path]:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from trio_cogment.cli._directory_options import DirectorySettings
-from trio_cogment.config import DirectoryConfig, MetricsConfig, OrchestratorConfig, RpcConfig
+from trio_cogment.config import DirectoryConfig, DirectoryServerConfig, MetricsConfig, OrchestratorConfig, RpcConfig
 
 
 class Failure(click.ClickException):
@@ -44,6 +44,7 @@ class Configuration:
         rpc: of all servers and channels.
         metrics: of the metrics' endpoint.
         directory: of what the directory is asked and told.
+        directory_server: of a directory of ours.
         flags: by their names.
         places: where in the file each flag is, for errors.
     """
@@ -52,6 +53,7 @@ class Configuration:
     rpc: RpcConfig = field(default_factory=RpcConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     directory: DirectoryConfig = field(default_factory=DirectoryConfig)
+    directory_server: DirectoryServerConfig = field(default_factory=DirectoryServerConfig)
     flags: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 
