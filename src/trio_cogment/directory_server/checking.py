@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import trio
 
 from trio_cogment.config import DirectoryServerConfig
+from trio_cogment.directory_server.health import Health
 from trio_cogment.directory_server.registry import Entry
 from trio_cogment.directory_server.table import Table
 
@@ -80,25 +81,32 @@ class Checker:
 
     async def _check(self, entry: Entry, done: trio.Event) -> None:
         try:
-            before = self._table.health(entry)
-            if before is None:  # taken back meanwhile
-                return
-            async with self._places[before.shown]:
-                load = await self._look(entry)
-            now = trio.current_time()
-            self._table.looked(entry, load, now)
-            after = self._table.health(entry)
+            change = await self._look_in_turn(entry)
         finally:
             del self._running[entry.service_id]
             done.set()
-        if after is None:
+        if change is None:
             return
+        before, after = change
         if after.shown and not before.shown:
             self._on_shown()
         if after.state is not before.state:
             _log.info("%s is %s", described(entry), after.state.value)
-        if self._table.given_up(entry, now):
+        if self._table.given_up(entry, trio.current_time()):
             await self._forget(entry)
+
+    async def _look_in_turn(self, entry: Entry) -> tuple[Health, Health] | None:
+        """Return the health before and after a look; None when the service is not registered any more."""
+        before = self._table.health(entry)
+        if before is None:
+            return None
+        async with self._places[before.shown]:
+            if self._table.health(entry) is None:  # taken back while this waited
+                return None
+            load = await self._look(entry)
+        self._table.looked(entry, load, trio.current_time())
+        after = self._table.health(entry)
+        return None if after is None else (before, after)
 
 
 def described(entry: Entry) -> str:

@@ -1,7 +1,7 @@
 """Looking at one service: is it there, and how much has it to do.
 
 A Cogment service is asked for its `Status`, one that has none for its `Version`, and one that has neither for its
-`grpc.health.v1`. Whatever else is registered, or expects TLS, has to take a connection, and need not say anything.
+`grpc.health.v1` (about the service that was registered). Whatever else is registered, or expects TLS, has to take a connection, and need not say anything.
 """
 
 from __future__ import annotations
@@ -125,7 +125,8 @@ class Prober:
         except RpcError as error:
             if error.code in _AWAY:
                 raise
-        return 0 if await ask_health(channel) is ServingStatus.SERVING else None
+        # By its name: the server as a whole may be well and be another's by now.
+        return 0 if await ask_health(channel, descriptor.full_name) is ServingStatus.SERVING else None
 
 
 def _half(deadline: float) -> float:
