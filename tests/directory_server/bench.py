@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -112,6 +112,14 @@ class Directory:
     async def hosts(self, token: str = "") -> list[str]:
         """Return the hosts of everything that is shown, in order."""
         return [data.endpoint.host for data in await self.inquire(token=token)]
+
+    async def until(self, condition: Callable[[list[str]], bool], token: str = "") -> None:
+        """Wait until a condition on the hosts that are shown holds, on a virtual clock."""
+        for _ in range(4000):
+            if condition(await self.hosts(token)):
+                return
+            await trio.sleep(0.25)
+        raise AssertionError("it never came to that")
 
     async def _exchange(self, method: str, requests: Iterable[Any], token: str) -> list[Any]:
         metadata = {"authentication-token": token} if token else {}

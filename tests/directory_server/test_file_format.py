@@ -83,7 +83,8 @@ def test_what_was_written_is_read() -> None:
     assert list(content.registry) == list(registry)
     assert content.registry.total_bytes == registry.total_bytes
     assert content.hasher.salt == SALT
-    assert not content.foreign and not content.dropped
+    assert not content.foreign
+    assert not content.dropped
 
 
 def test_nothing_secret_is_written() -> None:
@@ -94,7 +95,8 @@ def test_nothing_secret_is_written() -> None:
 
 def test_the_file_of_the_reference() -> None:
     content = read(FOREIGN)
-    assert content.foreign and not content.dropped
+    assert content.foreign
+    assert not content.dropped
     old, new = content.registry
     assert (old.service_id, new.service_id) == (12, 7100000000000000001)  # in the order of their registration
     assert (old.permanent, old.exempt, new.permanent, new.exempt) == (True, True, False, False)
@@ -110,7 +112,8 @@ def test_the_file_of_the_reference() -> None:
 @pytest.mark.parametrize("data", [b"", b" \n", b"{}"])
 def test_files_with_nothing(data: bytes) -> None:
     content = read(data)
-    assert not len(content.registry) and content.foreign
+    assert not len(content.registry)
+    assert content.foreign
 
 
 @pytest.mark.parametrize(

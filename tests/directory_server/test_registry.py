@@ -46,7 +46,8 @@ def test_what_is_kept_of_texts() -> None:
     assert HASHER.digest("a") == Hasher(bytes(SALT_BYTES)).digest("a") != HASHER.digest("b")
     assert HASHER.digest("a") != Hasher(b"1" * SALT_BYTES).digest("a")
     assert len(HASHER.digest("")) == len(HASHER.digest("x" * 1000)) == 32
-    assert "mine" not in repr(entry(1)) and MINE.hex() not in repr(entry(1))
+    assert "mine" not in repr(entry(1))
+    assert MINE.hex() not in repr(entry(1))
 
 
 def test_the_newest_first_of_the_same_token_only() -> None:
@@ -109,7 +110,8 @@ def test_only_who_knows_everything_may_deregister(service_id: int, token: str, s
     )
     assert ids(registry) == [1]
     registry.deregister(1, MINE, HASHER.digest("s"))
-    assert not ids(registry) and not registry.total_bytes
+    assert not ids(registry)
+    assert not registry.total_bytes
 
 
 def test_limits() -> None:

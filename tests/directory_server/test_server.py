@@ -45,7 +45,8 @@ async def test_registered_found_and_taken_back(autojump_clock: Clock) -> None:
     async with directory() as at:
         at.net.host("one")
         [reply] = await at.register(registration("one", {"a": "1"}), token="t")
-        assert reply.status == OK and not reply.error_msg
+        assert reply.status == OK
+        assert not reply.error_msg
         assert 0 < reply.service_id < 2**63
         assert re.fullmatch("[0-9a-f]{32}", reply.secret)
         for inquiry in (
@@ -79,7 +80,7 @@ async def test_the_newest_first(autojump_clock: Clock) -> None:
 
 BAD = [
     RegisterRequest(),
-    RegisterRequest(endpoint=ServiceEndpoint(protocol=1, host="h", port=1)),
+    RegisterRequest(endpoint=ServiceEndpoint(protocol=ServiceEndpoint.GRPC, host="h", port=1)),
     RegisterRequest(details=ServiceDetails(type=ENVIRONMENT)),
     registration("", permanent=True),
     registration("h", port=0),
@@ -100,11 +101,13 @@ async def test_what_is_wrong_is_told_and_the_stream_goes_on(autojump_clock: Cloc
         before = disk.operations
         replies = await at.register(*BAD)
         assert disk.operations == before  # nothing of it was written
-        assert at.server.count == 0 and at.net.dialled == []
+        assert at.server.count == 0
+        assert at.net.dialled == []
         assert [reply.status for reply in replies] == [FAILED] * len(BAD)
         for reply in replies:
             assert re.match(r"(endpoint|details)[.a-z, ]*: expected", reply.error_msg)
-            assert not reply.service_id and not reply.secret
+            assert not reply.service_id
+            assert not reply.secret
         replies = await at.register(BAD[0], registration("good"), BAD[1])
         assert [reply.status for reply in replies] == [FAILED, OK, FAILED]
         assert await at.hosts() == ["good"]
@@ -159,7 +162,7 @@ async def test_status_and_version(autojump_clock: Clock) -> None:
 
 async def test_permanent_ones_are_shown_unseen_and_updated_in_place(autojump_clock: Clock) -> None:
     async with directory() as at:
-        first, other, second = await at.register(
+        first, _other, second = await at.register(
             registration("one", {"a": "1"}, permanent=True),
             registration("other", {"b": "1"}, permanent=True),
             registration("two", {"a": "1"}, permanent=True),
@@ -195,7 +198,8 @@ async def test_force_permanent(autojump_clock: Clock) -> None:
         one, two = await at.register(registration("one"), registration("two"))
         assert one.service_id == two.service_id
         [data] = await at.inquire()
-        assert data.permanent and data.endpoint.host == "two"
+        assert data.permanent
+        assert data.endpoint.host == "two"
         assert at.net.dialled == []
 
 
@@ -210,19 +214,16 @@ async def test_dead_hidden_back_and_forgotten(autojump_clock: Clock) -> None:
         assert await at.hosts() == ["one"]
         at.net.hosts.clear()
         died = trio.current_time()
-        while await at.hosts():
-            await trio.sleep(0.25)
+        await at.until(lambda hosts: not hosts)
         assert trio.current_time() - died <= 11.5  # interval and scan
         await trio.sleep(60)
         at.net.host("one")
         back = trio.current_time()
-        while not await at.hosts():
-            await trio.sleep(0.25)
+        await at.until(lambda hosts: hosts == ["one"])
         assert trio.current_time() - back <= 11.5
         at.net.hosts.clear()
         died = trio.current_time()
-        while at.server.count:
-            await trio.sleep(1)
+        await at.until(lambda _: at.server.count == 0)
         assert 120 <= trio.current_time() - died <= 120 + 3 * 11.5
 
 
@@ -230,8 +231,7 @@ async def test_three_failures_even_when_time_does_not_matter(autojump_clock: Clo
     async with directory(DirectoryServerConfig(forget_seconds=0)) as at:
         await at.register(registration("nobody"))
         assert at.net.dialled == ["nobody"]
-        while at.server.count:
-            await trio.sleep(0.5)
+        await at.until(lambda _: at.server.count == 0)
         assert at.net.dialled == ["nobody"] * 3
 
 
@@ -349,7 +349,7 @@ async def test_fresh_looks_are_not_repeated(autojump_clock: Clock) -> None:
 
 async def test_an_inquiry_waits_for_somebody_to_come(autojump_clock: Clock) -> None:
     async with directory(DirectoryServerConfig(registration_lag_seconds=30)) as at:
-        found: list[tuple[list[str], float]] = []
+        found: list[tuple[list[str], Any]] = []
 
         async def ask() -> None:
             hosts = await at.hosts()
@@ -444,7 +444,8 @@ async def test_a_full_disk_refuses_and_recovers(autojump_clock: Clock) -> None:
         [one] = await at.register(registration("one"))
         disk.capacity_bytes = 0
         [two] = await at.register(registration("two"))
-        assert two.status == FAILED and not two.service_id
+        assert two.status == FAILED
+        assert not two.service_id
         assert two.error_msg == "the directory cannot write its file: [Errno 28] No space left on device"
         gone = DeregisterRequest(service_id=one.service_id, secret=one.secret)
         assert (await at.deregister(gone))[0].status == DeregisterReply.FAILED

@@ -44,12 +44,14 @@ async def test_nothing_then_something(tmp_path: Path) -> None:
     path = str(tmp_path / "state")
     file = state_file(SystemFiles(0o600), path)
     registry, outdated = await file.load()
-    assert not len(registry) and outdated
+    assert not len(registry)
+    assert outdated
     await file.save(NEW)
     other = state_file(SystemFiles(), path, seed=1)
     salt = other.hasher.salt
     registry, outdated = await other.load()
-    assert list(registry) == list(NEW) and not outdated
+    assert list(registry) == list(NEW)
+    assert not outdated
     assert other.hasher.salt == file.hasher.salt != salt
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert os.listdir(tmp_path) == ["state"]
@@ -68,9 +70,11 @@ async def test_the_file_of_the_reference_is_taken_over(tmp_path: Path) -> None:
     path.write_text(json.dumps(FOREIGN))
     file = state_file(SystemFiles(0o600), str(path))
     registry, outdated = await file.load()
-    assert ids(registry) == [12, 7100000000000000001] and outdated
+    assert ids(registry) == [12, 7100000000000000001]
+    assert outdated
     await file.save(registry)
-    assert "aB-_9" not in path.read_text() and "team-a" not in path.read_text()
+    assert "aB-_9" not in path.read_text()
+    assert "team-a" not in path.read_text()
     assert await load(SystemFiles(), str(path)) == [12, 7100000000000000001]
 
 

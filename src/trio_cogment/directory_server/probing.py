@@ -1,7 +1,8 @@
 """Looking at one service: is it there, and how much has it to do.
 
-A Cogment service is asked for its `Status`, one that has none for its `Version`, and one that has neither for its
-`grpc.health.v1` (about the service that was registered). Whatever else is registered, or expects TLS, has to take a connection, and need not say anything.
+A Cogment service is asked for its `Status`, one that has none for its `Version`, and of one that has neither
+`grpc.health.v1` is asked. Whatever else is registered, or expects TLS, has to take a connection, and need not say
+anything.
 """
 
 from __future__ import annotations
