@@ -288,6 +288,8 @@ class DirectoryServerConfig:
         check_on_inquire: look at those who fit before an inquiry is answered.
         force_permanent: every registration is a permanent one.
         max_entries: registrations; further ones are refused.
+        max_duplicates: registrations that are the same in everything; a further one takes the place of the oldest, of a
+            server that crashed and is back, most likely.
         max_entry_bytes: host and properties of one registration.
         max_total_bytes: of all of them.
         max_pending_changes: registrations and deregistrations that wait for the file; further ones wait for these.
@@ -310,6 +312,7 @@ class DirectoryServerConfig:
     check_on_inquire: bool = False
     force_permanent: bool = False
     max_entries: int = 10_000
+    max_duplicates: int = 10
     max_entry_bytes: int = 16 * 1024
     max_total_bytes: int = 16 * 1024 * 1024
     max_pending_changes: int = 1000
@@ -336,6 +339,7 @@ _DIRECTORY_SERVER_RANGES: dict[str, tuple[float, float]] = {
     "fresh_check_seconds": _SECONDS_OR_NEVER,
     "registration_lag_seconds": _SECONDS_OR_NEVER,
     "max_entries": _SIZE,
+    "max_duplicates": _SIZE,
     "max_entry_bytes": _SIZE,
     "max_total_bytes": _SIZE,
     "max_pending_changes": (1, 10**6),

@@ -68,6 +68,16 @@ def test_duplicates_that_are_not_permanent_are_as_many_registrations() -> None:
     assert ids(registry.matching(Inquiry(), MINE)) == [2, 1]
 
 
+def test_of_too_many_duplicates_the_oldest_go() -> None:
+    config = DirectoryServerConfig(max_duplicates=2, max_entries=6)
+    others = [entry(1, host="same", permanent=True), entry(2, host="same", token=THEIRS), entry(3, host="same", port=1)]
+    registry = Registry([*others, entry(4, {"a": "1"}, host="same")])
+    for number in range(5, 10):
+        registry.register(entry(number, host="same"), config)
+    assert ids(registry) == [1, 2, 3, 4, 8, 9]
+    assert registry.total_bytes == 6 * 4 + 2
+
+
 def test_a_permanent_one_replaces_those_like_it() -> None:
     """Only permanent ones, of the same token and type, that have all of its properties."""
     registry = Registry(
@@ -139,7 +149,7 @@ STEPS = st.one_of(
 
 @given(st.lists(STEPS, max_size=30))
 def test_it_is_what_a_list_would_be(steps: list[Any]) -> None:
-    config = DirectoryServerConfig(max_entries=5)
+    config = DirectoryServerConfig(max_entries=5, max_duplicates=2)
     registry, model = Registry(), list[Entry]()
     for number, (what, *rest) in enumerate(steps, 1):
         draft = registry.copy()
@@ -157,7 +167,9 @@ def test_it_is_what_a_list_would_be(steps: list[Any]) -> None:
         try:
             if what == "register":
                 properties, token, permanent, kind = rest
-                new = entry(number, properties, token=token, permanent=permanent, kind=kind, secret=f"s{number % 3}")
+                new = entry(
+                    number, properties, token=token, permanent=permanent, kind=kind, secret=f"s{number % 3}", host="h"
+                )
                 registered = draft.register(new, config)
                 old = [
                     one
@@ -171,6 +183,10 @@ def test_it_is_what_a_list_would_be(steps: list[Any]) -> None:
                     model[model.index(old[0])] = registered
                     model = [one for one in model if one not in old[1:]]
                 else:
+                    same = [one for one in model if (one.token, one.service) == (token, new.service)]
+                    mortal = [one for one in same if not one.permanent]
+                    if not permanent and len(mortal) == 2:
+                        model.remove(mortal[0])
                     model.append(registered)
             else:
                 service_id, token, secret = rest

@@ -125,25 +125,37 @@ class Registry:
         A permanent one replaces every permanent one of its token that an inquiry for it would find. It has the id and
         the place of the newest of them. (It has its own secret: of the old one we have no more than the digest.)
 
+        Any other is one more, even if there is the same already, but of too many that are the same the oldest go.
+
         Raises:
             ResourceExhaustedError: there are too many.
         """
-        replaced: list[Entry] = []
-        if entry.permanent:
-            like_it = Inquiry(kind=entry.service.kind, properties=entry.service.properties)
-            replaced = [other for other in self.matching(like_it, entry.token) if other.permanent]
+        replaced = self._permanent_ones(entry) if entry.permanent else self._duplicates(entry, config)
         if len(self) - len(replaced) >= config.max_entries:
             raise ResourceExhaustedError(f"the directory has {len(self)} registrations and takes no more")
         total = self.total_bytes - sum(other.service.size for other in replaced) + entry.service.size
         if total > config.max_total_bytes:
             raise ResourceExhaustedError(f"the directory has {self.total_bytes} bytes of registrations; no room")
-        if replaced:
+        if entry.permanent and replaced:
             entry = replace(entry, service_id=replaced[0].service_id)
-            for other in replaced[1:]:
-                del self._entries[other.service_id]
+            replaced = replaced[1:]
+        for other in replaced:
+            del self._entries[other.service_id]
         self._entries[entry.service_id] = entry
         self.total_bytes = total
         return entry
+
+    def _permanent_ones(self, entry: Entry) -> list[Entry]:
+        like_it = Inquiry(kind=entry.service.kind, properties=entry.service.properties)
+        return [other for other in self.matching(like_it, entry.token) if other.permanent]
+
+    def _duplicates(self, entry: Entry, config: DirectoryServerConfig) -> list[Entry]:
+        same = [
+            other
+            for other in self
+            if not other.permanent and other.service == entry.service and other.token == entry.token
+        ]
+        return same[: max(0, len(same) + 1 - config.max_duplicates)]
 
     def deregister(self, service_id: int, token: bytes, secret: bytes) -> None:
         """Take a registration back.

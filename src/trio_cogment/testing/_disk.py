@@ -5,7 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
+
+import trio
 
 from trio_cogment.files import OpenFile
 
@@ -217,6 +221,12 @@ class _SimFile:
     def _check(self) -> None:
         if self._closed:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+async def at_once(function: Callable[[], Any]) -> Any:
+    """Run what a thread would run: a simulated disk blocks nobody."""
+    await trio.lowlevel.checkpoint()
+    return function()
 
 
 def _apply(names: dict[str, _Node], change: dict[str, _Node | None]) -> None:
