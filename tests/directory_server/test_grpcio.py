@@ -12,7 +12,7 @@ import grpc
 import pytest
 import trio
 
-from tests.directory_server.bench import METHODS, OTHER, Net, Told, new_server, registration, service_of
+from tests.directory_server.bench import ENVIRONMENT, METHODS, OTHER, Net, Told, new_server, registration, service_of
 from trio_cogment.api.common_pb2 import StatusRequest, VersionRequest
 from trio_cogment.api.directory_pb2 import (
     DeregisterRequest,
@@ -83,7 +83,7 @@ async def test_all_of_it() -> None:
         here = registration("127.0.0.1", {"a": "1"}, port=at.port)
         [reply] = await at.stream("Register", [here], "t", take=1)
         assert reply.status == RegisterReply.OK
-        inquiry = InquireRequest(details=ServiceDetails(type=4, properties={"a": "1"}))
+        inquiry = InquireRequest(details=ServiceDetails(type=ENVIRONMENT, properties={"a": "1"}))
         [found] = await at.stream("Inquire", [inquiry], "t", take=1)
         assert found.data.service_id == reply.service_id
         assert found.data.endpoint.port == at.port

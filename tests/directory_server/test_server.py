@@ -38,6 +38,7 @@ from trio_cogment.rpc import InProcessChannel
 from trio_cogment.testing import SimDisk
 
 Clock = trio.testing.MockClock
+GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "directory.md").read_text()
 OK, FAILED = RegisterReply.OK, RegisterReply.FAILED
 
 
@@ -225,6 +226,26 @@ async def test_dead_hidden_back_and_forgotten(autojump_clock: Clock) -> None:
         died = trio.current_time()
         await at.until(lambda _: at.server.count == 0)
         assert 120 <= trio.current_time() - died <= 120 + 3 * 11.5
+
+
+@pytest.mark.parametrize(("how", "seconds"), [("refuses", 11), ("dead", 14), ("silent", 21)])
+async def test_the_documented_time_until_nobody_is_sent_there(how: str, seconds: int, autojump_clock: Clock) -> None:
+    """And the other one is offered all the time."""
+    assert re.search(rf"\| .*{how}.* \| {seconds} s \|", GUIDE)
+    longest = 0.0
+    for phase in range(10):
+        async with directory() as at:
+            at.net.host("other")
+            at.net.host("it")
+            await at.register(registration("other"), registration("it"))
+            await trio.sleep(20 + phase)
+            del at.net.hosts["it"]
+            if how != "refuses":
+                getattr(at.net, how).add("it")
+            died = trio.current_time()
+            await at.until(lambda hosts: hosts == ["other"])
+            longest = max(longest, trio.current_time() - died)
+    assert seconds - 2 < longest <= seconds + 0.5  # a quarter of a second for our own look
 
 
 async def test_three_failures_even_when_time_does_not_matter(autojump_clock: Clock) -> None:
