@@ -355,3 +355,85 @@ class DirectoryConfig:
             value = getattr(self, name)
             if not least <= value <= most:  # also refuses NaN
                 raise ValueError(f"{name}: expected {least} to {most}, got {value}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryServerConfig:
+    """How a directory looks after what is registered with it.
+
+    Attributes:
+        check_interval_seconds: how often a service that is shown is looked at, counted from the last look.
+        recheck_initial_seconds: the pause before a service is looked at again that has failed once; each further one is
+            twice as long, and none longer than `check_interval_seconds`.
+        scan_interval_seconds: how often it is found out who is due.
+        connect_timeout_seconds: how long one look tries to connect.
+        answer_timeout_seconds: how long one look may take, connecting included.
+        max_failures: a service is forgotten when so many looks in a row have failed, and not before
+        forget_seconds: have passed since the first of them.
+        max_concurrent_checks: services that are shown and are being looked at, at the same time; and again as many
+            that are not shown.
+        registration_wait_seconds: how long the reply to a registration waits for the first look.
+        inquiry_wait_seconds: how long an inquiry waits for looks (`check_on_inquire`).
+        fresh_check_seconds: a look no older than this is not repeated for an inquiry.
+        registration_lag_seconds: how long an inquiry that finds nobody waits for somebody to come; 0: not at all.
+        load_balancing: show only those with little load, in any order.
+        check_on_inquire: look at those who fit before an inquiry is answered.
+        force_permanent: every registration is a permanent one.
+        max_entries: registrations; further ones are refused.
+        max_duplicates: registrations that are the same in everything; a further one takes the place of the oldest, of a
+            server that crashed and is back, most likely.
+        max_entry_bytes: host and properties of one registration.
+        max_total_bytes: of all of them.
+        max_pending_changes: registrations and deregistrations that wait for the file; further ones wait for these.
+        write_retry_seconds: how long after a failure the file is written again.
+    """
+
+    check_interval_seconds: float = 10.0
+    recheck_initial_seconds: float = 1.0
+    scan_interval_seconds: float = 1.0
+    connect_timeout_seconds: float = 3.0
+    answer_timeout_seconds: float = 10.0
+    max_failures: int = 3
+    forget_seconds: float = 120.0
+    max_concurrent_checks: int = 64
+    registration_wait_seconds: float = 2.0
+    inquiry_wait_seconds: float = 2.0
+    fresh_check_seconds: float = 0.1
+    registration_lag_seconds: float = 0.0
+    load_balancing: bool = False
+    check_on_inquire: bool = False
+    force_permanent: bool = False
+    max_entries: int = 10_000
+    max_duplicates: int = 10
+    max_entry_bytes: int = 16 * 1024
+    max_total_bytes: int = 16 * 1024 * 1024
+    max_pending_changes: int = 1000
+    write_retry_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in _DIRECTORY_SERVER_RANGES.items():
+            value = getattr(self, name)
+            if not least <= value <= most:  # also refuses NaN
+                raise ValueError(f"{name}: expected {least} to {most}, got {value}")
+
+
+_DIRECTORY_SERVER_RANGES: dict[str, tuple[float, float]] = {
+    "check_interval_seconds": _SECONDS,
+    "recheck_initial_seconds": _SECONDS,
+    "scan_interval_seconds": _SECONDS,
+    "connect_timeout_seconds": _SECONDS,
+    "answer_timeout_seconds": _SECONDS,
+    "max_failures": (1, 10**6),
+    "forget_seconds": _SECONDS_OR_NEVER,
+    "max_concurrent_checks": (1, 10**4),
+    "registration_wait_seconds": _SECONDS_OR_NEVER,
+    "inquiry_wait_seconds": _SECONDS_OR_NEVER,
+    "fresh_check_seconds": _SECONDS_OR_NEVER,
+    "registration_lag_seconds": _SECONDS_OR_NEVER,
+    "max_entries": _SIZE,
+    "max_duplicates": _SIZE,
+    "max_entry_bytes": _SIZE,
+    "max_total_bytes": _SIZE,
+    "max_pending_changes": (1, 10**6),
+    "write_retry_seconds": _SECONDS,
+}

@@ -153,6 +153,10 @@ class Pool:
     async def _dial(self, nursery: trio.Nursery) -> None:
         try:
             connection = await self._connected(nursery)
+        except trio.Cancelled:
+            # The channel's block is being cancelled. A call in a shield would let us dial again and again, for ever.
+            self.stop()
+            raise
         except RpcError as error:
             self._failed(error)
         except Exception:

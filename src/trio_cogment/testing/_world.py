@@ -13,12 +13,13 @@ from typing import Any
 import trio
 from purerpc import Service
 
-from trio_cogment.config import RpcConfig
+from trio_cogment.config import DirectoryServerConfig, RpcConfig
+from trio_cogment.directory_server import DirectoryServer
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import OwnNursery, serve
 from trio_cogment.spec import Spec
-from trio_cogment.testing._disk import SimDisk
+from trio_cogment.testing._disk import SimDisk, at_once
 from trio_cogment.testing._history import History
 from trio_cogment.testing._in_process import LatentChannel
 from trio_cogment.testing._network import SimNetwork
@@ -47,6 +48,7 @@ class World:
         self.plan = plan or FaultPlan()
         self.rng = self.stream("scenario")
         self._ids = self.stream("ids")
+        self._directories = self.stream("directories")
         self.network = SimNetwork(self.stream)
         self.history = History()
         self.counters: Counter[str] = Counter()
@@ -151,6 +153,42 @@ class World:
             await nursery.start(partial(serve, services, [here.listen(port)], config=rpc_config))
             yield orchestrator
             await orchestrator.stop()
+
+    @asynccontextmanager
+    async def serve_directory(
+        self,
+        host: str = "directory",
+        port: int = 9005,
+        *,
+        disk: SimDisk | None = None,
+        config: DirectoryServerConfig | None = None,
+        rpc_config: RpcConfig | None = None,
+    ) -> AsyncIterator[DirectoryServer]:
+        """Run a directory on a host of the network for the time of an `async with` block.
+
+        Args:
+            host: where it runs; from there it looks at the services.
+            port: what it listens on.
+            disk: where its file is; without one it has none.
+            config: its rules.
+            rpc_config: of its server and of its channels.
+        """
+        here = self.network.host(host)
+        directory = DirectoryServer(
+            random_bytes=self._directories.randbytes,
+            path="" if disk is None else "directory",
+            config=config,
+            rpc_config=rpc_config,
+            files=disk,
+            run_blocking=at_once,
+            dial=here.connect,
+            rng=self._directories,
+        )
+        tasks = OwnNursery()
+        async with directory, _cancelled_after(tasks) as nursery:
+            await nursery.start(partial(serve, [directory.service()], [here.listen(port)], config=rpc_config))
+            yield directory
+            directory.stop()
 
 
 @asynccontextmanager
