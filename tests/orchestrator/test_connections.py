@@ -49,7 +49,7 @@ async def test_channels_outlast_cancellation_while_they_are_used(autojump_clock:
         async def host(task_status: trio.TaskStatus[tuple[trio.Nursery, Connections]]) -> None:
             async with trio.open_nursery() as nursery:
                 task_status.started((nursery, Connections(nursery, None, RpcConfig())))
-                await trio.sleep_forever()
+                await trio.Event().wait()
             left.append(trio.current_time())
 
         for keeps_seconds, expected in ((0.0, 0.0), (1.0, 1.0), (50.0, 2.0)):
