@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trio_cogment.sdk import ActorSession as ActorSession
     from trio_cogment.sdk import Controller as Controller
     from trio_cogment.sdk import DatalogSession as DatalogSession
+    from trio_cogment.sdk import DatastoreClient as DatastoreClient
     from trio_cogment.sdk import EnvironmentSession as EnvironmentSession
     from trio_cogment.sdk import Event as Event
     from trio_cogment.sdk import EventType as EventType
@@ -42,6 +43,7 @@ _HOMES = {
     "CogmentError": "errors",
     "Controller": "sdk",
     "DatalogSession": "sdk",
+    "DatastoreClient": "sdk",
     "EnvironmentSession": "sdk",
     "Event": "sdk",
     "EventType": "sdk",

@@ -182,6 +182,58 @@ class MetricsConfig:
         _check_positive(self, "request_timeout_seconds", "max_connections", "max_request_bytes")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatastoreConfig:
+    """How a trial datastore writes and reads, whatever its storage.
+
+    Attributes:
+        commit_samples: so many writes, of all streams together, are committed at once.
+        commit_bytes: or so many bytes of them.
+        commit_delay_seconds: or what there is so long after the first.
+        max_pending_writes: writes that wait or are being committed; then streams are made to wait.
+        max_pending_bytes: their size; one of any size is always taken.
+        max_stream_writes: how many of these a single stream may have.
+        abandoned_after_seconds: a trial whose data log is away for so long is marked as ended abnormally. That a host
+            is gone without a word is noticed within 30 s (`keepalive_seconds` and `keepalive_timeout_seconds`): with
+            the default nobody waits for its trials 60 s later.
+        abandoned_after_start_seconds: the same for trials that were open when the datastore started: their data logs
+            may take 30 s to notice that its predecessor has gone, and a pause before they come back.
+        page_samples: samples that a reader's call reads from the storage at a time.
+        page_bytes: their size; one of any size is always read.
+        max_reply_bytes: a reply with trials that would be longer is refused: the published SDK takes no longer one.
+        farewell_seconds: how long a datastore that stops may take to write what it has been given.
+    """
+
+    commit_samples: int = 500
+    commit_bytes: int = 4 * 1024 * 1024
+    commit_delay_seconds: float = 0.02
+    max_pending_writes: int = 4096
+    max_pending_bytes: int = 16 * 1024 * 1024
+    max_stream_writes: int = 700
+    abandoned_after_seconds: float = 25.0
+    abandoned_after_start_seconds: float = 45.0
+    page_samples: int = 500
+    page_bytes: int = 512 * 1024
+    max_reply_bytes: int = 4 * 1024 * 1024
+    farewell_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            least, most = _DATASTORE_RANGES.get(name, _SIZE)
+            value = getattr(self, name)
+            if not least <= value <= most:  # also refuses NaN
+                raise ValueError(f"{name}: expected {least} to {most}, got {value}")
+
+
+#: A trial is given up within a minute of its orchestrator's end.
+_DATASTORE_RANGES: dict[str, tuple[float, float]] = {
+    "commit_delay_seconds": (0.0, 60.0),
+    "abandoned_after_seconds": (0.001, 60.0),
+    "abandoned_after_start_seconds": (0.001, 60.0),
+    "farewell_seconds": (0.0, 60.0),
+}
+
+
 def _check_not_negative(config: OrchestratorConfig | MetricsConfig) -> None:
     for field in fields(config):
         value = getattr(config, field.name)

@@ -10,13 +10,14 @@ import ssl
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TypeAlias
 
 from purerpc import Service
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.config import OrchestratorConfig, RpcConfig
+from trio_cogment.config import DatastoreConfig, OrchestratorConfig, RpcConfig
+from trio_cogment.datastore import Datastore, TrialStore, open_store
 from trio_cogment.directory import DirectoryClient, ServiceKind
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink
@@ -25,6 +26,7 @@ from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import Controller, LocalParticipants, Participants, join_trial
 from trio_cogment.sdk.actor import ActorImplementation
 from trio_cogment.spec import Spec
+from trio_cogment.trial import TrialMachine
 
 
 def wall_clock_ns() -> int:
@@ -64,14 +66,22 @@ class Platform:
         participants: register environments, actors, hooks and data logs here, before or after the first trial.
         controller: start, watch, describe and terminate trials.
         orchestrator: the orchestrator itself.
-        channel: in-process calls to the orchestrator's services.
+        datastore: keeps the trials' samples, if there is one.
+        channel: in-process calls to the services.
+        services: all of it that is to be served.
     """
 
     def __init__(
-        self, participants: Participants, orchestrator: Orchestrator, channel: CallOpener, services: Sequence[Service]
+        self,
+        participants: Participants,
+        orchestrator: Orchestrator,
+        channel: CallOpener,
+        services: Sequence[Service],
+        datastore: Datastore | None = None,
     ) -> None:
         self.participants = participants
         self.orchestrator = orchestrator
+        self.datastore = datastore
         self.channel = channel
         self.services = services
         self.controller = Controller(channel, spec=participants.spec)
@@ -106,7 +116,10 @@ async def open_platform(
     wall_clock: Callable[[], int] = wall_clock_ns,
     new_trial_id: Callable[[], str] = random_trial_id,
     sample_sink: SampleSink | None = None,
+    store: TrialStore | str | None = None,
+    datastore_config: DatastoreConfig | None = None,
     rng: random.Random | None = None,
+    make_machine: Callable[..., TrialMachine] | None = None,
     open_inside: OpenInside | None = None,
 ) -> AsyncIterator[Platform]:
     """Run the platform for the time of an `async with` block.
@@ -128,14 +141,30 @@ async def open_platform(
         new_trial_id: makes trial ids.
         sample_sink: takes the samples of trials whose data log is `cogment://discover`, as the objects they are (see
             `docs/data-logs.md`); a data log registered with the participants comes first.
+        store: runs a datastore, which takes those samples and serves them. Either its storage, or the address of one
+            that is opened here: `memory:` or `sqlite:PATH`.
+        datastore_config: limits and times of the datastore.
         rng: for pauses that should differ.
+        make_machine: makes the machines of trials; see `testing.TrialRecorder`.
         open_inside: opens services to calls within the process; a simulation makes them take time.
+
+    Raises:
+        ValueError: there is a `sample_sink` and a `store`, and only one can take the samples.
+        CogmentError: the storage cannot be opened.
     """
+    if store is not None and sample_sink is not None:
+        raise ValueError("store: expected None where there is a sample_sink")
+    config = config or OrchestratorConfig()
     open_inside = open_inside or _open_inside
     participants = participants or Participants(spec, wall_clock=wall_clock)
     # Whoever is in the process may fill its memory anyway.
     inside = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
-    async with open_inside(participants.services(), inside) as participants_channel:
+    async with (
+        _datastore(store, datastore_config) as datastore,
+        open_inside(participants.services(), inside) as participants_channel,
+    ):
+        if datastore is not None:
+            sample_sink = datastore.sink(max_unconfirmed=config.max_queued_samples)
         orchestrator = Orchestrator(
             wall_clock=wall_clock,
             new_trial_id=new_trial_id,
@@ -148,8 +177,23 @@ async def open_platform(
             metrics=metrics,
             local=_Local(LocalParticipants(participants, participants_channel), sample_sink),
             rng=rng,
+            make_machine=make_machine,
         )
         services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
+        if datastore is not None:
+            services += datastore.services()
         async with orchestrator, open_inside(services, inside) as channel:
-            yield Platform(participants, orchestrator, channel, services)
+            yield Platform(participants, orchestrator, channel, services, datastore)
             await orchestrator.stop()
+
+
+@asynccontextmanager
+async def _datastore(store: TrialStore | str | None, config: DatastoreConfig | None) -> AsyncIterator[Datastore | None]:
+    """Run a datastore for the time of the block, if there is a storage for it."""
+    async with AsyncExitStack() as opened:
+        if store is None:
+            yield None
+            return
+        if isinstance(store, str):
+            store = await opened.enter_async_context(open_store(store))
+        yield await opened.enter_async_context(Datastore(store, config=config))

@@ -11,9 +11,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
+import pytest
 import trio
+from click.testing import CliRunner
 
+from trio_cogment.cli import main
 from trio_cogment.sdk import ActorSession, EnvironmentSession, Participants, serve_participants
 
 #: Starting takes well below a second; a machine busy with other tests may take its time.
@@ -25,9 +29,13 @@ LISTENING = re.compile(r"\w+ listening on (\S+):(\d+) \((.*)\)")
 
 
 def environment_variables(**changes: str) -> dict[str, str]:
-    """Return this process's variables without any that the command line reads, and with some changes."""
+    """Return this process's variables without any that the command line reads, and with some changes.
+
+    Whoever does not say where trials are stored has them in memory: the default is a file in the current folder.
+    """
     ours = ("COGMENT_", "TRIAL_", "PROMETHEUS_", "TRIO_COGMENT_")
-    return {name: value for name, value in os.environ.items() if not name.startswith(ours)} | changes
+    others = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return others | {"TRIO_COGMENT_STORAGE": "memory:"} | changes
 
 
 @dataclass
@@ -48,6 +56,20 @@ async def run(*arguments: str, module: str = "trio_cogment", **variables: str) -
             check=False,
         )
     return Output(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+async def run_here(*arguments: str) -> Output:
+    """Run a command to its end in a thread of this process: that takes no second to start."""
+
+    def run() -> Output:
+        ours = dict.fromkeys(os.environ.keys() - environment_variables().keys())
+        with CliRunner().isolation(env=ours) as (out, err, _):
+            with pytest.raises(SystemExit) as left:
+                main(arguments)
+            return Output(int(left.value.code or 0), out.getvalue().decode(), err.getvalue().decode())
+
+    with trio.fail_after(PATIENCE_SECONDS):
+        return await trio.to_thread.run_sync(run)
 
 
 class Server:
@@ -91,12 +113,17 @@ class Server:
 
 @asynccontextmanager
 async def server(
-    *arguments: str, addresses: int = 1, variables: Mapping[str, str] = {}, module: str = "trio_cogment"
+    *arguments: str,
+    addresses: int = 1,
+    variables: Mapping[str, str] = {},
+    module: str = "trio_cogment",
+    folder: Path | None = None,
 ) -> AsyncIterator[Server]:
     """Run a server for the time of a block; it may have stopped by itself before."""
     process = await trio.lowlevel.open_process(
         [sys.executable, "-m", module, *arguments],
         env=environment_variables(**variables),
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )

@@ -34,7 +34,7 @@ STANDARD = {
 
 
 async def scrape(port: int) -> dict[str, float]:
-    """Return the values of all metrics, by name and the first label's value."""
+    """Return the values of all metrics, by name and the values of the labels, in the order of their names."""
 
     def fetch() -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_SECONDS) as response:
@@ -43,7 +43,10 @@ async def scrape(port: int) -> dict[str, float]:
 
     families = text_string_to_metric_families(await trio.to_thread.run_sync(fetch))
     samples = [sample for family in families for sample in family.samples]
-    return {" ".join([sample.name, *list(sample.labels.values())[:1]]): sample.value for sample in samples}
+    return {
+        " ".join([sample.name, *(value for _, value in sorted(sample.labels.items()))]): sample.value
+        for sample in samples
+    }
 
 
 @pytest.mark.parametrize("where", ["flag", "environment", "old name"])

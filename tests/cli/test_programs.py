@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import urllib.request
 from pathlib import Path
 
 import grpc
@@ -16,6 +15,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from tests.cli import tiny
 from tests.cli.process import PATIENCE_SECONDS, STOP_SECONDS, environment_variables, free_port, run, server
 from tests.cli.test_directory import served
+from tests.cli.test_operations import scrape
 from tests.rpc.tls_files import make_party
 from trio_cogment.api.common_pb2 import VersionRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
@@ -89,9 +89,9 @@ async def test_it_is_registered_once_for_each_kind_and_has_metrics(tmp_path: Pat
             async with server(*arguments, variables=variables, module=MODULE) as running:
                 await fake.wait_until(lambda: len(fake.entries) == 2)
                 shown = [entry.data for entry in fake.entries.values()]
-                url = f"http://127.0.0.1:{metrics}/metrics"
-                with await trio.to_thread.run_sync(urllib.request.urlopen, url) as response:
-                    assert b"process_cpu_seconds_total" in response.read()
+                async with Channel("127.0.0.1", running.port) as channel:
+                    assert await versions(channel)
+                    figures = await scrape(metrics)
                 await running.stop()
     assert [data.details.type for data in shown] == [ServiceType.DATASTORE_SERVICE, ServiceType.DATALOG_SERVICE]
     for data in shown:
@@ -99,6 +99,10 @@ async def test_it_is_registered_once_for_each_kind_and_has_metrics(tmp_path: Pat
         assert data.details.properties["zone"] == "a"
     assert not fake.entries
     assert said.read_text() == "directory registry stopped"
+    assert figures["process_cpu_seconds_total"] > 0
+    assert figures["grpc_server_handled_total OK Version cogmentAPI.TrialDatastoreSP unary"] == 1
+    assert figures["grpc_server_started_total Version cogmentAPI.DatalogSP unary"] == 0
+    assert not any(name.startswith("orchestrator_") for name in figures)
 
 
 async def test_it_can_have_tls_and_do_without_reflection(tmp_path: Path) -> None:

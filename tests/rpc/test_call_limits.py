@@ -175,3 +175,25 @@ async def test_the_outbox_is_the_configurations(
         await call.done_sending()
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert least <= len([reply async for reply in call]) - 1 <= most
+
+
+@both
+async def test_who_waits_for_room_to_send_can_be_cancelled_by_others(
+    make: Make, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with make(RpcConfig(call_outbox_messages=2)) as channel, channel.call(WAIT) as call:
+        sent = 0
+
+        async def send() -> None:
+            nonlocal sent
+            while True:
+                await call.send(Action(content=bytes(100_000)))
+                sent += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            nursery.start_soon(send)
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+        assert sent > 0
+        call.cancel()

@@ -64,7 +64,7 @@ def test_a_counter_at_zero_fails_the_run(monkeypatch: pytest.MonkeyPatch, capsys
 
     reached = [Counter(dict.fromkeys(DECLARED, 1))]
     monkeypatch.setattr(suite, "run_suite", lambda _seed, _suite: reached[0])
-    monkeypatch.setattr(suite.multiprocessing, "get_context", lambda _method: SimpleNamespace(Pool=Here))
+    monkeypatch.setattr("tests.sim.suite.multiprocessing.get_context", lambda _method: SimpleNamespace(Pool=Here))
     assert report(list(range(300)), 2) == 0
     assert "    300 watcher overflow\n" in capsys.readouterr().out
     del reached[0]["watcher overflow"]
@@ -108,7 +108,7 @@ def mischief(target: str, misbehaviour: str, **details: object) -> Fault:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("seed", [7, 28, 29])  # trial-0 is on hosts of its own in them
+@pytest.mark.parametrize("seed", [28, 33, 34])  # trial-0 is on hosts of its own in them
 def test_what_happens_to_one_trial_is_not_seen_by_the_others(seed: int, faults: list[Fault]) -> None:
     """Event by event, and to the microsecond."""
     calm = simulate(seed, scenario, plan=FaultPlan()).history

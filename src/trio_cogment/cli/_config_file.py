@@ -1,7 +1,8 @@
 """The file of `--config`: what flags say, and what no flag does, in one YAML.
 
 At its top are the flags by their names, and a mapping for each class of `trio_cogment.config`: `orchestrator`, `rpc`,
-`metrics` and `directory`. A flag or an environment variable wins over the file. A blank value says nothing.
+`metrics`, `directory` and `datastore`. A flag or an environment variable wins over the file. A blank value says
+nothing.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from typing import Any, TypeVar, get_type_hints
 import yaml
 
 from trio_cogment.cli._settings import Configuration, Failure
-from trio_cogment.config import DirectoryConfig, MetricsConfig, OrchestratorConfig, RpcConfig
+from trio_cogment.config import DatastoreConfig, DirectoryConfig, MetricsConfig, OrchestratorConfig, RpcConfig
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.spec.yaml_file import YamlFile, is_blank, line_of
 
-_Section = TypeVar("_Section", OrchestratorConfig, RpcConfig, MetricsConfig, DirectoryConfig)
+_Section = TypeVar("_Section", OrchestratorConfig, RpcConfig, MetricsConfig, DirectoryConfig, DatastoreConfig)
 
 SECTIONS: dict[str, type[Any]] = {
     "orchestrator": OrchestratorConfig,
     "rpc": RpcConfig,
     "metrics": MetricsConfig,
     "directory": DirectoryConfig,
+    "datastore": DatastoreConfig,
 }
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")

@@ -60,7 +60,8 @@ def _token(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     return value
 
 
-def _properties(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def as_properties(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Return `name=value,name` as a dictionary; a value left out is empty."""
     found = {}
     for item in (item.strip() for value in values for item in value.split(",")):
         name, _, value = (part.strip() for part in item.partition("="))
@@ -83,7 +84,7 @@ def directory_options(service: str) -> Callable[[_Decorated], _Decorated]:
             "--directory_registration_properties",
             type=_OneText(),
             multiple=True,
-            callback=_properties,
+            callback=as_properties,
             metavar="NAME=VALUE,...",
             envvar=f"{prefix}_REGISTRATION_PROPERTIES",
             show_envvar=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +13,8 @@ from click.core import ParameterSource
 
 from trio_cogment._version import __version__
 from trio_cogment.cli._client import client
+from trio_cogment.cli._client_datastore import trial_datastore
+from trio_cogment.cli._datastore_options import datastore_options, datastore_settings, storage_options, storage_settings
 from trio_cogment.cli._groups import Group
 from trio_cogment.cli._options import HELP_LIKE, as_port, configuration_of, log_options
 from trio_cogment.cli._orchestrator_options import orchestrator_options, orchestrator_settings
@@ -23,15 +26,13 @@ _INTERRUPTED = 130
 
 #: Commands of the reference that are not built yet, by group.
 _NOT_BUILT_SERVICES = (
-    "trial_datastore",
-    "datastore",
     "model_registry",
     "registry",
     "directory",
     "web_proxy",
     "proxy",
 )
-_NOT_BUILT_CLIENT = ("trial_datastore", "datastore", "model_registry", "registry", "directory")
+_NOT_BUILT_CLIENT = ("model_registry", "registry", "directory")
 _NOT_BUILT = ("launch", "status", "copy", "generate", "init", "run")
 
 
@@ -56,11 +57,12 @@ def version() -> None:
     show_default=True,
     help="TCP port; 0: any free one.",
 )
+@storage_options
 @orchestrator_options
 @click.pass_context
 def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:
     """Serve everything there is, on one port."""
-    settings = orchestrator_settings(ctx, lifecycle_port=port, actor_port=port)
+    settings = orchestrator_settings(ctx, lifecycle_port=port, actor_port=port, storage=storage_settings(ctx))
     from trio_cogment.cli._serve import run_orchestrator
 
     run_orchestrator(settings)
@@ -103,6 +105,17 @@ def orchestrator(ctx: click.Context, /, lifecycle_port: int, actor_port: int, **
     run_orchestrator(settings)
 
 
+@click.command("trial_datastore")
+@datastore_options
+@click.pass_context
+def datastore(ctx: click.Context, /, **_options: Any) -> None:
+    """Run a trial datastore."""
+    settings = datastore_settings(ctx)
+    from trio_cogment.cli._datastore import run_datastore
+
+    run_datastore(settings)
+
+
 @cli.command()
 @click.option("--grpc", is_flag=True, help="Over sockets on this machine instead of within the process.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same result, exactly.")
@@ -114,6 +127,20 @@ def demo(grpc: bool, seed: int, ticks: int | None, no_learning: bool, as_json: b
     from trio_cogment.cli._demo import show_demo
 
     show_demo(grpc=grpc, seed=seed, ticks=ticks, learning=not no_learning, json=as_json)
+
+
+@cli.command("replay")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--full", is_flag=True, help="Do not cut long lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print each input with its effects and the state as JSON.")
+def replay_command(file: Path, full: bool, as_json: bool) -> None:
+    """Play a recorded trial through this version's rules, and show it tick by tick.
+
+    Exit code 1, and the differences, when this version does anything else than the one that recorded it.
+    """
+    from trio_cogment.cli._replay import show_replay
+
+    show_replay(file, as_json=as_json, full=full)
 
 
 def _not_built(group: click.Group, name: str) -> None:
@@ -131,6 +158,8 @@ def _not_built(group: click.Group, name: str) -> None:
 
 cli.add_command(services)
 cli.add_command(client)
+services.add_command(datastore, aliases=("datastore",))
+client.add_command(trial_datastore, aliases=("datastore",))
 for _name in _NOT_BUILT_SERVICES:
     _not_built(services, _name)
 for _name in _NOT_BUILT_CLIENT:

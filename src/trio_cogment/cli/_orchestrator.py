@@ -10,6 +10,7 @@ from functools import partial
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.cli._serving import Program, Running, Surroundings
 from trio_cogment.cli._settings import Failure, OrchestratorSettings
+from trio_cogment.datastore import TrialStore
 from trio_cogment.directory import ClientEndpoint, DiscoverEndpoint, parse_endpoint
 from trio_cogment.errors import CogmentError
 from trio_cogment.metrics import OrchestratorMetrics
@@ -40,16 +41,34 @@ async def _opened(
     settings: OrchestratorSettings, params: TrialParams | None, surroundings: Surroundings
 ) -> AsyncIterator[Running]:
     configuration = settings.configuration
-    async with open_platform(
-        config=configuration.orchestrator,
-        rpc_config=configuration.rpc,
-        default_params=params,
-        pre_trial_hooks=settings.pre_trial_hooks,
-        directory=surroundings.directory,
-        client_tls=surroundings.client_tls,
-        metrics=_metrics(settings, surroundings),
-    ) as platform:
-        yield Running(services=[[service] for service in platform.services], stop=platform.orchestrator.stop)
+    async with (
+        _storage(settings) as store,
+        open_platform(
+            config=configuration.orchestrator,
+            rpc_config=configuration.rpc,
+            default_params=params,
+            pre_trial_hooks=settings.pre_trial_hooks,
+            directory=surroundings.directory,
+            client_tls=surroundings.client_tls,
+            metrics=_metrics(settings, surroundings),
+            store=store,
+            datastore_config=configuration.datastore,
+        ) as platform,
+    ):
+        lifecycle, *others = platform.services
+        yield Running(services=[[lifecycle], others], stop=platform.orchestrator.stop)
+
+
+@asynccontextmanager
+async def _storage(settings: OrchestratorSettings) -> AsyncIterator[TrialStore | None]:
+    if settings.storage is None:
+        yield None
+        return
+    # What few orchestrators have.
+    from trio_cogment.cli._datastore import opened_storage
+
+    async with opened_storage(settings.storage) as store:
+        yield store
 
 
 def _metrics(settings: OrchestratorSettings, surroundings: Surroundings) -> OrchestratorMetrics | None:
@@ -65,7 +84,7 @@ def _load_params(settings: OrchestratorSettings) -> TrialParams | None:
         return None
     try:
         params = load_params(settings.params)
-        problem = _problem(params, discovery=settings.directory is not None)
+        problem = _problem(params, settings)
     except CogmentError as error:
         raise Failure(f"--params: {error}") from error
     if problem is None:
@@ -78,8 +97,10 @@ def _load_params(settings: OrchestratorSettings) -> TrialParams | None:
     return params
 
 
-def _problem(params: TrialParams, *, discovery: bool) -> str | None:
+def _problem(params: TrialParams, settings: OrchestratorSettings) -> str | None:
     """Return why no trial could start with these parameters as they are."""
+    discovery = settings.directory is not None
+    found_here = {"datalog.endpoint"} if settings.storage is not None else set()
     try:
         checked = validate_params(params)
         fields = {f"actors[{number}].endpoint": actor.endpoint for number, actor in enumerate(checked.actors)}
@@ -90,7 +111,7 @@ def _problem(params: TrialParams, *, discovery: bool) -> str | None:
             parsed = parse_endpoint(endpoint, field_name=name)
             if isinstance(parsed, ClientEndpoint) and not name.startswith("actors"):
                 return f"trial_params.{name}: cogment://client is for actors only"
-            if isinstance(parsed, DiscoverEndpoint) and not discovery:
+            if isinstance(parsed, DiscoverEndpoint) and not discovery and name not in found_here:
                 return f"trial_params.{name}: {parsed}: discovery needs a directory (--directory_endpoint)"
     except CogmentError as error:
         return f"trial_params.{error}"

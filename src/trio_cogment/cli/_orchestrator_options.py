@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from trio_cogment.cli._directory_options import directory_options
 from trio_cogment.cli._options import FilePath, applied, as_list, common_settings, log_options, server_options
-from trio_cogment.cli._settings import Failure, OrchestratorSettings
+from trio_cogment.cli._settings import Failure, OrchestratorSettings, StorageSettings
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -96,7 +96,9 @@ def _refused(flag: str, variables: tuple[str, ...], default: str) -> Callable[[_
     return click.option(flag, envvar=list(variables), hidden=True, expose_value=False, callback=_refuse(default))
 
 
-def orchestrator_settings(ctx: click.Context, *, lifecycle_port: int, actor_port: int) -> OrchestratorSettings:
+def orchestrator_settings(
+    ctx: click.Context, *, lifecycle_port: int, actor_port: int, storage: StorageSettings | None = None
+) -> OrchestratorSettings:
     """Collect what `orchestrator_options` found.
 
     Raises:
@@ -114,4 +116,5 @@ def orchestrator_settings(ctx: click.Context, *, lifecycle_port: int, actor_port
         params=ctx.params["params"],
         pre_trial_hooks=ctx.params["pre_trial_hooks"],
         status_file=ctx.params["status_file"],
+        storage=storage,
     )

@@ -29,7 +29,7 @@ from trio_cogment.cli._sockets import Listeners, Sockets
 from trio_cogment.cli._status_file import INITIALIZING, READY, StatusFile
 from trio_cogment.cli._tls import Tls, load_tls
 from trio_cogment.directory import DirectoryClient
-from trio_cogment.rpc import HealthService, Serving, serve, standard_services
+from trio_cogment.rpc import HealthService, ServerObserver, Serving, serve, standard_services
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -213,7 +213,7 @@ async def _serve_program(
             serve_them = partial(serve_metrics, config=configuration.metrics)
             await nursery.start(serve_them, registry, listeners.metrics)
         shared_out = zip(_servers(program.ports, running.services), listeners.servers, strict=True)
-        servings, healths = await _start_servers(nursery, shared_out, settings)
+        servings, healths = await _start_servers(nursery, shared_out, settings, _observer(registry))
         status.write(READY)
         for services, serving in servings:
             _announce(program.name, services, serving)
@@ -242,7 +242,10 @@ def _servers(ports: Sequence[int], services: Sequence[Sequence[Service]]) -> lis
 
 
 async def _start_servers(
-    nursery: trio.Nursery, servers: Iterable[tuple[list[Service], Sockets]], settings: ServerSettings
+    nursery: trio.Nursery,
+    servers: Iterable[tuple[list[Service], Sockets]],
+    settings: ServerSettings,
+    observer: ServerObserver | None,
 ) -> tuple[list[tuple[list[Service], Serving]], list[HealthService]]:
     servings: list[tuple[list[Service], Serving]] = []
     healths: list[HealthService] = []
@@ -250,7 +253,7 @@ async def _start_servers(
         # Each server speaks for itself: what another port serves is unknown here.
         health = HealthService(service.name for service in services)
         everything = [*services, *standard_services(services, health, reflection=settings.grpc_reflection)]
-        start = partial(serve, config=settings.configuration.rpc, health=health)
+        start = partial(serve, config=settings.configuration.rpc, health=health, observer=observer)
         servings.append((services, await nursery.start(start, everything, sockets)))
         healths.append(health)
     return servings, healths
@@ -262,6 +265,14 @@ def _registry(settings: ServerSettings) -> CollectorRegistry | None:
     from trio_cogment.metrics.prometheus import new_registry
 
     return new_registry()
+
+
+def _observer(registry: CollectorRegistry | None) -> ServerObserver | None:
+    if registry is None:
+        return None
+    from trio_cogment.metrics.calls import CallMetrics
+
+    return CallMetrics(registry)
 
 
 def _announce(name: str, services: Iterable[Service], serving: Serving) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from trio_cogment.cli._directory_options import DirectorySettings
-from trio_cogment.config import DirectoryConfig, MetricsConfig, OrchestratorConfig, RpcConfig
+from trio_cogment.config import DatastoreConfig, DirectoryConfig, MetricsConfig, OrchestratorConfig, RpcConfig
 
 
 class Failure(click.ClickException):
@@ -44,6 +44,7 @@ class Configuration:
         rpc: of all servers and channels.
         metrics: of the metrics' endpoint.
         directory: of what the directory is asked and told.
+        datastore: of the trial datastore.
         flags: by their names.
         places: where in the file each flag is, for errors.
     """
@@ -52,6 +53,7 @@ class Configuration:
     rpc: RpcConfig = field(default_factory=RpcConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     directory: DirectoryConfig = field(default_factory=DirectoryConfig)
+    datastore: DatastoreConfig = field(default_factory=DatastoreConfig)
     flags: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 
@@ -82,13 +84,37 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StorageSettings:
+    """Where trials are stored.
+
+    Attributes:
+        file: an SQLite database; None: in memory.
+        memory_bytes: what they may take there.
+        durability: what a confirmed sample in a file survives, `full` or `batch`.
+    """
+
+    file: Path | None = None
+    memory_bytes: int
+    durability: str = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatastoreSettings(ServerSettings):
+    """What a trial datastore is started with, besides."""
+
+    port: int
+    storage: StorageSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrchestratorSettings(ServerSettings):
-    """What an orchestrator is started with, besides."""
+    """What an orchestrator is started with, besides; with a storage a datastore is part of it."""
 
     lifecycle_port: int
     actor_port: int
     params: Path | None = None
     pre_trial_hooks: Sequence[str] = ()
+    storage: StorageSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

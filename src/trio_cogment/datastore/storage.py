@@ -40,7 +40,8 @@ class WriteKind(enum.IntEnum):
 
     #: From a data log, which may deliver twice: the same timestamp means the same sample, and nothing is changed.
     #: Another timestamp means that the trial is run anew under its id: the old sample and those of all later ticks
-    #: are removed. A tick that has only LATE samples yet gets the new sample with these merged into it.
+    #: are removed. A tick that has only LATE samples yet gets the new sample with these merged into it, at a position
+    #: of its own.
     LOGGED = 0
     #: Written by hand: takes the place of the old one, with a position of its own.
     STORED = 1
@@ -60,7 +61,11 @@ class TrialWrite(NamedTuple):
 
 
 class SampleWrite(NamedTuple):
-    """Add a sample to a trial. ENDED ends the trial; another state, not LATE, and a new sample: opens it again."""
+    """Add a sample to a trial.
+
+    Unless it is LATE: ENDED ends the trial, even if the sample is there already; another state in a new sample, no
+    lower than all others that are not LATE, opens it again.
+    """
 
     trial_id: str
     tick_id: int
@@ -74,7 +79,10 @@ class SampleWrite(NamedTuple):
 
 
 class EndWrite(NamedTuple):
-    """Say that no more samples of an open trial are expected, or with OPEN that they are again; its samples stay."""
+    """Say that no more samples of an open trial are expected, or with OPEN that they are again; its samples stay.
+
+    A trial that has ended keeps the end it has.
+    """
 
     trial_id: str
     end: TrialEnd
@@ -93,7 +101,8 @@ class StoredTrial:
         user_id: who started it.
         params: its parameters; shared, nobody changes them.
         samples_count: how many ticks have a sample, the evicted ones included.
-        last_state: of the sample with the highest tick that was not LATE; UNKNOWN without one, ENDED once it has ended.
+        last_state: of the sample with the highest tick that was not LATE; UNKNOWN without one, ENDED once it has ended,
+            in whichever way.
         end: whether more samples are to come.
         logged: see `TrialWrite`.
         evicted: its samples are gone, to make room.
@@ -139,8 +148,9 @@ class TrialStore(Protocol):
         """Do all of this in one step: atomic, durable, in order.
 
         Returns:
-            Which writes were refused, by their index, and why: a sample or an end for a trial that is not there. The
-            others are done.
+            Which writes were refused, by their index, and why: a sample or an end for a trial that is not there, a tick
+            or timestamp of 2**63 or more, something LATE that is no serialized `StoredTrialSample`. The others are
+            done.
         """
 
     async def trial(self, trial_id: str) -> StoredTrial | None:
@@ -172,7 +182,7 @@ class TrialStore(Protocol):
 
         Raises:
             NotFoundError: there is no such trial (any more).
-            DataLossError: its samples were evicted.
+            DataLossError: some of these were evicted. Who has read all of them gets nothing, or what came since.
         """
 
     async def delete(self, trial_ids: Collection[str]) -> list[str]:

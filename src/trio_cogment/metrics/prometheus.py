@@ -1,14 +1,11 @@
 """Metrics for Prometheus, in a registry of their own: two servers in a process do not share figures.
 
-What is measured in every tick is summed up here and turned into the library's metrics when somebody asks: the library's
-own `observe` takes a lock, and ten times as long.
+What is measured in every tick is summed up in `_figures` and turned into the library's metrics when somebody asks.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
@@ -22,13 +19,7 @@ from prometheus_client.registry import Collector
 
 from trio_cogment.config import MetricsConfig
 from trio_cogment.metrics import OrchestratorGauges
-
-#: From what a tick takes within a process to what a person takes.
-BUCKETS_SECONDS = (
-    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
-    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
-)  # fmt: skip
-_BOUNDS = [*(str(bound) for bound in BUCKETS_SECONDS), "+Inf"]
+from trio_cogment.metrics._figures import Distribution, Sum
 
 #: Stands for every class of actors beyond `MetricsConfig.max_actor_classes`.
 OTHER_CLASSES = "other"
@@ -56,9 +47,9 @@ class PrometheusMetrics:
 
     def __init__(self, config: MetricsConfig | None = None, *, registry: CollectorRegistry | None = None) -> None:
         self.registry = new_registry() if registry is None else registry
-        self.trial_durations, self.tick_durations, self.collections = _Sum(), _Sum(), _Sum()
-        self.tick_latencies = _Distribution()
-        self.actor_latencies: dict[str, _Distribution] = {}
+        self.trial_durations, self.tick_durations, self.collections = Sum(), Sum(), Sum()
+        self.tick_latencies = Distribution()
+        self.actor_latencies: dict[str, Distribution] = {}
         self.ticks = 0
         self.samples = 0
         self.lost = {"actor": 0, "environment": 0}
@@ -85,7 +76,7 @@ class PrometheusMetrics:
             # Users name classes: without a limit a series for each of them would fill the memory.
             if len(self.actor_latencies) >= self._most_classes:
                 actor_class = OTHER_CLASSES
-            found = self.actor_latencies.setdefault(actor_class, _Distribution())
+            found = self.actor_latencies.setdefault(actor_class, Distribution())
         found.observe(latency_seconds)
 
     def participant_lost(self, kind: str) -> None:
@@ -95,38 +86,6 @@ class PrometheusMetrics:
     def samples_emitted(self, count: int) -> None:
         """See `OrchestratorMetrics.samples_emitted`."""
         self.samples += count
-
-
-class _Sum:
-    """How many there were, and how much."""
-
-    __slots__ = ("count", "total")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self.count += 1
-        self.total += seconds
-
-
-class _Distribution:
-    """How many there were in each bucket, and how much in all."""
-
-    __slots__ = ("counts", "total")
-
-    def __init__(self) -> None:
-        self.counts = [0] * len(_BOUNDS)
-        self.total = 0.0
-
-    def observe(self, seconds: float) -> None:
-        # A bucket has what is not above its bound.
-        self.counts[bisect_left(BUCKETS_SECONDS, seconds)] += 1
-        self.total += seconds
-
-    def buckets(self) -> list[tuple[str, float]]:
-        return list(zip(_BOUNDS, accumulate(self.counts), strict=True))
 
 
 class _Orchestrator(Collector):

@@ -23,7 +23,7 @@ import trio
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode, UnavailableError
+from trio_cogment.errors import CogmentError, FailedPreconditionError, StatusCode, UnavailableError, status_of
 from trio_cogment.orchestrator._remote_sink import RemoteSink
 from trio_cogment.orchestrator.sinks import SampleSink, SampleStream
 
@@ -306,7 +306,7 @@ class Datalog:
             _log.warning("trial %s: the data log is away: %s", self._trial_id, _text(failure))
         else:
             _log.debug("trial %s: the data log is still away: %s", self._trial_id, _text(failure))
-        if not fruitful and isinstance(failure, RpcError) and failure.code not in _TRANSPORT:
+        if not fruitful and isinstance(failure, CogmentError) and status_of(failure)[0] not in _TRANSPORT:
             self._refused(failure)
         grace = self._away_since + self._config.datalog_grace_seconds - now
         if grace <= 0:
@@ -318,7 +318,7 @@ class Datalog:
             self._owner.spawn(self._wait_grace, "grace of the data log")
         self._make_room()
 
-    def _refused(self, failure: RpcError) -> None:
+    def _refused(self, failure: CogmentError) -> None:
         # Not the connection but the log itself, again and again: what it chokes on must not hold up all the rest.
         self._refusals += 1
         if self._refusals >= _TRIES_PER_SAMPLE and self._queue:

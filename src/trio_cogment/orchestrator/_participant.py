@@ -207,7 +207,16 @@ class Link:
         Raises:
             CogmentError: the participant broke the protocol; this is the status it gets.
         """
-        await self._closing.wait()
+        try:
+            await self._closing.wait()
+        except trio.Cancelled:
+            now = trio.current_time()
+            if isinstance(self._call, ServerCall) and now < self._call.deadline:
+                # The host cancels, and so END is on its way here. (The end of the call itself closes the link first.)
+                with trio.CancelScope(shield=True, deadline=now + farewell_seconds):
+                    await self._closing.wait()
+                    await self._drained()
+            raise
         if self._error is not None:
             raise self._error
         with trio.move_on_after(farewell_seconds):

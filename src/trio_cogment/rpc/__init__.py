@@ -23,6 +23,8 @@ from trio_cogment.rpc.listeners import UnixListener as UnixListener
 from trio_cogment.rpc.listeners import open_listeners as open_listeners
 from trio_cogment.rpc.listeners import open_unix_listener as open_unix_listener
 from trio_cogment.rpc.metadata import Metadata as Metadata
+from trio_cogment.rpc.observer import MethodObserver as MethodObserver
+from trio_cogment.rpc.observer import ServerObserver as ServerObserver
 from trio_cogment.rpc.reflection import reflection_services as reflection_services
 from trio_cogment.rpc.server import Serving as Serving
 from trio_cogment.rpc.server import serve as serve

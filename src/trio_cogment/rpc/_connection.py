@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import trio
-from purerpc import Service
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
@@ -28,6 +27,7 @@ from trio_cogment.rpc._streams import Stream
 
 if TYPE_CHECKING:
     from trio_cogment.rpc._client_call import WireClientCall
+    from trio_cogment.rpc._routes import Route
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Connection:
         client_side: bool,
         config: RpcConfig,
         peer: str,
-        routes: dict[str, tuple[Any, Any]] | None = None,
+        routes: dict[str, Route] | None = None,
         on_change: Callable[[Connection], None] | None = None,
     ) -> None:
         self.peer = peer
@@ -85,6 +85,7 @@ class Connection:
         self._draining = False
         self._io_scope = trio.CancelScope()
         self._farewell = Farewell(pipe, config)
+        self.handler_leaves = self._farewell.handler_leaves
         self._patient_until = -math.inf
         self._closing = False
         self._writer: trio.lowlevel.Task | None = None  # parked, that is: nothing is being sent
@@ -118,8 +119,8 @@ class Connection:
         """Serve the connection until either end closes it.
 
         Raises no `Exception`: this is the boundary where what goes wrong on one connection stays with it. On
-        cancellation every call is ended, the peer is told if that is possible within
-        `RpcConfig.farewell_timeout_seconds`, and the socket is closed in any case; see `_farewell`.
+        cancellation handlers may still say something (see `serve`), every call is ended, the peer is told if that is
+        possible within `RpcConfig.farewell_timeout_seconds`, and the socket is closed in any case; see `_farewell`.
         """
         try:
             async with trio.open_nursery() as nursery:  # the handlers; they may take longer than the socket lives
@@ -140,8 +141,10 @@ class Connection:
                                 self._say_goodbye()
                                 await self._farewell.linger(self._patient_until)
                         finally:
+                            deadline = self._farewell_deadline()
+                            await self._farewell.let_leave(nursery)
                             self._say_goodbye()
-                            self._farewell.hurry(self._farewell_deadline())
+                            self._farewell.hurry(deadline)
                             io_nursery.cancel_scope.cancel()  # the writer is shielded, its deadline runs
                 finally:
                     # Of a client nothing is awaited any more; but a server should learn what it did wrong.
@@ -339,8 +342,6 @@ class Connection:
     # --- calls ---
 
     def _on_request(self, stream: Stream, head: _wire.RequestHead) -> None:
-        from trio_cogment.rpc._server_call import WireServerCall
-
         route = self.routes.get(head.path)
         if route is None:
             message = f"{head.path} is not implemented here"
@@ -355,8 +356,8 @@ class Connection:
             stream.refused = True
             self.engine.reset(stream, ErrorCode.REFUSED_STREAM)
             return
-        method, function = route
-        call = WireServerCall(self, stream, method, function, head)
+        make_call, method, function = route
+        call = make_call(self, stream, method, function, head)
         stream.call = call
         self._nursery.start_soon(call.run, name=head.path)
 
@@ -381,19 +382,3 @@ class Connection:
             while timers and timers[0][0] <= now:
                 heapq.heappop(timers)[2].on_deadline()
             self.wake()
-
-
-def routes_of(services: list[Service]) -> dict[str, tuple[Any, Any]]:
-    """Return what answers at each path: the method and its function."""
-    from trio_cogment.rpc.calls import Method
-
-    routes: dict[str, tuple[Any, Any]] = {}
-    for service in services:
-        for name, bound in service.methods.items():
-            path = f"/{service.name}/{name}"
-            if path in routes:
-                raise ValueError(f"{path} is served twice")
-            signature = bound.signature
-            method = Method(path, signature.cardinality, signature.request_type, signature.response_type)
-            routes[path] = (method, bound.method_fn)
-    return routes

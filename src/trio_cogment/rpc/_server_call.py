@@ -94,6 +94,8 @@ class WireServerCall(WireCall, ServerCall):
                 await self._flushed()
         except* Exception as group:  # noqa: BLE001  the boundary of a call: any failure becomes its status
             self._fail(group)
+        finally:
+            self._connection.handler_leaves()
         if self._scope.cancelled_caught and not self._stream.closed:
             self._complete_now(StatusCode.DEADLINE_EXCEEDED, "the deadline has passed", self._trailing)
         self._finish(RpcError(StatusCode.CANCELLED, "the call has ended"), drop=True)
@@ -101,7 +103,7 @@ class WireServerCall(WireCall, ServerCall):
     async def _flushed(self) -> None:
         """Wait, still under the deadline, until the peer has taken what the handler sent."""
         while self._stream.outbox:
-            await self._wait_room()
+            await self._wait_taken()
 
     def _fail(self, group: BaseExceptionGroup[Any]) -> None:
         """Turn what the handler raised into the call's status."""

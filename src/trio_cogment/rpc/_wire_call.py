@@ -198,7 +198,7 @@ class WireCall(Call):
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
         while not self._engine.has_room(self._stream, len(payload)) and not self.over:
-            await self._wait_room()
+            await self._wait_taken()
         if self.over or self._sending_done:
             self._check_open()
         self._put(payload)
@@ -209,17 +209,18 @@ class WireCall(Call):
             raise trio.WouldBlock
         self._put(payload)
 
-    async def _wait_room(self) -> None:
+    async def _wait_taken(self) -> None:
         """Wait until the peer has taken something, or the call is over."""
+        self._stream.watched = True
         task = trio.lowlevel.current_task()
+        self._senders.append(task)
 
-        def forget(_: Any) -> trio.lowlevel.Abort:
-            self._senders.remove(task)  # in here the current task is whoever cancels, if any
+        def abort(_: Any) -> trio.lowlevel.Abort:
+            # Called in the task that cancels, which is another one.
+            self._senders.remove(task)
             return trio.lowlevel.Abort.SUCCEEDED
 
-        self._stream.watched = True
-        self._senders.append(task)
-        await trio.lowlevel.wait_task_rescheduled(forget)
+        await trio.lowlevel.wait_task_rescheduled(abort)
 
     def _encode(self, message: Message) -> bytes:
         if type(message) is not self._send_type:

@@ -15,11 +15,13 @@ from purerpc import Service
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
-from trio_cogment.rpc._connection import Connection, routes_of
+from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._pipe import format_address, peer_name, pipe_over
+from trio_cogment.rpc._routes import Route, routes_of
 from trio_cogment.rpc._serving import ServerGroup
 from trio_cogment.rpc.health import HealthService
 from trio_cogment.rpc.listeners import socket_of
+from trio_cogment.rpc.observer import ServerObserver
 from trio_cogment.rpc.tls import shake_hands
 
 logger = logging.getLogger(__name__)
@@ -69,6 +71,7 @@ async def serve(
     *,
     config: RpcConfig | None = None,
     health: HealthService | None = None,
+    observer: ServerObserver | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled, or drained by `Serving.drain`.
@@ -80,19 +83,21 @@ async def serve(
         config: limits and windows.
         health: is stopped when the server drains or ends. It is served only if it is among the services, for example
             those of `trio_cogment.rpc.standard_services`.
+        observer: learns of every call, for example a `metrics.calls.CallMetrics`.
         task_status: learns a `Serving` when connections are accepted.
 
     Raises:
         ValueError: two services have the same name.
 
     On cancellation every handler is cancelled, callers are told UNAVAILABLE as far as that is possible within
-    `RpcConfig.farewell_timeout_seconds`, and all sockets are closed. A failing handler or connection harms no other.
+    `RpcConfig.farewell_timeout_seconds`, and all sockets are closed. What a handler sends on its way out, shielded for
+    half that time at most, reaches its caller first. A failing handler or connection harms no other.
     """
     config = config or RpcConfig()
     complaint = _Complaint()
     group = ServerGroup(None if health is None else health.stop)
     try:
-        routes = routes_of(list(services))
+        routes = routes_of(services, observer)
         async with trio.open_nursery() as nursery:
             for listener in listeners:
                 nursery.start_soon(_accept, listener, routes, config, complaint, group)
@@ -115,7 +120,7 @@ async def serve_stream(
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve one connection over a stream that is there already, until either end closes it."""
-    await _run_connection(stream, routes_of(list(services)), config or RpcConfig(), ServerGroup(), task_status)
+    await _run_connection(stream, routes_of(services), config or RpcConfig(), ServerGroup(), task_status)
 
 
 class _Complaint:
@@ -133,7 +138,7 @@ class _Complaint:
 
 async def _accept(
     listener: trio.abc.Listener[Any],
-    routes: dict[str, Any],
+    routes: dict[str, Route],
     config: RpcConfig,
     complaint: _Complaint,
     group: ServerGroup,
@@ -155,7 +160,7 @@ async def _accept(
 
 async def _run_connection(
     stream: trio.abc.Stream,
-    routes: dict[str, Any],
+    routes: dict[str, Route],
     config: RpcConfig,
     group: ServerGroup,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,

@@ -6,6 +6,8 @@ from trio_cogment.sdk.actor import ActorSession as ActorSession
 from trio_cogment.sdk.controller import Controller as Controller
 from trio_cogment.sdk.controller import join_trial as join_trial
 from trio_cogment.sdk.datalog import DatalogSession as DatalogSession
+from trio_cogment.sdk.datastore import DatastoreClient as DatastoreClient
+from trio_cogment.sdk.datastore import SampleIterator as SampleIterator
 from trio_cogment.sdk.environment import ActorInfo as ActorInfo
 from trio_cogment.sdk.environment import EnvironmentSession as EnvironmentSession
 from trio_cogment.sdk.events import Event as Event
@@ -19,4 +21,11 @@ from trio_cogment.sdk.params import actor_params as actor_params
 from trio_cogment.sdk.params import trial_params as trial_params
 from trio_cogment.sdk.participants import LocalParticipants as LocalParticipants
 from trio_cogment.sdk.participants import Participants as Participants
+from trio_cogment.sdk.sample_transfer import export_trials as export_trials
+from trio_cogment.sdk.sample_transfer import import_samples as import_samples
 from trio_cogment.sdk.serving import serve_participants as serve_participants
+from trio_cogment.sdk.stored import ActorSample as ActorSample
+from trio_cogment.sdk.stored import StoredMessage as StoredMessage
+from trio_cogment.sdk.stored import StoredReward as StoredReward
+from trio_cogment.sdk.stored import StoredSample as StoredSample
+from trio_cogment.sdk.stored import StoredTrial as StoredTrial

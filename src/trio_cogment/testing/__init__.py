@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trio_cogment.testing._behaviour import Behaviour as Behaviour
     from trio_cogment.testing._behaviour import Misbehaviour as Misbehaviour
+    from trio_cogment.testing._cancellation import CancellationError as CancellationError
+    from trio_cogment.testing._cancellation import Cancellations as Cancellations
+    from trio_cogment.testing._cancellation import Doomed as Doomed
+    from trio_cogment.testing._cancellation import cancel_at_every_step as cancel_at_every_step
     from trio_cogment.testing._checkers import CHECKERS as CHECKERS
     from trio_cogment.testing._checkers import LEAST_ACK_SECONDS as LEAST_ACK_SECONDS
     from trio_cogment.testing._checkers import InvariantError as InvariantError
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
     from trio_cogment.testing._fake_services import FakeHook as FakeHook
     from trio_cogment.testing._fakes import FakeActor as FakeActor
     from trio_cogment.testing._fakes import FakeEnvironment as FakeEnvironment
+    from trio_cogment.testing._faulty_store import FaultyStore as FaultyStore
+    from trio_cogment.testing._faulty_store import StoreFault as StoreFault
+    from trio_cogment.testing._faulty_store import StoreFaults as StoreFaults
     from trio_cogment.testing._history import History as History
     from trio_cogment.testing._history import HistoryEvent as HistoryEvent
     from trio_cogment.testing._in_process import LatentChannel as LatentChannel
@@ -43,19 +50,27 @@ if TYPE_CHECKING:
     from trio_cogment.testing._simulate import check_determinism as check_determinism
     from trio_cogment.testing._simulate import simulate as simulate
     from trio_cogment.testing._stream import SimStream as SimStream
+    from trio_cogment.testing._trial_lines import TrialFileError as TrialFileError
+    from trio_cogment.testing._trial_recorder import RecordedTrial as RecordedTrial
+    from trio_cogment.testing._trial_recorder import TrialRecorder as TrialRecorder
+    from trio_cogment.testing._trial_recorder import replay as replay
     from trio_cogment.testing._world import World as World
 
 _HOMES = {
     "Behaviour": "_behaviour",
     "CHECKERS": "_checkers",
+    "CancellationError": "_cancellation",
+    "Cancellations": "_cancellation",
     "DEFAULT_BUDGET": "_simulate",
     "DeadlockError": "_simulate",
+    "Doomed": "_cancellation",
     "FakeActor": "_fakes",
     "FakeDatalog": "_fake_services",
     "FakeEnvironment": "_fakes",
     "FakeHook": "_fake_services",
     "Fault": "_plan",
     "FaultPlan": "_plan",
+    "FaultyStore": "_faulty_store",
     "History": "_history",
     "HistoryEvent": "_history",
     "InvariantError": "_checkers",
@@ -69,6 +84,7 @@ _HOMES = {
     "PowerLossError": "_disk",
     "Probe": "_probe",
     "RecordedCalls": "_recorded_calls",
+    "RecordedTrial": "_trial_recorder",
     "SimConnection": "_network",
     "SimDisk": "_disk",
     "SimHost": "_network",
@@ -76,10 +92,16 @@ _HOMES = {
     "SimNetwork": "_network",
     "SimStream": "_stream",
     "SimulationError": "_simulate",
+    "StoreFault": "_faulty_store",
+    "StoreFaults": "_faulty_store",
+    "TrialFileError": "_trial_lines",
+    "TrialRecorder": "_trial_recorder",
     "World": "_world",
+    "cancel_at_every_step": "_cancellation",
     "check_determinism": "_simulate",
     "check_history": "_checkers",
     "record_states": "_checkers",
+    "replay": "_trial_recorder",
     "simulate": "_simulate",
 }
 

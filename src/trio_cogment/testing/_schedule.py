@@ -10,11 +10,15 @@ The generator put there does not draw one number after the other: where a task s
 from who the task is (its name, its parents' names, which of several alike), and from how often it has run. So what one
 part of a program does changes nothing in the order of another part's tasks: a run with a fault can be compared with the
 same run without it, and leaving a fault out of a plan takes away its consequences and nothing else.
+
+Trio does not tell either in which cancel scopes a task is. Each task knows its innermost one (`_cancel_status`), and
+that the one around it (`_parent`, `_scope`): this is read to find tasks whose shields nothing ends.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, MutableSequence
@@ -28,8 +32,6 @@ from trio._core import _run as _trio_run
 
 _FLAG = "_ALLOW_DETERMINISTIC_SCHEDULING"
 _GENERATOR = "_r"
-#: Of a task: the innermost cancel scope around it, with its `_scope`, its `_parent` and what has been cancelled.
-_STATUS = "_cancel_status"
 
 
 def check_trio(module: ModuleType = _trio_run) -> None:
@@ -43,6 +45,13 @@ def check_trio(module: ModuleType = _trio_run) -> None:
         raise RuntimeError(
             f"trio {trio.__version__} cannot be simulated: {module.__name__} has no {_FLAG} (a bool) or no "
             f"{_GENERATOR} (a random.Random). Use a version of trio that this version of trio-cogment was tested with."
+        )
+    attributes = dir(getattr(module, "CancelStatus", None)), dir(getattr(module, "Task", None))
+    if not ({"_scope", "_parent"} <= set(attributes[0]) and "_cancel_status" in attributes[1]):
+        raise RuntimeError(
+            f"trio {trio.__version__} cannot be simulated: {module.__name__} has no Task._cancel_status, or no "
+            "CancelStatus with _scope and _parent. Use a version of trio that this version of trio-cogment was tested "
+            "with."
         )
 
 
@@ -114,12 +123,39 @@ def seeded_schedule(seed: int) -> Iterator[None]:
         setattr(_trio_run, _FLAG, before[1])
 
 
+def scopes_around(task: trio.lowlevel.Task) -> Iterator[trio.CancelScope]:
+    """Yield the cancel scopes that a task is in, those of its nurseries included, from the innermost on."""
+    status: Any = task._cancel_status
+    while status is not None:
+        yield status._scope
+        status = status._parent
+
+
+def shielded_until(task: trio.lowlevel.Task, cancelled: trio.CancelScope) -> float | None:
+    """Return when a task will feel something that is shielded from a cancelled scope around it; None when it is not."""
+    shielded, deadline = False, math.inf
+    for scope in scopes_around(task):
+        if scope is cancelled:
+            return deadline if shielded else None
+        if not shielded:
+            deadline = min(deadline, -math.inf if scope.cancel_called else scope.deadline)
+            shielded = scope.shield
+    return None
+
+
+def break_shields(tasks: Iterable[trio.lowlevel.Task]) -> None:
+    """Let cancellation through to these tasks, whatever they shield themselves with: the run has failed already."""
+    for task in tasks:
+        for scope in scopes_around(task):
+            scope.shield = False
+
+
 def shields_in_use(tasks: Iterable[trio.lowlevel.Task]) -> list[tuple[str, trio.CancelScope]]:
     """Return the shields that hold a cancellation off now, each with the name of a task that it protects."""
     found: list[tuple[str, trio.CancelScope]] = []
     seen = set()
     for task in tasks:
-        status = getattr(task, _STATUS)
+        status: Any = task._cancel_status
         while status is not None and id(status) not in seen:
             seen.add(id(status))
             parent = status._parent

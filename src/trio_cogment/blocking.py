@@ -1,0 +1,41 @@
+"""Where blocking functions run: in worker threads, or, in a simulation, on the spot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+
+class Runner(Protocol):
+    """Runs a blocking function to its end, and returns or raises what it does.
+
+    `trio.Cancelled` may come before the function has begun, never after.
+    """
+
+    async def __call__(self, function: Callable[..., T], *args: object) -> T:
+        """See the class."""
+
+
+class ThreadRunner:
+    """Runs functions in worker threads.
+
+    Args:
+        threads: how many at a time; more wait.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._limiter = trio.CapacityLimiter(threads)
+
+    async def __call__(self, function: Callable[..., T], *args: object) -> T:
+        """See `Runner`."""
+        return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)
+
+
+async def run_inline(function: Callable[..., T], *args: object) -> T:
+    """Run a function in this very task: a `Runner` for simulations, in which nothing really blocks."""
+    await trio.lowlevel.checkpoint()
+    return function(*args)

@@ -1,0 +1,178 @@
+"""What `trio-cogment client trial_datastore` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import trio
+from google.protobuf.json_format import MessageToDict
+
+from trio_cogment._version import __version__
+from trio_cogment.api import trial_datastore_pb2
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.trial_datastore_pb2 import RetrieveTrialsReply, RetrieveTrialsRequest
+from trio_cogment.cli._client_run import channel_to, run_client, show
+from trio_cogment.cli._settings import ClientSettings, Failure
+from trio_cogment.cli._transfer import open_source, open_target, progress
+from trio_cogment.config import RpcConfig
+from trio_cogment.rpc import Channel, methods_of
+from trio_cogment.sdk import DatastoreClient, export_trials, import_samples
+from trio_cogment.sdk.sample_transfer import Transferred
+
+_DATASTORE = methods_of(trial_datastore_pb2.DESCRIPTOR.services_by_name["TrialDatastoreSP"])
+
+#: A sample with a picture in it may be larger than what a server would take.
+_RPC = RpcConfig(max_receive_message_bytes=256 * 1024 * 1024, max_send_message_bytes=256 * 1024 * 1024)
+
+
+def _channel(settings: ClientSettings, endpoint: str) -> Channel:
+    return channel_to(settings, endpoint, flag="--endpoint", config=_RPC)
+
+
+def list_stored_trials(
+    settings: ClientSettings, endpoint: str, *, count: int, properties: Mapping[str, str], handle: str
+) -> None:
+    """Print a page of trials, and the handle of the next one."""
+
+    async def ask() -> RetrieveTrialsReply:
+        request = RetrieveTrialsRequest(trials_count=count, properties=properties, trial_handle=handle)
+        async with _channel(settings, endpoint) as channel:
+            reply: RetrieveTrialsReply = await channel.unary(_DATASTORE["RetrieveTrials"], request)
+            return reply
+
+    reply = run_client(settings, ask)
+    show(settings, _table(reply), MessageToDict(reply))
+
+
+def _table(reply: RetrieveTrialsReply) -> str:
+    rows = [("TRIAL", "STATE", "SAMPLES", "USER")]
+    for info in reply.trial_infos:
+        state = TrialState.Name(info.last_state) if info.last_state in TrialState.values() else str(info.last_state)
+        if info.ended_abnormally:
+            state += " (abnormally)"
+        rows.append((info.trial_id, state, str(info.samples_count), info.user_id))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, f"next: --from {reply.next_trial_handle}"])
+
+
+def delete_stored_trials(settings: ClientSettings, endpoint: str, trial_ids: Sequence[str]) -> None:
+    """Delete trials, and say so."""
+
+    async def ask() -> None:
+        async with _channel(settings, endpoint) as channel:
+            await DatastoreClient(channel).delete_trials(trial_ids)
+
+    run_client(settings, ask)
+    message = f"deleted: {', '.join(trial_ids)}"
+    show(settings, message, {"message": message, "trial_ids": list(trial_ids)})
+
+
+class _Patience:
+    """Notices that nothing goes on any more."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._scope = trio.CancelScope()
+        self.renew()
+
+    def renew(self) -> None:
+        """Something went on."""
+        self._scope.deadline = trio.current_time() + self._seconds
+
+    async def wait(self) -> None:
+        """Return when nothing has gone on for too long."""
+        with self._scope:
+            await trio.sleep_forever()
+
+
+@asynccontextmanager
+async def _patience(settings: ClientSettings) -> AsyncIterator[_Patience]:
+    """Give up when nothing goes on for as long as `--timeout` says; what goes on takes as long as it takes.
+
+    A task, not a deadline: a call that is opened under a deadline keeps it, though progress moves it.
+    """
+    patience = _Patience(settings.timeout_seconds)
+    gave_up = False
+
+    async def watch(scope: trio.CancelScope) -> None:
+        nonlocal gave_up
+        await patience.wait()
+        gave_up = True
+        scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch, nursery.cancel_scope)
+        yield patience
+        nursery.cancel_scope.cancel()
+    if gave_up:
+        raise Failure(f"nothing went on for {settings.timeout_seconds:g} s (--timeout)")
+
+
+def export_to_file(settings: ClientSettings, endpoint: str, trial_ids: Sequence[str], path: Path | None) -> None:
+    """Write the samples of trials to a file."""
+
+    async def write() -> Transferred:
+        async with _channel(settings, endpoint) as channel, _patience(settings) as patience:
+            client = DatastoreClient(channel)
+            export = await export_trials(client, trial_ids, version=__version__, timestamp=time.time_ns())
+            async with export, open_target(path) as target:
+                with progress("export", export.samples_count) as on_progress:
+                    async for piece in export:
+                        await target.write(piece)
+                        on_progress(export.done.samples_count)
+                        patience.renew()
+        return export.done
+
+    done = run_client(settings, write, bounded=False)
+    message = f"{done.samples_count} samples of {len(done.samples)} trials exported"
+    data = {
+        "bytes": done.size_bytes,
+        "message": message,
+        "trial_ids": list(done.samples),
+        "filepath": "" if path is None else str(path),
+    }
+    _report(settings, message, data, to_stderr=path is None)
+
+
+def import_from_file(settings: ClientSettings, endpoint: str, path: Path | None, *, prefix: str, user_id: str) -> None:
+    """Store the trials of a file."""
+
+    async def store() -> Transferred:
+        async with (
+            _channel(settings, endpoint) as channel,
+            open_source(path) as (read, size),
+            _patience(settings) as patience,
+        ):
+            with progress("import", size) as show_progress:
+
+                def on_progress(done: Transferred) -> None:
+                    show_progress(done.size_bytes)
+                    patience.renew()
+
+                return await import_samples(
+                    DatastoreClient(channel), read, prefix=prefix, user_id=user_id, on_progress=on_progress
+                )
+
+    done = run_client(settings, store, bounded=False)
+    message = f"{done.samples_count} samples of {len(done.samples)} trials imported"
+    trials = [{"trial_id": trial_id, "samples_count": count} for trial_id, count in done.samples.items()]
+    data = {
+        "message": message,
+        "samples_count": done.samples_count,
+        "trials": trials,
+        "filepath": "" if path is None else str(path),
+    }
+    _report(settings, message, data)
+
+
+def _report(settings: ClientSettings, message: str, data: Any, *, to_stderr: bool = False) -> None:
+    if not to_stderr:
+        show(settings, message, data)
+    elif settings.output == "text":  # standard output is taken
+        click.echo(message, err=True)

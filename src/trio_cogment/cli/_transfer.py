@@ -1,0 +1,137 @@
+"""Files that are sent or received in pieces: standard input and output too, with progress on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import trio
+
+from trio_cogment.cli._settings import Failure
+from trio_cogment.files import TEMPORARY
+
+#: What is read at a time.
+_PIECE_BYTES = 256 * 1024
+
+
+def _failure(path: Path | None, error: OSError) -> Failure:
+    return Failure(f"--file: {path or 'standard output'}: {error.strerror or error}")
+
+
+class Target:
+    """Where pieces are written to; each write waits until the system has it."""
+
+    def __init__(self, file: BinaryIO, path: Path | None) -> None:
+        self._file = file
+        self._path = path
+
+    async def write(self, data: bytes) -> None:
+        """Write all of a piece.
+
+        Raises:
+            Failure: there is no room, or no reader any more.
+        """
+        try:
+            # A pipe that nobody reads: Control-C must end the wait.
+            await trio.to_thread.run_sync(self._write, data, abandon_on_cancel=True)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise _failure(self._path, error) from error
+
+    def _write(self, data: bytes) -> None:
+        self._file.write(data)
+        if self._path is None:
+            self._file.flush()
+
+
+@asynccontextmanager
+async def open_target(path: Path | None) -> AsyncIterator[Target]:
+    """Open a file for the time of an `async with` block; None is standard output.
+
+    The file has its new content when the block has been left in good order, and its old one before, and otherwise.
+
+    Raises:
+        Failure: it cannot be written.
+    """
+    if path is None:
+        if sys.stdout.isatty():
+            raise Failure("--file: a terminal is no place for the samples: expected a path, or a pipe")
+        yield Target(sys.stdout.buffer, None)
+        return
+    temporary = path.with_name(path.name + TEMPORARY)
+    try:
+        file = await trio.to_thread.run_sync(lambda: open(temporary, "wb"))  # noqa: SIM115  closed below
+    except OSError as error:
+        raise _failure(path, error) from error
+    whole = False
+    try:
+        yield Target(file, path)
+        await trio.to_thread.run_sync(_put_in_place, file, temporary, path)
+        whole = True
+    except OSError as error:
+        raise _failure(path, error) from error
+    finally:
+        file.close()
+        if not whole:
+            temporary.unlink(missing_ok=True)
+
+
+def _put_in_place(file: BinaryIO, temporary: Path, path: Path) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+@asynccontextmanager
+async def open_source(path: Path | None) -> AsyncIterator[tuple[Callable[[], Awaitable[bytes]], int | None]]:
+    """Open a file: gives what reads its next bytes, and its size if it has one. None is standard input.
+
+    Raises:
+        Failure: it cannot be read.
+    """
+    if path is None:
+        if sys.stdin.isatty():
+            raise Failure("--file: a terminal has no samples: expected a path, or a pipe")
+        yield _reader(sys.stdin.buffer), None
+        return
+    try:
+        file = await trio.to_thread.run_sync(lambda: open(path, "rb"))  # noqa: SIM115  closed below
+    except OSError as error:
+        raise _failure(path, error) from error
+    try:
+        size = os.fstat(file.fileno()).st_size
+        yield _reader(file), size or None  # a FIFO has none
+    except OSError as error:
+        raise _failure(path, error) from error
+    finally:
+        file.close()
+
+
+def _reader(file: BinaryIO) -> Callable[[], Awaitable[bytes]]:
+    # A pipe gives what it has.
+    read: Callable[[int], bytes] = getattr(file, "read1", file.read)
+
+    async def read_piece() -> bytes:
+        return await trio.to_thread.run_sync(read, _PIECE_BYTES, abandon_on_cancel=True)
+
+    return read_piece
+
+
+@contextmanager
+def progress(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """Show how far a transfer is, on stderr if it is a terminal; what this gives is called with what is done so far."""
+    if not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    # It takes time to import, and few look.
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(text, total=total)
+        yield lambda done: bar.update(task, completed=done)

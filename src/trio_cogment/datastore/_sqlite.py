@@ -1,0 +1,213 @@
+"""Trials in an SQLite database: the Trio side. One writer, a few readers, each in worker threads."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import trio
+
+from trio_cogment.blocking import Runner, ThreadRunner
+from trio_cogment.datastore import _sqlite_reader
+from trio_cogment.datastore._sqlite_file import FileLock, connect, file_errors, prepare
+from trio_cogment.datastore._sqlite_reader import Readers
+from trio_cogment.datastore._sqlite_writer import Writer
+from trio_cogment.datastore._watching import NewsWatch, Watches
+from trio_cogment.datastore.storage import SampleWrite, StoredSample, StoredTrial, Write
+from trio_cogment.errors import CogmentError
+from trio_cogment.rpc import OwnNursery
+
+_logger = logging.getLogger(__name__)
+
+#: Queries at a time; more wait.
+READERS = 4
+#: Batches that wait while another is written go into one transaction, until they are so many writes or bytes.
+GROUP_WRITES = 5000
+GROUP_BYTES = 8 * 1024 * 1024
+#: After a failure the samples of deleted trials are left alone for so long.
+SWEEP_PAUSE_SECONDS = 10.0
+_CLOSE_SECONDS = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A batch on its way, and what became of it."""
+
+    writes: Sequence[Write]
+    bytes: int
+    result: Mapping[int, str] | Exception | None = None
+
+
+class SqliteStore:
+    """Implements `storage.TrialStore` on a file; made by `open_sqlite`.
+
+    Whoever comes to write while another batch is being written waits, and then all who wait go into one transaction:
+    the more there is to do, the fewer syncs each needs.
+    """
+
+    def __init__(self, writer: Writer, readers: Readers, run_writer: Runner, run_reader: Runner) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._run_writer = run_writer
+        self._run_reader = run_reader
+        self._watches = Watches()
+        self._turn = trio.Lock()
+        #: Bounded by the tasks that are in `apply`.
+        self._waiting: deque[_Waiting] = deque()
+        self._to_sweep = trio.Event()
+        self._to_sweep.set()
+
+    async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
+        """See `TrialStore.apply`."""
+        size = sum(len(write.data) for write in writes if isinstance(write, SampleWrite))
+        ours = _Waiting(writes, size)
+        self._waiting.append(ours)
+        try:
+            async with self._turn:
+                while ours.result is None:  # somebody before us may have taken it along
+                    await self._write_group()
+        finally:
+            if ours in self._waiting:
+                self._waiting.remove(ours)
+        if isinstance(ours.result, Exception):
+            raise ours.result
+        return ours.result
+
+    async def _write_group(self) -> None:
+        group = self._take_group()
+        written = False
+        try:
+            results, news = await self._run_writer(self._writer.write, [one.writes for one in group])
+            written = True
+        finally:
+            if not written:  # cancelled before it began
+                self._waiting.extendleft(reversed(group))
+        for one, result in zip(group, results, strict=True):
+            one.result = result
+        self._watches.tell(news.trial_ids, trials=news.trials)
+
+    def _take_group(self) -> list[_Waiting]:
+        group = [self._waiting.popleft()]
+        writes, size = len(group[0].writes), group[0].bytes
+        while self._waiting:
+            one = self._waiting[0]
+            writes += len(one.writes)
+            size += one.bytes
+            if writes > GROUP_WRITES or size > GROUP_BYTES:
+                break
+            group.append(self._waiting.popleft())
+        return group
+
+    async def trial(self, trial_id: str) -> StoredTrial | None:
+        """See `TrialStore.trial`."""
+        return await self._run_reader(self._readers.read, _sqlite_reader.trial, trial_id)
+
+    async def trials(
+        self, *, after: int, limit: int, ids: Collection[str] | None = None, properties: Mapping[str, str] | None = None
+    ) -> list[StoredTrial]:
+        """See `TrialStore.trials`."""
+        return await self._run_reader(self._readers.read, _sqlite_reader.trials, after, limit, ids, properties)
+
+    async def open_logged(self) -> list[str]:
+        """See `TrialStore.open_logged`."""
+        return await self._run_reader(self._readers.read, _sqlite_reader.open_logged)
+
+    async def samples(self, number: int, *, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
+        """See `TrialStore.samples`."""
+        return await self._run_reader(self._readers.read, _sqlite_reader.samples, number, after, limit, max_bytes)
+
+    async def delete(self, trial_ids: Collection[str]) -> list[str]:
+        """See `TrialStore.delete`."""
+        async with self._turn:
+            deleted = await self._run_writer(self._writer.delete, trial_ids)
+        if deleted:
+            self._watches.tell(deleted, trials=True)
+            self._to_sweep.set()
+        return deleted
+
+    @asynccontextmanager
+    async def watch(self, trial_id: str | None = None) -> AsyncIterator[NewsWatch]:
+        """See `TrialStore.watch`."""
+        with self._watches.open(trial_id) as watch:
+            yield watch
+
+    async def sweep_for_ever(self) -> None:
+        """Remove the samples of deleted trials, a few at a time, so that writers wait for none of it long."""
+        while True:
+            await self._to_sweep.wait()
+            self._to_sweep = trio.Event()
+            try:
+                while True:
+                    async with self._turn:
+                        more = await self._run_writer(self._writer.sweep)
+                    if not more:
+                        break
+            except CogmentError as error:
+                _logger.warning("samples of deleted trials are left for later: %s", error)
+                self._to_sweep.set()
+                await trio.sleep(SWEEP_PAUSE_SECONDS)
+
+
+@asynccontextmanager
+async def open_sqlite(
+    path: str, *, full: bool = True, max_bytes: int = 0, make_runner: Callable[[int], Runner] = ThreadRunner
+) -> AsyncIterator[SqliteStore]:
+    """Open a database for the time of an `async with` block; a file that is not there is made.
+
+    Args:
+        path: of the file; links are followed.
+        full: a commit waits until it would survive a loss of power; else until it survives the end of the process.
+        max_bytes: how large the file may become; 0: as large as there is room.
+        make_runner: how blocking functions run, given how many at a time.
+
+    Raises:
+        FailedPreconditionError: the file cannot be used, or another datastore uses it; the text says which.
+        ResourceExhaustedError: there is no room.
+        UnavailableError: the disk or the database is damaged.
+    """
+    run_writer, run_reader = make_runner(1), make_runner(READERS)
+    parts = _Parts(path, full, max_bytes)
+    try:
+        await run_writer(parts.open)
+        store = SqliteStore(parts.writer, parts.readers, run_writer, run_reader)
+        async with OwnNursery() as nursery:
+            nursery.start_soon(store.sweep_for_ever)
+            try:
+                yield store
+            finally:
+                nursery.cancel_scope.cancel()
+    finally:
+        with trio.move_on_after(_CLOSE_SECONDS, shield=True):
+            await run_writer(parts.close)
+
+
+class _Parts:
+    """What is opened together and closed in the reverse order."""
+
+    def __init__(self, path: str, full: bool, max_bytes: int) -> None:
+        # Two names of one file must not be two locks.
+        self._path = path = os.path.realpath(path)
+        self._lock: FileLock | None = None
+        #: Never writes. As long as it is open no other is the first or the last one, which would replay the log.
+        self._anchor: sqlite3.Connection | None = None
+        self.writer = Writer(path, full=full, max_bytes=max_bytes)
+        self.readers = Readers(path)
+
+    def open(self) -> None:
+        self._lock = FileLock(self._path)
+        prepare(self._path)
+        with file_errors(f"cannot open {self._path}"):
+            self._anchor = connect(self._path, query_only=True)
+
+    def close(self) -> None:
+        self.readers.close()
+        self.writer.close()
+        if self._anchor is not None:
+            self._anchor.close()
+        if self._lock is not None:
+            self._lock.release()

@@ -1,0 +1,342 @@
+"""The one writer of a database: batches in transactions, several at a time. Nothing here knows of Trio."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from trio_cogment.datastore._rules import MAX_NUMBER, NO_SUCH_TRIAL, NO_TICK, RULES, Action, Found, Head, refusal
+from trio_cogment.datastore._sqlite_file import connect, file_errors
+from trio_cogment.datastore.merging import begin_waiting, merge_late
+from trio_cogment.datastore.storage import SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
+from trio_cogment.errors import InvalidArgumentError, UnavailableError
+
+#: Trials whose state is kept in mind between batches; those of others are read again.
+_MAX_KNOWN = 4096
+#: What one step of cleaning up after deleted trials removes at most.
+_SWEEP_ROWS = 500
+_SWEEP_BYTES = 4 * 1024 * 1024
+
+_INSERT = "INSERT INTO samples (position, trial, tick, timestamp, waiting, data) VALUES (?, ?, ?, ?, ?, ?)"
+_KNOW = """
+SELECT number, ending, samples_count, high_tick, state,
+    (SELECT max(tick) FROM samples WHERE samples.trial = trials.number)
+FROM trials WHERE trial_id = ?
+"""
+_FOLLOW = "UPDATE trials SET ending = ?, samples_count = ?, high_tick = ?, state = ? WHERE number = ?"
+
+
+@dataclass(slots=True)
+class News:
+    """What a step has changed, for those who watch.
+
+    Attributes:
+        trial_ids: in which trials.
+        trials: some of them came into being, ended, opened again, went away, or changed their parameters.
+    """
+
+    trial_ids: set[str] = field(default_factory=set)
+    trials: bool = False
+
+
+@dataclass(slots=True)
+class _Known:
+    """A trial as the writer has it in mind: its head, and the highest tick with any sample."""
+
+    head: Head
+    top_tick: int
+
+
+class Writer:
+    """Writes to a database. One thread at a time may use it.
+
+    Whatever goes wrong, the transaction is rolled back, the connection is closed, and another is opened. After a failed
+    write or sync the log may end with a transaction that was refused, and would come back after a crash; the new
+    connection writes over it before anything else.
+
+    Args:
+        path: of the file, which is there.
+        full: see `connect`.
+        max_bytes: see `connect`.
+    """
+
+    def __init__(self, path: str, *, full: bool, max_bytes: int) -> None:
+        self._path = path
+        self._full = full
+        self._max_bytes = max_bytes
+        self._connection: sqlite3.Connection | None = None
+        self._failed = False
+        self._known: dict[str, _Known] = {}
+        self._data_version = -1
+        self._next_position = 0
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        connection, self._connection = self._connection, None
+        self._known.clear()
+        self._data_version = -1
+        if connection is not None:
+            connection.close()
+
+    def write(self, batches: Sequence[Sequence[Write]]) -> tuple[list[dict[int, str] | Exception], News]:
+        """Write batches, in one transaction if possible; return what was refused of each, or why it failed."""
+        news = News()
+        try:
+            with self._transaction() as connection:
+                step = _Step(connection, self._known, self._next_position, news)
+                results: list[dict[int, str] | Exception] = [step.apply(writes) for writes in batches]
+                step.finish()
+            self._next_position = step.next_position
+            return results, news
+        except UnavailableError as error:
+            return [UnavailableError(str(error)) for _ in batches], News()
+        except Exception as error:  # noqa: BLE001  it goes to whoever gave the batch
+            if len(batches) == 1:
+                return [error], News()
+        # One batch may be at fault (or too large) and the others not.
+        results, news = [], News()
+        for writes in batches:
+            (result,), more = self.write([writes])
+            results.append(result)
+            news.trial_ids |= more.trial_ids
+            news.trials |= more.trials
+        return results, news
+
+    def delete(self, trial_ids: Collection[str]) -> list[str]:
+        """Delete trials in one step that takes as long for large ones as for small ones; `sweep` does the rest."""
+        deleted: list[str] = []
+        with self._transaction() as connection:
+            for trial_id in dict.fromkeys(trial_ids):
+                row = connection.execute("SELECT number FROM trials WHERE trial_id = ?", (trial_id,)).fetchone()
+                if row is not None:
+                    connection.execute("DELETE FROM trials WHERE number = ?", row)
+                    connection.execute("DELETE FROM properties WHERE number = ?", row)
+                    connection.execute("INSERT INTO deleted VALUES (?)", row)
+                    self._known.pop(trial_id, None)
+                    deleted.append(trial_id)
+        return deleted
+
+    def sweep(self) -> bool:
+        """Remove some samples of deleted trials; return whether there may be more."""
+        with self._transaction() as connection:
+            row = connection.execute("SELECT number FROM deleted LIMIT 1").fetchone()
+            if row is None:
+                return False
+            found = "SELECT position, length(data) FROM samples WHERE trial = ? ORDER BY position LIMIT ?"
+            size, last = 0, None
+            for position, length in connection.execute(found, (*row, _SWEEP_ROWS)).fetchall():
+                last = position
+                size += length
+                if size >= _SWEEP_BYTES:
+                    break
+            if last is None:
+                connection.execute("DELETE FROM deleted WHERE number = ?", row)
+            else:
+                connection.execute("DELETE FROM samples WHERE trial = ? AND position <= ?", (*row, last))
+        return True
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        done = False
+        try:
+            with file_errors(f"cannot write to {self._path}"):
+                connection = self._open()
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                    self._look_around(connection)
+                    yield connection
+                    connection.execute("COMMIT")
+                except sqlite3.Error:
+                    self._failed = True
+                    raise
+            done = True
+        finally:
+            if not done:
+                self._drop()
+                self._recover()
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = connect(self._path, full=self._full, max_bytes=self._max_bytes)
+        if self._failed:
+            self._connection.execute("UPDATE recoveries SET count = count + 1")
+            self._failed = False
+        return self._connection
+
+    def _recover(self) -> None:
+        """Write over what has failed at once, before anybody is told: afterwards it is not there, whatever comes."""
+        if self._failed:
+            try:
+                self._open()
+            except sqlite3.Error:
+                self._drop()  # the next call tries again
+
+    def _drop(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
+            try:
+                connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                pass  # closing does it
+        self.close()
+
+    def _look_around(self, connection: sqlite3.Connection) -> None:
+        """Forget what is in mind if somebody else has written: a person with a shell, say."""
+        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        if version != self._data_version:
+            self._data_version = version
+            self._known.clear()
+            (last,) = connection.execute("SELECT max(position) FROM samples").fetchone()
+            self._next_position = (last or 0) + 1
+        while len(self._known) > _MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+
+
+class _Step:
+    """What is done within one transaction. If that fails, what is in mind must be forgotten."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, known: dict[str, _Known], next_position: int, news: News
+    ) -> None:
+        self._connection = connection
+        self._known = known
+        self._news = news
+        #: What was written to, and whether it had ended before.
+        self._touched: dict[str, tuple[_Known, TrialEnd]] = {}
+        #: Samples that are new for certain, not written yet.
+        self._rows: list[tuple[int, int, int, int, bool, bytes]] = []
+        self.next_position = next_position
+
+    def apply(self, writes: Sequence[Write]) -> dict[int, str]:
+        """Do the writes of a batch; return which were refused and why."""
+        refused: dict[int, str] = {}
+        current, known = None, None
+        for index, write in enumerate(writes):
+            if isinstance(write, SampleWrite):
+                # The usual case in a few lines, for they decide how fast all this is: a tick above all others.
+                trial_id, tick_id, timestamp, state, data, kind = write
+                if trial_id != current:
+                    current, known = trial_id, self._know(trial_id)
+                if (
+                    known is not None
+                    and known.top_tick < tick_id <= MAX_NUMBER
+                    and 0 <= timestamp <= MAX_NUMBER
+                    and kind is not WriteKind.LATE
+                ):
+                    self._rows.append((self.next_position, known.head.number, tick_id, timestamp, False, data))
+                    self.next_position += 1
+                    known.top_tick = tick_id
+                    known.head.grow(tick_id, state)
+                elif (reason := self._sample(write, known)) is not None:
+                    refused[index] = reason
+            elif isinstance(write, TrialWrite):
+                self._create(write)
+                current = None
+            elif (known := self._know(write.trial_id)) is None:
+                refused[index] = NO_SUCH_TRIAL.format(write.trial_id)
+                current = None
+            else:
+                known.head.finish(write)
+                current = write.trial_id
+        return refused
+
+    def finish(self) -> None:
+        """Write what is left."""
+        self._flush()
+        heads = [known.head for known, _ in self._touched.values()]
+        self._connection.executemany(
+            _FOLLOW, [(head.end, head.count, head.high_tick, head.state, head.number) for head in heads]
+        )
+        self._news.trial_ids.update(self._touched)
+        self._news.trials |= any(known.head.end != end for known, end in self._touched.values())
+
+    def _know(self, trial_id: str) -> _Known | None:
+        known = self._known.get(trial_id)
+        if known is None:
+            row = self._connection.execute(_KNOW, (trial_id,)).fetchone()
+            if row is None:
+                return None
+            number, end, count, high_tick, state, top_tick = row
+            head = Head(number, TrialEnd(end), count, high_tick, state)
+            known = self._known[trial_id] = _Known(head, NO_TICK if top_tick is None else top_tick)
+        if trial_id not in self._touched:
+            self._touched[trial_id] = known, known.head.end
+        return known
+
+    def _create(self, write: TrialWrite) -> None:
+        known = self._know(write.trial_id)
+        params = write.params.SerializeToString(deterministic=True)
+        if known is None:
+            added = self._connection.execute(
+                "INSERT INTO trials (trial_id, user_id, params, logged) VALUES (?, ?, ?, ?)",
+                (write.trial_id, write.user_id, params, write.logged),
+            )
+            assert added.lastrowid is not None
+            known = self._known[write.trial_id] = _Known(Head(added.lastrowid), NO_TICK)
+            self._touched[write.trial_id] = known, known.head.end
+        else:
+            self._connection.execute(
+                "UPDATE trials SET user_id = ?, params = ?, logged = ? WHERE number = ?",
+                (write.user_id, params, write.logged, known.head.number),
+            )
+            self._connection.execute("DELETE FROM properties WHERE number = ?", (known.head.number,))
+        self._connection.executemany(
+            "INSERT INTO properties (name, value, number) VALUES (?, ?, ?)",
+            [(name, value, known.head.number) for name, value in write.params.properties.items()],
+        )
+        self._news.trials = True
+
+    def _sample(self, write: SampleWrite, known: _Known | None) -> str | None:
+        """Do what is not usual; return why it was refused."""
+        if known is None:
+            return NO_SUCH_TRIAL.format(write.trial_id)
+        reason = refusal(write)
+        if reason is None:
+            try:
+                self._look_up(write, known)
+            except InvalidArgumentError as error:
+                return str(error)
+        return reason
+
+    def _look_up(self, write: SampleWrite, known: _Known) -> None:
+        self._flush()
+        row = self._connection.execute(
+            "SELECT position, timestamp, waiting, data FROM samples WHERE trial = ? AND tick = ?",
+            (known.head.number, write.tick_id),
+        ).fetchone()
+        position, timestamp, waiting, data = row or (0, 0, False, b"")
+        found = Found.NOTHING if row is None else Found.of(waiting, timestamp == write.timestamp)
+        action = RULES[write.kind, found]
+        if action is Action.MERGE:
+            merged = merge_late(data, write.data)
+            self._connection.execute("UPDATE samples SET data = ? WHERE position = ?", (merged, position))
+        elif action is Action.WAIT:
+            self._add(write, known, begin_waiting(write.data), waiting=True)
+        elif action is Action.COMPLETE:
+            merged = merge_late(write.data, data)
+            self._remove("position = ?", position, known)
+            self._add(write, known, merged, waiting=False)
+        elif action is not Action.KEEP:
+            if action is Action.REPLACE:
+                self._remove("position = ?", position, known)
+            elif action is Action.RERUN:
+                self._remove(f"trial = {known.head.number} AND tick >= ?", write.tick_id, known)
+                known.top_tick = write.tick_id
+            self._add(write, known, write.data, waiting=False)
+        known.head.follow(write, action)
+
+    def _remove(self, condition: str, value: int, known: _Known) -> None:
+        known.head.count -= self._connection.execute(f"DELETE FROM samples WHERE {condition}", (value,)).rowcount
+
+    def _add(self, write: SampleWrite, known: _Known, data: bytes, *, waiting: bool) -> None:
+        row = (self.next_position, known.head.number, write.tick_id, write.timestamp, waiting, data)
+        self._rows.append(row)
+        self.next_position += 1
+        known.top_tick = max(known.top_tick, write.tick_id)
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._connection.executemany(_INSERT, self._rows)
+            self._rows.clear()

@@ -1,0 +1,264 @@
+"""From what a data log is told to what is stored: pure, and quick, since it is done for every tick of every trial.
+
+What is better than in the reference, and why, is in `docs/datastore.md`; in short: whoever reads a stored sample finds
+everything that was said, and can tell an action that never came from an empty one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from trio_cogment.api.common_pb2 import Action, Message, Reward, TrialParams, TrialState
+from trio_cogment.api.datalog_pb2 import DatalogSample
+from trio_cogment.api.environment_pb2 import ObservationSet
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
+from trio_cogment.datastore.storage import SampleWrite, WriteKind
+from trio_cogment.errors import InvalidArgumentError
+
+#: The sender or receiver of a reward or message that is no actor.
+ENVIRONMENT = -1
+#: Ticks and timestamps above cannot be stored, and mean nothing.
+MAX_NUMBER = 2**63 - 1
+#: Rewards and messages of one sample, each counted for each of its receivers: a few bytes may stand for that many.
+MAX_DELIVERIES = 100_000
+
+_EVERYBODY = "*"
+#: The tick of an action that never came.
+_NO_ACTION_TICK = -2
+_STATES = frozenset(TrialState.values())
+#: Looking up a member of an enumeration of protobuf takes as long as half of a conversion.
+_ENDED = TrialState.ENDED
+_LOGGED, _LATE = WriteKind.LOGGED, WriteKind.LATE
+
+
+class TrialConverter:
+    """Converts the samples of one trial, in the order of their arrival.
+
+    A sample without `info` (it may be excluded) is numbered by its arrival, and bears the time of its observations.
+
+    Args:
+        trial_id: of the trial.
+        params: of the trial; not changed, and not to be changed by others.
+        next_tick: the number of a first sample that has none of its own.
+
+    Attributes:
+        saw_end: a sample said that the trial has ended.
+        info_missing: a sample had no `info`, so that none may ever say so.
+    """
+
+    def __init__(self, trial_id: str, params: TrialParams, *, next_tick: int = 0) -> None:
+        self._trial_id = trial_id
+        self._next_tick = next_tick
+        self._count = len(params.actors)
+        self._everybody = range(self._count)
+        self._defaults = [actor.default_action.content for actor in params.actors]
+        self._index: dict[str, int] = {}
+        self._classes: dict[str, list[int]] = {}
+        for index, actor in enumerate(params.actors):
+            self._index.setdefault(actor.name, index)
+            self._classes.setdefault(actor.actor_class, []).append(index)
+        self._names = [actor.name for actor in params.actors]
+        #: What it looks like when nothing is in it, which is copied quicker than made.
+        self._blank = StoredTrialSample(
+            trial_id=trial_id, actor_samples=[StoredTrialActorSample(actor=index) for index in self._everybody]
+        )
+        self._receivers: dict[str, Sequence[int]] = {}
+        self.saw_end = False
+        self.info_missing = False
+
+    def write(self, sample: DatalogSample) -> SampleWrite:
+        """Convert a sample and serialise it.
+
+        Raises:
+            InvalidArgumentError: see `convert`; nothing has changed then.
+        """
+        stored, kind = self.convert(sample)
+        data = stored.SerializeToString()
+        return SampleWrite(self._trial_id, stored.tick_id, stored.timestamp, stored.state, data, kind)
+
+    def convert(self, sample: DatalogSample) -> tuple[StoredTrialSample, WriteKind]:
+        """Convert a sample; it is only read.
+
+        Raises:
+            InvalidArgumentError: something in it points to nothing, or there is too much of it; naming the field.
+        """
+        stored = StoredTrialSample()
+        stored.CopyFrom(self._blank)
+        kind = self._take_info(sample, stored)
+        # What repeats is taken by slices, in one step: going through it entry by entry takes three times as long.
+        samples = stored.actor_samples[:]
+        payloads: list[bytes] = []
+        if sample.HasField("observations"):
+            self._take_observations(sample.observations, samples, payloads)
+        unavailable: Sequence[int] = ()
+        defaults: Collection[int] = ()
+        if sample.unavailable_actors or sample.default_actors:
+            unavailable, defaults = sample.unavailable_actors[:], frozenset(sample.default_actors)
+            self._take_absences(sample, stored)
+        actions = sample.actions[:]
+        if actions:
+            self._take_actions(actions, unavailable, defaults, samples, payloads)
+        if sample.rewards:
+            self._take_rewards(sample.rewards[:], samples, payloads)
+        if sample.messages:
+            self._take_messages(sample.messages[:], samples, payloads)
+        stored.payloads.extend(payloads)
+        if kind is _LOGGED:
+            self._next_tick = stored.tick_id + 1
+            self.saw_end = self.saw_end or stored.state == _ENDED
+        return stored, kind
+
+    def _take_info(self, sample: DatalogSample, stored: StoredTrialSample) -> WriteKind:
+        if not sample.HasField("info"):
+            self.info_missing = True
+            return self._number(sample, stored)
+        info = sample.info
+        tick_id, timestamp, state = info.tick_id, info.timestamp, info.state
+        if tick_id >= MAX_NUMBER:
+            raise InvalidArgumentError(f"sample.info.tick_id: expected less than 2**63 - 1, got {tick_id}")
+        if timestamp > MAX_NUMBER:
+            raise InvalidArgumentError(f"sample.info.timestamp: expected less than 2**63 nanoseconds, got {timestamp}")
+        if state not in _STATES:
+            raise InvalidArgumentError(f"sample.info.state: {state} is no trial state")
+        stored.tick_id = tick_id
+        stored.timestamp = timestamp
+        stored.state = state
+        if info.special_events:
+            stored.special_events.extend(info.special_events)
+        return _LATE if info.out_of_sync else _LOGGED
+
+    def _number(self, sample: DatalogSample, stored: StoredTrialSample) -> WriteKind:
+        stored.timestamp = min(sample.observations.timestamp, MAX_NUMBER)
+        rewards = sample.rewards
+        if len(sample.ListFields()) == 1 and rewards and 0 <= rewards[0].tick_id < self._next_tick:
+            # Nothing but rewards, for a tick that has been: what else than an out-of-sync sample looks like that?
+            stored.tick_id = rewards[0].tick_id
+            return _LATE
+        stored.tick_id = self._next_tick
+        return _LOGGED
+
+    def _take_observations(
+        self, observations: ObservationSet, samples: Sequence[StoredTrialActorSample], payloads: list[bytes]
+    ) -> None:
+        payloads += observations.observations[:]
+        size = len(payloads)
+        # Entries beyond the last actor are nobody's.
+        for stored, content in zip(samples, observations.actors_map[:], strict=False):
+            if not 0 <= content < size:
+                raise InvalidArgumentError(
+                    f"sample.observations.actors_map: expected indexes of {size} observations, got {content}"
+                )
+            stored.observation = content
+
+    def _take_absences(self, sample: DatalogSample, stored: StoredTrialSample) -> None:
+        for name, indexes in (
+            ("unavailable_actors", sample.unavailable_actors),
+            ("default_actors", sample.default_actors),
+        ):
+            if indexes and max(indexes) >= self._count:
+                raise InvalidArgumentError(
+                    f"sample.{name}: expected indexes of {self._count} actors, got {max(indexes)}"
+                )
+        stored.unavailable_actors.extend(sample.unavailable_actors)
+        stored.default_actors.extend(sample.default_actors)
+
+    def _take_actions(
+        self,
+        actions: Sequence[Action],
+        unavailable: Sequence[int],
+        defaults: Collection[int],
+        samples: Sequence[StoredTrialActorSample],
+        payloads: list[bytes],
+    ) -> None:
+        if len(actions) > self._count:
+            raise InvalidArgumentError(f"sample.actions: expected at most {self._count}, got {len(actions)}")
+        missing = frozenset(unavailable) if unavailable else ()
+        for index, action in enumerate(actions):
+            if index in missing:
+                continue
+            if action.tick_id != _NO_ACTION_TICK:
+                content = action.content
+            elif index in defaults:
+                content = self._defaults[index]  # what the environment was given
+            else:
+                continue
+            samples[index].action = len(payloads)
+            payloads.append(content)
+
+    def _take_rewards(
+        self, rewards: Sequence[Reward], samples: Sequence[StoredTrialActorSample], payloads: list[bytes]
+    ) -> None:
+        given = [(reward, self._receivers_of(reward.receiver_name)) for reward in rewards]
+        _check_deliveries("rewards", (len(reward.sources) * len(receivers) for reward, receivers in given))
+        sums: dict[int, tuple[float, float]] = {}
+        for reward, receivers in given:
+            if not receivers:
+                continue
+            for source in reward.sources[:]:
+                sender = self._index.get(source.sender_name, ENVIRONMENT)
+                value, confidence = source.value, source.confidence
+                weight = confidence if confidence > 0 else 0.0
+                weighted = value * confidence if confidence > 0 else 0.0
+                data: int | None = None
+                if source.HasField("user_data") and (source.user_data.type_url or source.user_data.value):
+                    data = len(payloads)
+                    payloads.append(source.user_data.SerializeToString())
+                for receiver in receivers:
+                    # Setting fields costs half of what keyword arguments do.
+                    entry = samples[receiver].received_rewards.add()
+                    entry.sender = sender
+                    entry.receiver = receiver
+                    entry.reward = value
+                    entry.confidence = confidence
+                    if data is not None:
+                        entry.user_data = data
+                    if sender >= 0:
+                        samples[sender].sent_rewards.append(entry)
+                    total, weights = sums.get(receiver, (0.0, 0.0))
+                    sums[receiver] = (total + weighted, weights + weight)
+        for receiver, (total, weights) in sums.items():
+            samples[receiver].reward = total / weights if weights > 0 else 0.0
+
+    def _take_messages(
+        self, messages: Sequence[Message], samples: Sequence[StoredTrialActorSample], payloads: list[bytes]
+    ) -> None:
+        given = [(message, self._receivers_of(message.receiver_name)) for message in messages]
+        _check_deliveries("messages", (len(receivers) for _, receivers in given))
+        for message, receivers in given:
+            sender = self._index.get(message.sender_name, ENVIRONMENT)
+            if sender < 0 and not receivers:
+                continue  # no actor's: nobody could find it
+            payload = len(payloads)
+            # Without one it reads as an empty `Any`, which serialises to nothing, too.
+            payloads.append(message.payload.SerializeToString())
+            for receiver in receivers:
+                entry = samples[receiver].received_messages.add(sender=sender, receiver=receiver, payload=payload)
+                if sender >= 0:
+                    samples[sender].sent_messages.append(entry)
+            if not receivers:
+                samples[sender].sent_messages.add(sender=sender, receiver=ENVIRONMENT, payload=payload)
+
+    def _receivers_of(self, pattern: str) -> Sequence[int]:
+        found = self._receivers.get(pattern)
+        if found is None:
+            found = self._resolve(pattern)
+            # Patterns come from outside: only those that mean somebody are kept, of which there are not that many.
+            if found:
+                self._receivers[pattern] = found
+        return found
+
+    def _resolve(self, pattern: str) -> Sequence[int]:
+        """Return whom a name stands for, as the orchestrator understands it: an exact name first."""
+        index = self._index.get(pattern)
+        if index is not None:
+            return (index,)
+        if pattern == _EVERYBODY:
+            return self._everybody
+        actor_class, dot, name = pattern.partition(".")
+        members = self._classes.get(actor_class, []) if dot else []
+        return members if name == _EVERYBODY else [member for member in members if self._names[member] == name]
+
+
+def _check_deliveries(field: str, counts: Iterable[int]) -> None:
+    if sum(counts) > MAX_DELIVERIES:
+        raise InvalidArgumentError(f"sample.{field}: expected at most {MAX_DELIVERIES}, each counted for each receiver")

@@ -1,0 +1,107 @@
+"""`DatalogSP`, and `LogExporterSP`, its documented name: what trials write down."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import trio
+
+from trio_cogment.about import About
+from trio_cogment.api.datalog_pb2 import (
+    LogExporterSampleReply,
+    LogExporterSampleRequest,
+    RunTrialDatalogInput,
+    RunTrialDatalogOutput,
+)
+from trio_cogment.datastore._intake import Intake, IntakeStream
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.rpc import ServerCall
+
+TRIAL_ID = "trial-id"
+USER_ID = "user-id"
+
+_Message: TypeAlias = RunTrialDatalogInput | LogExporterSampleRequest
+_REPLY = RunTrialDatalogOutput()
+
+
+class DatalogService(About):
+    """The service: every message is answered with an empty one, in order, once what it said is durable."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    async def RunTrialDatalog(self, call: ServerCall) -> None:
+        """Take the parameters of a trial, then its samples; OK means that all of them are durable."""
+        trial_id, user_id, first = await _opening(call)
+        confirming: _Confirming | None = None
+        try:
+            async with self._intake.open(trial_id, user_id, first.trial_params) as stream:
+                await call.send(_REPLY)
+                confirming = _Confirming(call, stream)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(confirming.run)
+                    await _take_samples(call, stream)
+                    nursery.cancel_scope.cancel()
+        finally:
+            # The place of an error is told by what was confirmed before it. (Whoever has left is cancelled here.)
+            if confirming is not None:
+                await confirming.send_rest()
+
+
+class LogExporterService(About):
+    """The service under its documented name: one reply at the end, when everything is durable."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    async def RunTrialDatalog(self, call: ServerCall) -> LogExporterSampleReply:
+        """Take the parameters of a trial, then its samples."""
+        trial_id, user_id, first = await _opening(call)
+        async with self._intake.open(trial_id, user_id, first.trial_params) as stream:
+            await _take_samples(call, stream)
+        return LogExporterSampleReply()
+
+
+class _Confirming:
+    """Sends a reply for each durable sample."""
+
+    def __init__(self, call: ServerCall, stream: IntakeStream) -> None:
+        self._call = call
+        self._stream = stream
+        self._sent = 0
+
+    async def run(self) -> None:
+        """Send them as samples become durable, until that fails, which the stream tells whoever writes to it."""
+        while await self._stream.progress(self._sent):
+            await self.send_rest()
+
+    async def send_rest(self) -> None:
+        """Send those that are due."""
+        while self._sent < self._stream.lane.durable:
+            await self._call.send(_REPLY)
+            self._sent += 1
+
+
+async def _opening(call: ServerCall) -> tuple[str, str, _Message]:
+    """Return whose log this is, and the message with the trial's parameters.
+
+    Raises:
+        InvalidArgumentError: that is not how a log begins.
+    """
+    trial_ids = call.metadata.texts(TRIAL_ID)
+    if not trial_ids or not trial_ids[0]:
+        raise InvalidArgumentError(f"metadata {TRIAL_ID}: expected the id of the trial")
+    user_ids = call.metadata.texts(USER_ID)
+    first: _Message | None = await call.receive()
+    if first is None or first.WhichOneof("msg") != "trial_params":
+        raise InvalidArgumentError("msg: expected trial_params in the first message")
+    return trial_ids[0], user_ids[0] if user_ids else "", first
+
+
+async def _take_samples(call: ServerCall, stream: IntakeStream) -> None:
+    async for message in call:
+        if message.WhichOneof("msg") != "sample":
+            await stream.flush()
+            raise InvalidArgumentError("msg: expected a sample in every message but the first")
+        await stream.write(message.sample)
+    await stream.complete()

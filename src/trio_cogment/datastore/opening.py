@@ -1,0 +1,61 @@
+"""Which storage a datastore has, by its address: `memory:` or `sqlite:PATH`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from trio_cogment.blocking import Runner, ThreadRunner
+from trio_cogment.datastore._memory import MemoryStore
+from trio_cogment.datastore.storage import TrialStore
+from trio_cogment.errors import InvalidArgumentError
+
+#: The published datastore's.
+DEFAULT_MEMORY_BYTES = 1 << 30
+
+#: How far an acknowledgement goes: `full` survives a loss of power, `batch` the end of our process.
+DURABILITIES = ("full", "batch")
+
+
+@asynccontextmanager
+async def open_store(
+    address: str,
+    *,
+    durability: str = "full",
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    file_bytes: int = 0,
+    make_runner: Callable[[int], Runner] = ThreadRunner,
+) -> AsyncIterator[TrialStore]:
+    """Open a storage of trials for the time of an `async with` block.
+
+    Args:
+        address: `memory:`, gone when the block is left, or `sqlite:PATH`, a file that is made if it is not there (its
+            folder has to be).
+        durability: what a write to a file waits for, one of `DURABILITIES`.
+        memory_bytes: what trials in memory may take; see `MemoryStore`.
+        file_bytes: how large the file may become; 0: as large as there is room.
+        make_runner: how blocking functions run, given how many at a time: in threads, or in a simulation
+            ``lambda threads: run_inline``.
+
+    Raises:
+        InvalidArgumentError: there is no such storage, or an argument is out of its range.
+        FailedPreconditionError: the file cannot be used: another datastore uses it, it is something else, a newer
+            version wrote it, its folder is not there. The text says which.
+        ResourceExhaustedError: there is no room for it.
+        UnavailableError: the disk or the database is damaged.
+    """
+    scheme, colon, rest = address.partition(":")
+    if durability not in DURABILITIES:
+        raise InvalidArgumentError(f"durability: expected one of {', '.join(DURABILITIES)}, got {durability!r}")
+    if file_bytes < 0:
+        raise InvalidArgumentError(f"file_bytes: expected 0 or more, got {file_bytes}")
+    if scheme == "memory" and colon and not rest:
+        yield MemoryStore(memory_bytes)
+    elif scheme == "sqlite" and rest:
+        # Needs what only POSIX systems have; a store in memory does not.
+        from trio_cogment.datastore._sqlite import open_sqlite
+
+        async with open_sqlite(rest, full=durability == "full", max_bytes=file_bytes, make_runner=make_runner) as store:
+            yield store
+    else:
+        raise InvalidArgumentError(f"storage: expected 'memory:' or 'sqlite:PATH', got {address!r}")

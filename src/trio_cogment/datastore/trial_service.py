@@ -1,0 +1,235 @@
+"""`TrialDatastoreSP`: what was written down, for readers; and writing by hand."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+import trio
+
+from trio_cogment.about import About
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.trial_datastore_pb2 import (
+    AddSamplesReply,
+    AddTrialReply,
+    AddTrialRequest,
+    DeleteTrialsReply,
+    DeleteTrialsRequest,
+    RetrieveSampleReply,
+    RetrieveSamplesRequest,
+    RetrieveTrialsReply,
+    RetrieveTrialsRequest,
+    StoredTrialInfo,
+    StoredTrialSample,
+)
+from trio_cogment.config import DatastoreConfig
+from trio_cogment.datastore._following import Follower, find_trials
+from trio_cogment.datastore._writer import Writer
+from trio_cogment.datastore.conversion import ENVIRONMENT, MAX_NUMBER
+from trio_cogment.datastore.datalog_service import TRIAL_ID
+from trio_cogment.datastore.selection import Selection
+from trio_cogment.datastore.storage import SampleWrite, StoredTrial, TrialEnd, TrialStore, TrialWrite, WriteKind
+from trio_cogment.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError
+from trio_cogment.rpc import ServerCall
+
+#: Trials that are read from the storage in one step.
+_TRIALS_AT_ONCE = 256
+_INTEGER = re.compile(r"[+-]?[0-9]{1,100}")
+_STATES = frozenset(TrialState.values())
+_MAX_UINT32 = 2**32 - 1
+#: What a trial takes in a reply beside itself, at most.
+_FRAME_BYTES = 6
+
+
+class TrialService(About):
+    """The service, in front of a storage.
+
+    Args:
+        store: read from.
+        writer: written through.
+        config: limits.
+    """
+
+    def __init__(self, store: TrialStore, writer: Writer, config: DatastoreConfig) -> None:
+        self._store = store
+        self._writer = writer
+        self._config = config
+
+    async def RetrieveTrials(self, request: RetrieveTrialsRequest, _call: ServerCall) -> RetrieveTrialsReply:
+        """Return a page of trials; with a timeout, once it is full or the time is over."""
+        after = _position(request.trial_handle)
+        if not request.timeout:
+            return (await self._page(request, after))[0]
+        deadline = trio.current_time() + request.timeout / 1000
+        async with self._store.watch() as watch:
+            while True:
+                reply, complete = await self._page(request, after)
+                if complete:
+                    return reply
+                with trio.move_on_at(deadline) as waiting:
+                    await watch.changed()
+                if waiting.cancelled_caught:
+                    return reply
+
+    async def _page(self, request: RetrieveTrialsRequest, after: int) -> tuple[RetrieveTrialsReply, bool]:
+        """Return what there is now, and whether more can come that was asked for."""
+        ids = frozenset(request.trial_ids) or None
+        count = request.trials_count or _MAX_UINT32 + 1
+        reply = RetrieveTrialsReply()
+        size, last = 0, after
+        while (missing := count - len(reply.trial_infos)) > 0:
+            limit = min(missing, _TRIALS_AT_ONCE)
+            trials = await self._store.trials(after=last, limit=limit, ids=ids, properties=dict(request.properties))
+            for trial in trials:
+                info = _info(trial)
+                size += info.ByteSize() + _FRAME_BYTES
+                if size > self._config.max_reply_bytes and reply.trial_infos:
+                    raise ResourceExhaustedError(
+                        f"trials_count: the trials asked for make a reply of more than {self._config.max_reply_bytes} "
+                        f"bytes; the first {len(reply.trial_infos)} of them fit"
+                    )
+                reply.trial_infos.append(info)
+                last = trial.number
+            if len(trials) < limit:
+                break
+        reply.next_trial_handle = str(last)
+        complete = len(reply.trial_infos) >= count
+        if not complete and ids is not None and request.timeout:
+            # Whether they match or were in an earlier page: they are there, none of them is still to come.
+            complete = len(await self._store.trials(after=0, limit=len(ids), ids=ids)) == len(ids)
+        return reply, complete
+
+    async def RetrieveSamples(self, request: RetrieveSamplesRequest, call: ServerCall) -> None:
+        """Send the samples of trials, those to come too, until all of the trials have ended."""
+        selection = Selection(request)
+        trials = await find_trials(self._store, request)
+        await call.send_initial_metadata()
+        async with Follower(self._store, selection, self._config, trials) as follower:
+            while (found := await follower.page()) is not None:
+                cursor, page = found
+                for stored in page:
+                    reply = RetrieveSampleReply()
+                    reply.trial_sample.MergeFromString(stored.data)
+                    if not selection.everything:
+                        selection.apply(reply.trial_sample, cursor.actors)
+                    try:
+                        # The next page is a checkpoint in any case.
+                        call.send_nowait(reply)
+                    except trio.WouldBlock:
+                        await call.send(reply)
+
+    async def AddTrial(self, request: AddTrialRequest, call: ServerCall) -> AddTrialReply:
+        """Store a trial, or give one other parameters and another owner."""
+        trial_id = _only_trial_id(call)
+        if not request.HasField("trial_params"):
+            raise InvalidArgumentError("trial_params: expected the parameters of the trial")
+        await self._writer.write(TrialWrite(trial_id, request.user_id, request.trial_params, logged=False))
+        return AddTrialReply()
+
+    async def AddSample(self, call: ServerCall) -> AddSamplesReply:
+        """Store samples; each takes the place of one of the same tick. After an error, those before it are stored."""
+        trial_id = _only_trial_id(call)
+        trial = await self._store.trial(trial_id)
+        if trial is None:
+            raise NotFoundError(f"metadata {TRIAL_ID}: there is no trial {trial_id!r}")
+        actors = len(trial.params.actors)
+        lane = self._writer.lane()
+        async for request in call:
+            sample = request.trial_sample
+            try:
+                if not request.HasField("trial_sample"):
+                    raise InvalidArgumentError("trial_sample: expected a sample")
+                if sample.trial_id not in ("", trial_id):
+                    raise InvalidArgumentError(f"trial_sample.trial_id: expected {trial_id!r}, got {sample.trial_id!r}")
+                check_sample(sample, actors)
+            except InvalidArgumentError:
+                await lane.flush()
+                raise
+            sample.trial_id = trial_id
+            data = sample.SerializeToString()
+            await lane.put(
+                SampleWrite(trial_id, sample.tick_id, sample.timestamp, sample.state, data, WriteKind.STORED)
+            )
+        await lane.flush()
+        return AddSamplesReply()
+
+    async def DeleteTrials(self, request: DeleteTrialsRequest, _call: ServerCall) -> DeleteTrialsReply:
+        """Delete trials and their samples; unknown ones are passed over."""
+        if request.trial_ids:
+            await self._store.delete(frozenset(request.trial_ids))
+        return DeleteTrialsReply()
+
+
+def check_sample(sample: StoredTrialSample, actors: int) -> None:
+    """Check that everything in a stored sample points to something.
+
+    Args:
+        sample: to be stored.
+        actors: how many the trial has.
+
+    Raises:
+        InvalidArgumentError: naming the field.
+    """
+    if sample.tick_id > MAX_NUMBER or sample.timestamp > MAX_NUMBER:
+        raise InvalidArgumentError("trial_sample: expected tick_id and timestamp to be less than 2**63")
+    if sample.state not in _STATES:
+        raise InvalidArgumentError(f"trial_sample.state: {sample.state} is no trial state")
+    payloads = len(sample.payloads)
+    for number, actor in enumerate(sample.actor_samples):
+        where = f"trial_sample.actor_samples[{number}]"
+        _check(f"{where}.actor", actor.actor, 0, actors)
+        if actor.HasField("observation"):
+            _check(f"{where}.observation", actor.observation, 0, payloads)
+        if actor.HasField("action"):
+            _check(f"{where}.action", actor.action, 0, payloads)
+        for reward in (*actor.received_rewards, *actor.sent_rewards):
+            _check(f"{where}: sender of a reward", reward.sender, ENVIRONMENT, actors)
+            _check(f"{where}: receiver of a reward", reward.receiver, ENVIRONMENT, actors)
+            if reward.HasField("user_data"):
+                _check(f"{where}: user_data of a reward", reward.user_data, 0, payloads)
+        for message in (*actor.received_messages, *actor.sent_messages):
+            _check(f"{where}: sender of a message", message.sender, ENVIRONMENT, actors)
+            _check(f"{where}: receiver of a message", message.receiver, ENVIRONMENT, actors)
+            _check(f"{where}: payload of a message", message.payload, 0, payloads)
+    for name, indexes in (
+        ("default_actors", sample.default_actors),
+        ("unavailable_actors", sample.unavailable_actors),
+    ):
+        for index in indexes:
+            _check(f"trial_sample.{name}", index, 0, actors)
+
+
+def _check(field: str, value: int, least: int, end: int) -> None:
+    if not least <= value < end:
+        raise InvalidArgumentError(f"{field}: expected {least} to {end - 1}, got {value}")
+
+
+def _info(trial: StoredTrial) -> StoredTrialInfo:
+    return StoredTrialInfo(
+        trial_id=trial.trial_id,
+        last_state=cast("TrialState", trial.last_state),
+        user_id=trial.user_id,
+        samples_count=min(trial.samples_count, _MAX_UINT32),
+        params=trial.params,
+        ended_abnormally=trial.end == TrialEnd.ABNORMAL,
+    )
+
+
+def _position(handle: str) -> int:
+    """Return after which trial a page begins: a handle is a trial's number, in decimal digits.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    if not handle:
+        return 0
+    if not _INTEGER.fullmatch(handle):
+        raise InvalidArgumentError(f"trial_handle: expected an integer, got {handle[:100]!r}")
+    return min(max(int(handle), 0), MAX_NUMBER)
+
+
+def _only_trial_id(call: ServerCall) -> str:
+    trial_ids = call.metadata.texts(TRIAL_ID)
+    if len(trial_ids) != 1 or not trial_ids[0]:
+        raise InvalidArgumentError(f"metadata {TRIAL_ID}: expected exactly one id, got {len(trial_ids)}")
+    return trial_ids[0]

@@ -1,0 +1,54 @@
+"""A server's call that somebody counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from trio_cogment.errors import StatusCode
+from trio_cogment.rpc import _wire
+from trio_cogment.rpc._server_call import WireServerCall
+from trio_cogment.rpc.calls import Method
+from trio_cogment.rpc.metadata import Metadata
+from trio_cogment.rpc.observer import MethodObserver
+
+if TYPE_CHECKING:
+    from trio_cogment.rpc._connection import Connection
+    from trio_cogment.rpc._streams import Stream
+
+
+class ObservedServerCall(WireServerCall):
+    """See `ServerObserver`. What a call ends with is the last status it was given."""
+
+    def __init__(
+        self,
+        observer: MethodObserver,
+        connection: Connection,
+        stream: Stream,
+        method: Method,
+        function: Any,
+        head: _wire.RequestHead,
+    ) -> None:
+        super().__init__(connection, stream, method, function, head)
+        self._observer = observer
+        self._code = StatusCode.CANCELLED
+
+    async def run(self) -> None:
+        """Run the handler, and tell the observer."""
+        began = trio.current_time()
+        self._observer.started()
+        try:
+            await super().run()
+        finally:
+            self._observer.ended(self._code, trio.current_time() - began)
+
+    def on_reset(self, code: int) -> None:
+        """The client has cancelled, maybe without waiting for the end of the answer."""
+        if not self.over:
+            self._code = StatusCode.CANCELLED
+        super().on_reset(code)
+
+    def _trailers(self, code: StatusCode, message: str, trailing: Metadata) -> _wire.RawHeaders:
+        self._code = code
+        return super()._trailers(code, message, trailing)

@@ -1,0 +1,34 @@
+"""What a server tells whoever counts its calls. Without an observer nothing is in the way of a call."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from trio_cogment.errors import StatusCode
+
+
+class MethodObserver(Protocol):
+    """Learns of the calls of one method, in their handlers' tasks: its functions return at once and never raise."""
+
+    def started(self) -> None:
+        """Count a handler that starts."""
+
+    def ended(self, code: StatusCode, seconds: float) -> None:
+        """Count a handler that has ended.
+
+        Args:
+            code: of the call; CANCELLED if the caller gave it up, UNAVAILABLE if its connection was lost or we stopped.
+            seconds: how long the handler took, on Trio's clock, until the caller had taken the answer.
+        """
+
+
+class ServerObserver(Protocol):
+    """Learns of a server's calls; those to methods that the server does not have are not among them."""
+
+    def method(self, path: str, shape: str) -> MethodObserver:
+        """Return what learns of a method's calls. Each server asks once for each of its methods, before it accepts.
+
+        Args:
+            path: `/package.Service/Method`.
+            shape: `unary`, `client_stream`, `server_stream` or `bidi_stream`.
+        """

@@ -1,0 +1,309 @@
+"""A datastore's client: trials as objects, samples as an asynchronous iteration that may follow running trials."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import TypeAlias
+
+from trio_cogment.api import trial_datastore_pb2
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.trial_datastore_pb2 import (
+    AddSampleRequest,
+    AddTrialRequest,
+    DeleteTrialsRequest,
+    RetrieveSamplesRequest,
+    RetrieveTrialsRequest,
+    StoredTrialSample,
+    StoredTrialSampleField,
+)
+from trio_cogment.errors import InvalidArgumentError, NotFoundError, RpcError
+from trio_cogment.rpc import CallOpener, ClientCall, methods_of
+from trio_cogment.sdk.stored import StoredSample, StoredTrial
+from trio_cogment.spec import Spec
+
+_DATASTORE = methods_of(trial_datastore_pb2.DESCRIPTOR.services_by_name["TrialDatastoreSP"])
+
+#: How many trials are asked for at a time.
+_PAGE = 100
+
+#: What can be selected of the samples, and its number in the API.
+FIELDS = {
+    "observation": StoredTrialSampleField.STORED_TRIAL_SAMPLE_FIELD_OBSERVATION,
+    "action": StoredTrialSampleField.STORED_TRIAL_SAMPLE_FIELD_ACTION,
+    "reward": StoredTrialSampleField.STORED_TRIAL_SAMPLE_FIELD_REWARD,
+    "received_rewards": StoredTrialSampleField.STORED_TRIAL_SAMPLE_FIELD_RECEIVED_REWARDS,
+    "sent_rewards": StoredTrialSampleField.STORED_TRIAL_SAMPLE_FIELD_SENT_REWARDS,
+    "received_messages": StoredTrialSampleField.STORED_TRIAL_SAMPLE_FIELD_RECEIVED_MESSAGES,
+    "sent_messages": StoredTrialSampleField.STORED_TRIAL_SAMPLE_FIELD_SENT_MESSAGES,
+}
+
+Trials: TypeAlias = str | StoredTrial | Iterable[str | StoredTrial]
+
+
+class DatastoreClient:
+    """Reads and writes stored trials, near or far.
+
+    Args:
+        opener: a channel to the datastore; of a platform with a store, `platform.channel`.
+        spec: the types of observations and actions; without one they are bytes.
+
+    Every method raises `RpcError` when the datastore refuses or cannot be reached.
+    """
+
+    def __init__(self, opener: CallOpener, *, spec: Spec | None = None) -> None:
+        self._opener = opener
+        self.spec = spec or Spec()
+
+    async def trials(
+        self,
+        trial_ids: Collection[str] | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        wait_seconds: float = 0,
+    ) -> list[StoredTrial]:
+        """Return trials, in the order of their creation.
+
+        Args:
+            trial_ids: only these, if they are there; None: all.
+            properties: only trials that have all of these, with equal values.
+            wait_seconds: so long, at most, all of `trial_ids` are waited for (with None: any trial at all).
+        """
+        return [trial async for trial in self.all_trials(trial_ids, properties=properties, wait_seconds=wait_seconds)]
+
+    async def all_trials(
+        self,
+        trial_ids: Collection[str] | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        wait_seconds: float = 0,
+        page: int = _PAGE,
+    ) -> AsyncIterator[StoredTrial]:
+        """Yield trials as `trials` returns them, asking for `page` of them at a time."""
+        if trial_ids is not None and not trial_ids:
+            return
+        if trial_ids is not None and wait_seconds:
+            # The wait is over once as many are there as were asked for.
+            page = len(set(trial_ids))
+        request = RetrieveTrialsRequest(
+            trial_ids=trial_ids or (),
+            properties=properties or {},
+            timeout=round(wait_seconds * 1000),
+            trials_count=1 if wait_seconds and trial_ids is None else page,
+        )
+        while True:
+            reply = await self._opener.unary(_DATASTORE["RetrieveTrials"], request)
+            for info in reply.trial_infos:
+                yield StoredTrial.of(info)
+            if len(reply.trial_infos) < request.trials_count:
+                return
+            request.trial_handle = reply.next_trial_handle
+            request.trials_count = page
+            request.timeout = 0
+
+    async def trial(self, trial_id: str) -> StoredTrial | None:
+        """Return what is known of a trial; None: it is not there."""
+        found = await self.trials([trial_id])
+        return found[0] if found else None
+
+    def samples(
+        self,
+        trials: Trials,
+        *,
+        follow: bool = False,
+        actor_names: Iterable[str] = (),
+        actor_classes: Iterable[str] = (),
+        actor_implementations: Iterable[str] = (),
+        fields: Iterable[str] = (),
+    ) -> SampleIterator:
+        """Iterate over samples: `async for sample in store.samples(trial_id, follow=True)`.
+
+        The samples of each trial come in order, those of several trials in any. Leave the loop early in an
+        `async with store.samples(...) as samples:` block, so that the datastore learns of it at once.
+
+        Args:
+            trials: one or more, by id or as `trials` returned them.
+            follow: go on with what is stored later, until all of the trials have ended. Without it the iteration ends
+                with what is stored when it begins.
+            actor_names: only the data of these actors; empty: of all.
+            actor_classes: only of actors of these classes.
+            actor_implementations: only of actors with these implementations in the trial's parameters.
+            fields: only these, keys of `FIELDS`; empty: all.
+
+        Raises:
+            InvalidArgumentError: there is no such field.
+        """
+        request = RetrieveSamplesRequest(
+            actor_names=actor_names, actor_classes=actor_classes, actor_implementations=actor_implementations
+        )
+        for name in fields:
+            if name not in FIELDS:
+                raise InvalidArgumentError(f"fields: expected some of {', '.join(FIELDS)}, got {name!r}")
+            request.selected_sample_fields.append(FIELDS[name])
+        chosen = [trials] if isinstance(trials, str | StoredTrial) else list(trials)
+        request.trial_ids.extend(
+            dict.fromkeys(trial.trial_id if isinstance(trial, StoredTrial) else trial for trial in chosen)
+        )
+        return SampleIterator(self, self._opener, request, follow=follow)
+
+    async def delete_trials(self, trial_ids: Iterable[str]) -> None:
+        """Delete trials and their samples; those that are not there are passed over."""
+        await self._opener.unary(_DATASTORE["DeleteTrials"], DeleteTrialsRequest(trial_ids=trial_ids))
+
+    async def add_trial(self, trial_id: str, params: TrialParams, *, user_id: str = "trio-cogment") -> None:
+        """Create a trial, or change its parameters and owner."""
+        request = AddTrialRequest(user_id=user_id, trial_params=params)
+        await self._opener.unary(_DATASTORE["AddTrial"], request, metadata=(("trial-id", trial_id),))
+
+    @asynccontextmanager
+    async def adding(self, trial_id: str) -> AsyncIterator[SampleAdder]:
+        """Add samples to a trial: `async with store.adding(trial_id) as adder: await adder.add(sample)`.
+
+        When the block has been left in good order, the samples are stored. After an exception or `Cancelled` some of
+        them may be.
+        """
+        adder = await self.open_adder(trial_id)
+        try:
+            yield adder
+            await adder.finish()
+        finally:
+            adder.cancel()
+
+    async def open_adder(self, trial_id: str) -> SampleAdder:
+        """Begin to add samples to a trial; somebody has to call `finish` or `cancel`. See `adding`."""
+        call = self._opener.call(_DATASTORE["AddSample"], metadata=(("trial-id", trial_id),))
+        return SampleAdder(await call.__aenter__())
+
+
+class SampleAdder:
+    """Takes samples for a trial; see `DatastoreClient.adding`."""
+
+    def __init__(self, call: ClientCall) -> None:
+        self._call = call
+
+    async def add(self, sample: StoredTrialSample) -> None:
+        """Send a sample; one for a tick that has one already takes its place.
+
+        Raises:
+            RpcError: the datastore has refused one.
+        """
+        await self._call.send(AddSampleRequest(trial_sample=sample))
+
+    async def finish(self) -> None:
+        """Wait until everything is stored.
+
+        Raises:
+            RpcError: not everything was.
+        """
+        await self._call.done_sending()
+        while await self._call.receive() is not None:
+            pass
+
+    def cancel(self) -> None:
+        """Stop; without `finish` before, some of the samples may be stored."""
+        self._call.cancel()
+
+
+class SampleIterator:
+    """An iteration over samples.
+
+    It begins when its `async with` block is entered or, without one, when the first sample is asked for; a deadline
+    that holds then holds for all of it. It ends by itself, with an error, or when it is closed.
+    """
+
+    def __init__(
+        self, client: DatastoreClient, opener: CallOpener, request: RetrieveSamplesRequest, *, follow: bool
+    ) -> None:
+        self._client = client
+        self._opener = opener
+        self._request = request
+        self._follow = follow
+        self._call: ClientCall | None = None
+        self._over = not request.trial_ids
+        self._trials: dict[str, StoredTrial] = {}
+        #: Without `follow`: how many samples of each trial are still to come.
+        self._left: dict[str, int] = {}
+
+    @property
+    def trials(self) -> Sequence[StoredTrial]:
+        """The trials, as they were when the iteration began; empty before it has."""
+        return tuple(self._trials.values())
+
+    async def __aenter__(self) -> SampleIterator:
+        await self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __aiter__(self) -> SampleIterator:
+        return self
+
+    async def __anext__(self) -> StoredSample:
+        if self._call is None:
+            await self._begin()
+            if self._call is None:
+                raise StopAsyncIteration
+        try:
+            reply = await self._call.receive()
+        except RpcError:
+            self.close()
+            raise
+        if reply is None:
+            self.close()
+            raise StopAsyncIteration
+        message: StoredTrialSample = reply.trial_sample
+        if not self._follow:
+            self._count(message.trial_id)
+            if not self._left:
+                self.close()
+        return StoredSample(message, self._trials[message.trial_id], self._client.spec)
+
+    def close(self) -> None:
+        """End the iteration; the datastore is told."""
+        self._over = True
+        call, self._call = self._call, None
+        if call is not None:
+            call.cancel()
+
+    def __del__(self) -> None:
+        # Abandoned in the middle of a loop: the next best time to tell the datastore.
+        if self._call is not None:
+            with contextlib.suppress(RuntimeError):  # Trio runs no longer
+                self._call.cancel()
+
+    async def _begin(self) -> None:
+        if self._over or self._call is not None:
+            return
+        ids = list(self._request.trial_ids)
+        self._trials = {trial.trial_id: trial for trial in await self._client.trials(ids)}
+        missing = [trial_id for trial_id in ids if trial_id not in self._trials]
+        if missing:
+            raise NotFoundError(f"trial_ids: {', '.join(map(repr, missing))}: not in the datastore")
+        request = RetrieveSamplesRequest()
+        request.CopyFrom(self._request)
+        if not self._follow:
+            self._left = {trial.trial_id: trial.samples_count for trial in self._trials.values() if trial.samples_count}
+            if not self._left:
+                self._over = True
+                return
+            del request.trial_ids[:]
+            request.trial_ids.extend(self._left)
+        call = self._opener.call(_DATASTORE["RetrieveSamples"])
+        await call.__aenter__()
+        try:
+            await call.send(request)
+            await call.done_sending()
+            self._call = call
+        finally:
+            if self._call is None:
+                call.cancel()
+
+    def _count(self, trial_id: str) -> None:
+        left = self._left.pop(trial_id, 0)
+        if left > 1:
+            self._left[trial_id] = left - 1

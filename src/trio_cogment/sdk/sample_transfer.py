@@ -1,0 +1,221 @@
+"""From a datastore to a file of samples, and back: as streams, whatever their size."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
+from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
+from trio_cogment.sdk.datastore import DatastoreClient, SampleAdder, SampleIterator
+from trio_cogment.sdk.sample_file import SampleFileReader, encode_header, encode_sample
+
+#: So many trials of a file are written at the same time; with more, those that had no sample for the longest wait.
+_OPEN_TRIALS = 16
+
+#: What is written is handed over in pieces of at least this many bytes.
+_PIECE_BYTES = 256 * 1024
+
+#: How long clearing away a broken import may take.
+_CLEAR_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Transferred:
+    """What an export or an import has done.
+
+    Attributes:
+        samples: how many, by the trial's id (in the datastore).
+        size_bytes: of the file.
+    """
+
+    samples: dict[str, int] = field(default_factory=dict)
+    size_bytes: int = 0
+
+    @property
+    def samples_count(self) -> int:
+        """How many samples in all."""
+        return sum(self.samples.values())
+
+
+class Export:
+    """A file's content, in pieces: iterate over it once. Leave it early in an `async with` block, or close it.
+
+    Attributes:
+        trial_ids: the trials in it.
+        samples_count: how many samples there will be.
+        done: what has been given so far.
+    """
+
+    def __init__(self, samples: SampleIterator, header: bytes, counts: dict[str, int]) -> None:
+        self._samples = samples
+        self._buffer = bytearray(header)
+        self.trial_ids = list(counts)
+        self.samples_count = sum(counts.values())
+        self.done = Transferred(dict.fromkeys(counts, 0))
+
+    def __aiter__(self) -> Export:
+        return self
+
+    async def __anext__(self) -> bytes:
+        async for sample in self._samples:
+            self._buffer += encode_sample(sample.message)
+            self.done.samples[sample.trial_id] += 1
+            if len(self._buffer) >= _PIECE_BYTES:
+                break
+        piece = bytes(self._buffer)
+        if not piece:
+            raise StopAsyncIteration
+        self._buffer.clear()
+        self.done.size_bytes += len(piece)
+        return piece
+
+    async def __aenter__(self) -> Export:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop; the datastore is told."""
+        self._samples.close()
+
+
+async def export_trials(client: DatastoreClient, trial_ids: Sequence[str], *, version: str, timestamp: int) -> Export:
+    """Prepare a file with all that is stored of some trials now.
+
+    Trials without samples are not in it. Of a running trial it has what was stored when this was called.
+
+    Args:
+        client: where the trials are.
+        trial_ids: which.
+        version: ours, for the header.
+        timestamp: now, in nanoseconds since the epoch, for the header.
+
+    Raises:
+        NotFoundError: a trial is not there, or none has samples.
+        RpcError: see `DatastoreClient`; also while iterating over what this returns.
+    """
+    wanted = list(dict.fromkeys(trial_ids))
+    found = {trial.trial_id: trial for trial in await client.trials(wanted)}
+    missing = [trial_id for trial_id in wanted if trial_id not in found]
+    if missing:
+        raise NotFoundError(f"not in the datastore: {', '.join(missing)}")
+    trials = {trial_id: found[trial_id] for trial_id in wanted if found[trial_id].samples_count}
+    if not trials:
+        raise NotFoundError("none of the trials has samples")
+    header = encode_header(
+        {trial_id: trial.params for trial_id, trial in trials.items()}, version=version, timestamp=timestamp
+    )
+    counts = {trial_id: trial.samples_count for trial_id, trial in trials.items()}
+    return Export(client.samples(list(trials)), header, counts)
+
+
+async def import_samples(
+    client: DatastoreClient,
+    read: Callable[[], Awaitable[bytes]],
+    *,
+    prefix: str = "",
+    user_id: str = "trio-cogment",
+    on_progress: Callable[[Transferred], None] = lambda _: None,
+) -> Transferred:
+    """Store the trials of a file.
+
+    All of it or nothing: when this raises, or is cancelled, the trials it has created are deleted again (unless the
+    datastore cannot be reached within a few seconds).
+
+    Args:
+        client: where to.
+        read: gives the next bytes of the file, none at its end.
+        prefix: goes before every trial's id.
+        user_id: whose trials they are then.
+        on_progress: is told now and then how far it is.
+
+    Raises:
+        InvalidArgumentError: this is no such file, or it is broken or cut off.
+        AlreadyExistsError: one of the trials is there already; nothing was changed.
+        RpcError: see `DatastoreClient`.
+    """
+    one = _Import(client, prefix, user_id)
+    whole = False
+    try:
+        while piece := await read():
+            await one.take(piece)
+            on_progress(one.done)
+        await one.finish()
+        whole = True
+    finally:
+        one.cancel()
+        if not whole and one.created:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEAR_SECONDS):
+                await client.delete_trials(one.created)
+    return one.done
+
+
+class _Import:
+    """One import: the file's reader, and a call for each trial that is being written."""
+
+    def __init__(self, client: DatastoreClient, prefix: str, user_id: str) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._user_id = user_id
+        self._reader = SampleFileReader()
+        self._adders: OrderedDict[str, SampleAdder] = OrderedDict()
+        self.created: list[str] = []
+        self.done = Transferred()
+
+    async def take(self, piece: bytes) -> None:
+        self.done.size_bytes += len(piece)
+        for sample in self._reader.feed(piece):
+            await self._create_trials()
+            await self._add(sample)
+
+    async def finish(self) -> None:
+        self._reader.finish()
+        await self._create_trials()
+        while self._adders:
+            await self._finish_oldest()
+
+    def cancel(self) -> None:
+        """End the calls that were not finished."""
+        for adder in self._adders.values():
+            adder.cancel()
+
+    async def _create_trials(self) -> None:
+        header = self._reader.header
+        if self.created or header is None:
+            return
+        ids = {trial_id: self._prefix + trial_id for trial_id in header.trial_params}
+        if not all(ids.values()):
+            raise InvalidArgumentError("the file's header has a trial without an id")
+        there = await self._client.trials(list(ids.values()))
+        if there:
+            names = ", ".join(trial.trial_id for trial in there)
+            raise AlreadyExistsError(f"in the datastore already: {names} (another prefix would make other ids)")
+        for trial_id in sorted(ids):
+            self.created.append(ids[trial_id])
+            self.done.samples[ids[trial_id]] = 0
+            await self._client.add_trial(ids[trial_id], header.trial_params[trial_id], user_id=self._user_id)
+
+    async def _add(self, sample: StoredTrialSample) -> None:
+        trial_id = self._prefix + sample.trial_id
+        sample.trial_id = ""
+        adder = await self._adder(trial_id)
+        await adder.add(sample)
+        self.done.samples[trial_id] += 1
+
+    async def _adder(self, trial_id: str) -> SampleAdder:
+        if trial_id in self._adders:
+            self._adders.move_to_end(trial_id)
+            return self._adders[trial_id]
+        if len(self._adders) >= _OPEN_TRIALS:
+            await self._finish_oldest()
+        adder = self._adders[trial_id] = await self._client.open_adder(trial_id)
+        return adder
+
+    async def _finish_oldest(self) -> None:
+        await next(iter(self._adders.values())).finish()
+        self._adders.popitem(last=False)

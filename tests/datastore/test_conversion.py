@@ -1,0 +1,279 @@
+"""From the data log's samples to stored ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf.any_pb2 import Any as AnyMessage
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.datastore.desk import ENDED, RUNNING, late_sample, params_with, sample_of
+from trio_cogment.api.common_pb2 import Action, Message, Reward, RewardSource, SerializedMessage, TrialParams
+from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
+from trio_cogment.api.environment_pb2 import ObservationSet
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
+from trio_cogment.datastore.conversion import MAX_DELIVERIES, TrialConverter
+from trio_cogment.datastore.storage import WriteKind
+from trio_cogment.datastore.trial_service import check_sample
+from trio_cogment.errors import InvalidArgumentError
+
+PARAMS = params_with("c0.ann", "c1.bob", "c0.ada")
+
+
+def convert(sample: DatalogSample, params: TrialParams = PARAMS) -> StoredTrialSample:
+    return TrialConverter("t", params).convert(sample)[0]
+
+
+def test_everything_that_is_said_is_kept() -> None:
+    sample = DatalogSample(
+        info=SampleInfo(tick_id=4, timestamp=77, state=ENDED, special_events=["one", "two"]),
+        observations=ObservationSet(observations=[b"seen", b"unused", b"other"], actors_map=[0, 2, 0]),
+        actions=[Action(tick_id=4, content=b"A"), Action(tick_id=-2), Action(tick_id=-2)],
+        default_actors=[1],
+        unavailable_actors=[2],
+    )
+    params = TrialParams()
+    params.CopyFrom(PARAMS)
+    params.actors[1].default_action.CopyFrom(SerializedMessage(content=b"default"))
+    write = TrialConverter("t", params).write(sample)
+    stored = StoredTrialSample.FromString(write.data)
+    assert write[:4] == ("t", 4, 77, ENDED)
+    assert write.kind is WriteKind.LOGGED
+    assert (stored.trial_id, stored.user_id, stored.tick_id, stored.timestamp) == ("t", "", 4, 77)
+    assert stored.state == ENDED
+    assert list(stored.payloads) == [b"seen", b"unused", b"other", b"A", b"default"]
+    assert [actor.actor for actor in stored.actor_samples] == [0, 1, 2]
+    assert [actor.observation for actor in stored.actor_samples] == [0, 2, 0]
+    assert [actor.action for actor in stored.actor_samples[:2]] == [3, 4]
+    assert not stored.actor_samples[2].HasField("action")
+    assert list(stored.special_events) == ["one", "two"]
+    assert (list(stored.default_actors), list(stored.unavailable_actors)) == ([1], [2])
+
+
+def test_an_empty_action_is_an_action_and_a_missing_one_is_none() -> None:
+    actions = [Action(tick_id=0), Action(tick_id=-2, content=b"void")]
+    stored = convert(sample_of(0, actors=3, actions=actions))
+    assert [actor.HasField("action") for actor in stored.actor_samples] == [True, False, False]
+
+
+def test_fields_that_were_left_out_are_left_out() -> None:
+    stored = convert(DatalogSample(info=SampleInfo(tick_id=1, timestamp=2, state=RUNNING)))
+    assert not stored.payloads
+    assert [actor.ListFields()[1:] for actor in stored.actor_samples[1:]] == [[], []]
+
+
+def test_entries_of_the_map_beyond_the_last_actor_are_nobodys() -> None:
+    # The orchestrator lets an environment send them.
+    observations = ObservationSet(observations=[b"o"], actors_map=[0, 0, 0, 9])
+    assert len(convert(sample_of(0, actors=3, observations=observations)).actor_samples) == 3
+
+
+RECEIVERS = {
+    "ann": [0],
+    "*": [0, 1, 2],
+    "c0.*": [0, 2],
+    "c1.bob": [1],
+    "c0.bob": [],
+    "*.ann": [],
+    "*.*": [],
+    "env": [],
+    "": [],
+    "c0": [],
+    "nobody": [],
+    "a.b": [3],
+}
+
+
+@pytest.mark.parametrize("pattern", RECEIVERS)
+def test_receivers(pattern: str) -> None:
+    params = TrialParams()
+    params.CopyFrom(PARAMS)
+    params.actors.add(name="a.b", actor_class="a")
+    if pattern == "*":
+        del params.actors[3:]
+    reward = Reward(receiver_name=pattern, sources=[RewardSource(sender_name="bob", value=1, confidence=1)])
+    message = Message(receiver_name=pattern, sender_name="bob", payload=AnyMessage(type_url="x/y", value=b"z"))
+    stored = convert(sample_of(0, rewards=[reward], messages=[message]), params)
+    rewarded = [actor.actor for actor in stored.actor_samples if actor.HasField("reward")]
+    told = [actor.actor for actor in stored.actor_samples if actor.received_messages]
+    assert rewarded == told == RECEIVERS[pattern]
+    sender = stored.actor_samples[1]
+    assert [sent.receiver for sent in sender.sent_rewards] == RECEIVERS[pattern]
+    assert [sent.receiver for sent in sender.sent_messages] == (RECEIVERS[pattern] or [-1])
+
+
+def test_rewards_of_a_tick_are_one_mean() -> None:
+    def source(value: float, confidence: float) -> RewardSource:
+        return RewardSource(sender_name="env", value=value, confidence=confidence)
+
+    rewards = [
+        Reward(receiver_name="ann", sources=[source(1, 1), source(4, 0.5)]),
+        Reward(receiver_name="*", sources=[source(10, -1), source(2, 1.5)]),
+        Reward(receiver_name="bob", value=9),
+    ]
+    ann, bob, _ = convert(sample_of(0, actors=3, rewards=rewards)).actor_samples
+    assert ann.reward == pytest.approx((1 + 2 + 3) / 3)
+    assert bob.reward == 2
+    assert [entry.sender for entry in ann.received_rewards] == [-1] * 4
+    assert [entry.receiver for entry in bob.received_rewards] == [1, 1]
+
+
+def test_values_that_are_no_numbers_survive() -> None:
+    source = RewardSource(sender_name="ann", value=float("nan"), confidence=1)
+    huge = RewardSource(sender_name="ann", value=3e38, confidence=3e38)
+    stored = convert(
+        sample_of(
+            0,
+            actors=3,
+            rewards=[Reward(receiver_name="bob", sources=[source]), Reward(receiver_name="ann", sources=[huge])],
+        )
+    )
+    assert str(stored.actor_samples[1].reward) == "nan"
+    assert stored.actor_samples[0].reward == pytest.approx(3e38)
+
+
+def test_messages_nobody_could_find_are_not_stored_and_one_without_payload_is_empty() -> None:
+    messages = [
+        Message(sender_name="env", receiver_name="env", payload=AnyMessage(value=b"monologue")),
+        Message(sender_name="ann", receiver_name="bob"),
+    ]
+    stored = convert(sample_of(0, observations=None, actions=[], messages=messages))
+    assert list(stored.payloads) == [b""]
+    assert stored.actor_samples[1].received_messages[0].payload == 0
+
+
+def test_the_same_sample_gives_the_same_bytes() -> None:
+    rewards = [Reward(receiver_name="*", sources=[RewardSource(sender_name="ann", value=1, confidence=1)])] * 3
+    sample = sample_of(3, actors=3, rewards=rewards)
+    before = sample.SerializeToString()
+    assert TrialConverter("t", PARAMS).write(sample) == TrialConverter("t", PARAMS).write(sample)
+    assert sample.SerializeToString() == before
+
+
+def test_samples_without_info_are_numbered_and_late_ones_found_their_tick() -> None:
+    converter = TrialConverter("t", PARAMS, next_tick=5)
+    plain = sample_of(0, actors=3, observations=ObservationSet(timestamp=9, observations=[b""], actors_map=[0] * 3))
+    plain.ClearField("info")
+    reward = Reward(tick_id=5, receiver_name="*", sources=[RewardSource(value=1, confidence=1)])
+    future = Reward(tick_id=9, receiver_name="*", sources=[RewardSource(value=1, confidence=1)])
+    samples = [plain, DatalogSample(rewards=[reward]), plain, DatalogSample(rewards=[future])]
+    writes = [converter.write(sample) for sample in samples]
+    assert [(write.tick_id, write.timestamp, write.kind) for write in writes] == [
+        (5, 9, WriteKind.LOGGED),
+        (5, 0, WriteKind.LATE),
+        (6, 9, WriteKind.LOGGED),
+        (7, 0, WriteKind.LOGGED),
+    ]
+    assert converter.info_missing
+    assert not converter.saw_end
+
+
+def test_out_of_sync_samples_are_late_and_end_nothing() -> None:
+    converter = TrialConverter("t", PARAMS)
+    sample = late_sample(3)
+    sample.info.state = ENDED
+    assert converter.write(sample).kind is WriteKind.LATE
+    assert not converter.saw_end
+    converter.write(sample_of(4, ENDED))
+    assert converter.saw_end
+
+
+def many_rewards() -> DatalogSample:
+    source = RewardSource(value=1, confidence=1)
+    each = MAX_DELIVERIES // 3 + 1
+    return sample_of(0, actors=3, rewards=[Reward(receiver_name="*", sources=[source] * each)])
+
+
+BAD: dict[str, tuple[DatalogSample, str]] = {
+    "observation": (
+        sample_of(0, observations=ObservationSet(observations=[b"o"], actors_map=[0, 1])),
+        "sample.observations.actors_map",
+    ),
+    "negative observation": (
+        sample_of(0, observations=ObservationSet(observations=[b"o"], actors_map=[-1])),
+        "sample.observations.actors_map",
+    ),
+    "actions": (sample_of(0, actors=4, observations=None), "sample.actions"),
+    "default actors": (sample_of(0, default_actors=[0, 3]), "sample.default_actors"),
+    "unavailable actors": (sample_of(0, unavailable_actors=[2**32 - 1]), "sample.unavailable_actors"),
+    "state": (sample_of(0, state=17), "sample.info.state"),
+    "tick": (DatalogSample(info=SampleInfo(tick_id=2**64 - 1)), "sample.info.tick_id"),
+    "time": (sample_of(0, timestamp=2**63), "sample.info.timestamp"),
+    "rewards": (many_rewards(), "sample.rewards"),
+    "messages": (
+        sample_of(0, actors=3, messages=[Message(receiver_name="*")] * (MAX_DELIVERIES // 3 + 1)),
+        "sample.messages",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_samples_are_refused_by_the_name_of_the_field(what: str) -> None:
+    sample, field = BAD[what]
+    converter = TrialConverter("t", PARAMS, next_tick=3)
+    with pytest.raises(InvalidArgumentError) as caught:
+        converter.write(sample)
+    assert str(caught.value).startswith(f"{field}:")
+    # It did not count.
+    good = sample_of(0, actors=3)
+    good.ClearField("info")
+    assert converter.write(good).tick_id == 3
+
+
+names = st.sampled_from(["ann", "bob", "ada", "env", "*", "c0.*", "c1.bob", "*.*", "", "nobody", "c0."])
+payloads = st.builds(AnyMessage, type_url=st.sampled_from(["", "a/b"]), value=st.binary(max_size=4))
+sources = st.builds(
+    RewardSource,
+    sender_name=names,
+    value=st.floats(width=32),
+    confidence=st.floats(-2, 2, width=32),
+    user_data=st.none() | payloads,
+)
+rewards_drawn = st.builds(Reward, receiver_name=names, sources=st.lists(sources, max_size=3))
+messages_drawn = st.builds(Message, sender_name=names, receiver_name=names, payload=st.none() | payloads)
+maps: Any = st.integers(0, 3).flatmap(
+    lambda count: st.builds(
+        ObservationSet,
+        observations=st.lists(st.binary(max_size=3), min_size=count, max_size=count),
+        actors_map=st.lists(st.integers(0, count - 1), max_size=4) if count else st.just([]),
+    )
+)
+samples_drawn = st.builds(
+    DatalogSample,
+    info=st.none() | st.builds(SampleInfo, tick_id=st.integers(0, 9), out_of_sync=st.booleans()),
+    observations=st.none() | maps,
+    actions=st.lists(st.builds(Action, tick_id=st.integers(-2, 3), content=st.binary(max_size=3)), max_size=3),
+    rewards=st.lists(rewards_drawn, max_size=3),
+    messages=st.lists(messages_drawn, max_size=3),
+    default_actors=st.lists(st.integers(0, 2), max_size=3),
+    unavailable_actors=st.lists(st.integers(0, 2), max_size=3),
+)
+
+
+@given(samples_drawn)
+def test_whatever_comes_everything_stored_points_to_something(sample: DatalogSample) -> None:
+    stored = convert(sample)
+    check_sample(stored, len(PARAMS.actors))
+    assert [actor.actor for actor in stored.actor_samples] == [0, 1, 2]
+    for actor in stored.actor_samples:
+        assert actor.HasField("reward") == bool(actor.received_rewards)
+        assert {got.receiver for got in actor.received_rewards} <= {actor.actor}
+        assert {got.receiver for got in actor.received_messages} <= {actor.actor}
+        assert {sent.sender for sent in actor.sent_rewards} <= {actor.actor}
+        assert {sent.sender for sent in actor.sent_messages} <= {actor.actor}
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_converted_or_refused(data: bytes) -> None:
+    sample = DatalogSample()
+    try:
+        sample.ParseFromString(data)
+    except Exception:  # noqa: BLE001  what is no sample is not our affair
+        return
+    try:
+        stored = convert(sample)
+    except InvalidArgumentError:
+        return
+    check_sample(stored, len(PARAMS.actors))

@@ -1,0 +1,185 @@
+"""A datastore in the platform: its orchestrator's trials go there without a wire."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.datastore.desk import ENDED, Desk, GateStore
+from trio_cogment import open_platform
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.config import DatastoreConfig, OrchestratorConfig
+from trio_cogment.datastore import Datastore, TrialEnd, TrialStore
+from trio_cogment.datastore.conversion import TrialConverter
+from trio_cogment.errors import InvalidArgumentError, UnavailableError
+from trio_cogment.platform import Platform
+from trio_cogment.sdk import actor_params, trial_params
+
+Clock = trio.testing.MockClock
+
+
+def register(platform: Platform, ticks: int, seconds_per_tick: float = 0.0) -> None:
+    async def environment(session: Any) -> None:
+        await session.start([("*", b"0")])
+        tick = 0
+        async for event in session.all_events():
+            if event.actions is not None:
+                await trio.sleep(seconds_per_tick)
+                tick += 1
+                observations = [("*", b"%d" % tick)]
+                await (session.end(observations) if tick == ticks else session.produce_observations(observations))
+
+    async def actor(session: Any) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                await session.do_action(b"a")
+
+    platform.participants.register_environment(environment)
+    platform.participants.register_actor(actor, "patient")
+
+
+def params(endpoint: str = "cogment://discover", **options: Any) -> TrialParams:
+    return trial_params([actor_params("ann", "player")], datalog_endpoint=endpoint, **options)
+
+
+@asynccontextmanager
+async def stored(
+    store: TrialStore | str, ticks: int = 5, seconds_per_tick: float = 0.0, **options: Any
+) -> AsyncIterator[tuple[Platform, Desk]]:
+    async with open_platform(store=store, **options) as platform:
+        register(platform, ticks, seconds_per_tick)
+        assert platform.datastore is not None
+        yield platform, Desk(platform.channel, platform.datastore)
+
+
+@pytest.mark.parametrize("kind", ["memory:", "sqlite:"])
+async def test_trials_are_stored_and_served(kind: str, tmp_path: Path) -> None:
+    address = kind if kind == "memory:" else f"sqlite:{tmp_path / 'trials'}"
+    async with stored(address) as (platform, table):
+        assert {service.name.split(".")[1] for service in platform.services} >= {
+            "DatalogSP",
+            "LogExporterSP",
+            "TrialDatastoreSP",
+        }
+        await platform.orchestrator.start_trial(trial_id="t", user_id="ann", params=params())
+        with trio.fail_after(30):
+            samples = await table.samples("t")
+        assert [sample.tick_id for sample in samples] == list(range(6))
+        (info,) = (await table.trials()).trial_infos
+        assert (info.user_id, info.last_state, info.samples_count) == ("ann", ENDED, 6)
+        assert info.params.actors[0].name == "ann"
+
+
+async def test_without_a_store_nothing_is_different() -> None:
+    async with open_platform() as platform:
+        assert platform.datastore is None
+        assert len(platform.services) == 2
+
+
+async def test_a_trial_without_data_log_is_not_stored(autojump_clock: Clock) -> None:
+    async with stored("memory:") as (platform, table):
+        await platform.controller.start_trial(params(""), trial_id="t")
+        await platform.controller.wait_trial("t")
+        assert not (await table.trials()).trial_infos
+
+
+async def test_a_data_log_of_the_users_comes_first(autojump_clock: Clock) -> None:
+    async with stored("memory:") as (platform, table):
+        logged = []
+
+        async def log(session: Any) -> None:
+            async for sample in session:
+                logged.append(sample.info.tick_id)
+
+        platform.participants.register_datalog(log)
+        await platform.controller.start_trial(params(), trial_id="t")
+        await platform.controller.wait_trial("t")
+        await trio.testing.wait_all_tasks_blocked()
+        assert not (await table.trials()).trial_infos
+    assert logged == list(range(6))
+
+
+async def test_a_sink_and_a_store_are_one_too_many() -> None:
+    sink: Any = object()
+    with pytest.raises(ValueError, match="sample_sink"):
+        async with open_platform(store="memory:", sample_sink=sink):
+            pass
+    with pytest.raises(InvalidArgumentError, match="nowhere"):
+        async with open_platform(store="nowhere:"):
+            pass
+
+
+async def test_a_slow_disk_makes_the_trial_wait(autojump_clock: Clock) -> None:
+    store = GateStore()
+    config = OrchestratorConfig(max_queued_samples=10)
+    async with stored(store, 500, config=config) as (platform, table):
+        await platform.controller.start_trial(params(), trial_id="t")
+        store.gate = trio.Event()
+        await trio.sleep(100)
+        (trial,) = platform.orchestrator.trials
+        tick = trial.info(latest_observation=False, actors=False).tick_id
+        assert tick < 40
+        await trio.sleep(1000)
+        assert trial.info(latest_observation=False, actors=False).tick_id == tick
+        store.gate.set()
+        assert len(await table.samples("t")) == 501
+        assert platform.orchestrator.lost_samples == 0
+
+
+@pytest.mark.parametrize("queued", [1, 3, 1024])
+async def test_what_failed_is_written_again(queued: int, autojump_clock: Clock) -> None:
+    """The orchestrator keeps so many samples: more must not be under way."""
+    store = GateStore()
+    config = OrchestratorConfig(max_queued_samples=queued, datalog_grace_seconds=100)
+    async with stored(store, 100, 0.1, config=config) as (platform, table):
+        await platform.controller.start_trial(params(), trial_id="t")
+        await trio.sleep(3)
+        store.gate = trio.Event()
+        await trio.sleep(1)
+        store.failure = UnavailableError("away")
+        store.gate.set()
+        await trio.sleep(7)
+        store.failure = None
+        assert [sample.tick_id for sample in await table.samples("t")] == list(range(101))
+        assert platform.orchestrator.lost_samples == 0
+
+
+async def test_what_the_datastore_cannot_store_is_dropped_and_told_of(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from trio_cogment.datastore import _intake
+
+    class Picky(TrialConverter):
+        def write(self, sample: Any) -> Any:
+            if sample.info.tick_id == 7:
+                raise InvalidArgumentError("I do not like 7")
+            return super().write(sample)
+
+    monkeypatch.setattr(_intake, "TrialConverter", Picky)
+    async with stored("memory:", 20) as (platform, table):
+        await platform.controller.start_trial(params(), trial_id="t")
+        samples = await table.samples("t")
+        assert [sample.tick_id for sample in samples] == [tick for tick in range(21) if tick != 7]
+        assert samples[7].special_events[0].startswith("1 sample before this one was lost")
+        assert platform.orchestrator.lost_samples == 1
+    assert "I do not like 7" in caplog.text
+
+
+async def test_the_samples_of_a_trial_that_is_cancelled_are_kept(autojump_clock: Clock) -> None:
+    store = GateStore()
+    with trio.CancelScope() as scope:
+        async with stored(store, 10_000, 0.01) as (platform, _):
+            await platform.controller.start_trial(params(), trial_id="t")
+            await trio.sleep(1)
+            scope.cancel()
+            await trio.sleep(1)
+    async with Datastore(store, config=DatastoreConfig()):
+        trial = await store.trial("t")
+        assert trial is not None
+        assert trial.end == TrialEnd.ENDED
+        assert trial.samples_count > 50

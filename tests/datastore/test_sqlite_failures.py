@@ -1,0 +1,402 @@
+"""Killed processes, full disks and failing ones: nothing acknowledged is lost, nothing is there by half."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.datastore import killed_writer
+from tests.datastore.killed_writer import BATCH, TRIALS, payload
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
+from trio_cogment.blocking import run_inline
+from trio_cogment.datastore._sqlite import SqliteStore, open_sqlite
+from trio_cogment.datastore._sqlite_file import connect
+from trio_cogment.datastore.opening import open_store
+from trio_cogment.datastore.storage import SampleWrite, TrialStore
+from trio_cogment.errors import ResourceExhaustedError, UnavailableError
+from trio_cogment.testing._check_store_tools import ALL, get, ids, late_rewards, new_trial, read, sample, ticks
+
+Acknowledged = dict[str, int]
+
+
+def spawn(path: Path, name: str, batches: int, *before: str, once: bool = False) -> subprocess.Popen[str]:
+    command = [*before, sys.executable, killed_writer.__file__, str(path), name, str(batches), *["once"] * once]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def note(line: str, acknowledged: Acknowledged) -> None:
+    trial_id, _, batch = line.strip().rpartition(" ")
+    if trial_id:
+        acknowledged[trial_id] = int(batch) + 1
+
+
+def kill_after(path: Path, name: str, lines: int) -> Acknowledged:
+    """Let a child write, kill it when it has acknowledged so many batches, and return how many of each trial."""
+    acknowledged: Acknowledged = defaultdict(int)
+    with spawn(path, name, 100_000) as child:
+        assert child.stdout is not None
+        for number, line in enumerate(child.stdout, 1):
+            note(line, acknowledged)
+            if number == lines:
+                child.kill()  # what it writes until it dies is read too
+    return acknowledged
+
+
+async def check(store: TrialStore, acknowledged: Acknowledged) -> None:
+    """See that all acknowledged batches are there, and nothing by half."""
+    for trial_id, batches in acknowledged.items():
+        found = await read(store, trial_id)
+        assert len(found) >= BATCH * batches, f"{trial_id}: acknowledged and lost"
+        assert [one.tick_id for one in found] == list(range(len(found)))
+        assert len(found) % BATCH == 0, f"{trial_id}: half of a batch"
+        assert (await get(store, trial_id)).samples_count == len(found)
+        for one in found:
+            assert StoredTrialSample.FromString(one.data).payloads == [payload(one.tick_id)]
+            assert late_rewards(one) == ([1.0] if one.tick_id % BATCH == 0 else [])
+
+
+def check_file(path: Path, acknowledged: Acknowledged) -> None:
+    async def main() -> None:
+        async with open_store(f"sqlite:{path}") as store:
+            await check(store, acknowledged)
+
+    trio.run(main)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def kill_often(path: Path, times: int, seed: int, *, check_each: bool = False) -> None:
+    rng = random.Random(seed)
+    acknowledged: Acknowledged = {}
+    for number in range(times):
+        more = kill_after(path, f"{number}", rng.randint(1, 60))
+        assert more
+        acknowledged |= more
+        if check_each:
+            check_file(path, more)
+    check_file(path, acknowledged)
+
+
+def test_killed_while_writing(tmp_path: Path) -> None:
+    kill_often(tmp_path / "a.db", 10, 1)
+
+
+@pytest.mark.soak
+def test_killed_while_writing_often(tmp_path: Path) -> None:
+    kill_often(tmp_path / "a.db", 200, 2, check_each=True)
+
+
+def big(trial_id: str, tick_id: int) -> SampleWrite:
+    return sample(trial_id, tick_id, payload=bytes(20_000))
+
+
+async def fill(store: TrialStore) -> int:
+    """Write until there is no room; return how many samples were taken."""
+    written = 0
+    while True:
+        try:
+            await store.apply([big("a", written), big("a", written + 1)])
+        except ResourceExhaustedError:
+            return written
+        written += 2
+
+
+async def test_full_and_with_room_again(tmp_path: Path) -> None:
+    """A write without room is refused whole; deleting makes room, without a restart."""
+    async with open_store(f"sqlite:{tmp_path}/a.db", file_bytes=1_000_000) as store:
+        await store.apply([new_trial("a"), new_trial("b")])
+        written = await fill(store)
+        assert 20 < written < 50
+        for _ in range(3):
+            with pytest.raises(ResourceExhaustedError, match="no room left"):
+                await store.apply([new_trial("c"), sample("b", 0), *(big("b", tick) for tick in range(1, 50))])
+        assert await ticks(store, "a") == list(range(written))
+        assert await ids(store) == ["a", "b"]
+        assert (await get(store, "b")).samples_count == 0
+        await store.delete(["a"])
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(30):
+            while True:  # until the samples are swept
+                try:
+                    await store.apply([big("b", tick) for tick in range(written)])
+                    break
+                except ResourceExhaustedError:
+                    await trio.sleep(0.01)
+        assert await ticks(store, "b") == list(range(written))
+
+
+async def test_one_that_is_too_large_does_not_harm_those_beside_it(tmp_path: Path) -> None:
+    refused: list[str] = []
+
+    async def write(trial_id: str, size: int) -> None:
+        try:
+            await store.apply([new_trial(trial_id), *(big(trial_id, tick) for tick in range(size))])
+        except ResourceExhaustedError:
+            refused.append(trial_id)
+
+    async with open_store(f"sqlite:{tmp_path}/a.db", file_bytes=1_000_000) as store:
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(write, f"{number}", 200 if number % 3 == 2 else 2)
+        assert sorted(refused) == ["2", "5", "8"]
+        assert sorted(await ids(store)) == ["0", "1", "3", "4", "6", "7", "9"]
+
+
+class FailingConnection(sqlite3.Connection):
+    """Fails at the statements that begin with a text, as a disk would."""
+
+    fail_at: str | None = None
+    error = sqlite3.SQLITE_IOERR
+
+    def execute(self, sql: str, *args: object) -> sqlite3.Cursor:
+        self.check(sql)
+        return super().execute(sql, *args)  # type: ignore[arg-type]  # just handed on
+
+    def executemany(self, sql: str, *args: object) -> sqlite3.Cursor:
+        self.check(sql)
+        return super().executemany(sql, *args)  # type: ignore[arg-type]  # as above
+
+    def check(self, sql: str) -> None:
+        if FailingConnection.fail_at is not None and sql.startswith(FailingConnection.fail_at):
+            FailingConnection.fail_at = None
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = FailingConnection.error
+            error.sqlite_errorname = "SQLITE_IOERR"
+            raise error
+
+
+@contextmanager
+def failing_connections(monkeypatch: pytest.MonkeyPatch, opened: list[sqlite3.Connection]) -> Iterator[None]:
+    real = sqlite3.connect
+
+    def connect_failing(*args: object, **kwargs: object) -> sqlite3.Connection:
+        connection = real(*args, factory=FailingConnection, **kwargs)  # type: ignore[call-overload]  # handed on
+        opened.append(connection)
+        assert isinstance(connection, FailingConnection)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect_failing)
+    try:
+        yield
+    finally:
+        FailingConnection.fail_at = None
+        monkeypatch.undo()
+
+
+@asynccontextmanager
+async def quiet_store(folder: Path) -> AsyncIterator[TrialStore]:
+    """Open a store that does nothing of its own accord any more: it has seen that there is nothing to sweep."""
+    async with open_store(f"sqlite:{folder}/a.db", make_runner=lambda threads: run_inline) as store:
+        await trio.testing.wait_all_tasks_blocked()
+        yield store
+
+
+@pytest.mark.parametrize(
+    "statement", ["BEGIN", "PRAGMA data_version", "INSERT INTO samples", "UPDATE trials", "COMMIT"]
+)
+async def test_a_failing_disk(statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the batch is there, the connection is given up, and the next write goes well."""
+    opened: list[sqlite3.Connection] = []
+    with failing_connections(monkeypatch, opened):
+        async with quiet_store(tmp_path) as store:
+            await store.apply([new_trial("a"), sample("a", 0)])
+            before = len(opened)
+            FailingConnection.fail_at = statement
+            with pytest.raises(UnavailableError, match="disk I/O error"):
+                await store.apply([sample("a", 1), sample("a", 2)])
+            assert await ticks(store, "a") == [0]
+            await store.apply([sample("a", 2)])
+            assert await ticks(store, "a") == [0, 2]
+            assert (await get(store, "a")).samples_count == 2
+            assert len(opened) > before
+    assert recoveries(tmp_path / "a.db") == 1
+
+
+async def test_a_failing_disk_fails_the_whole_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches that share a failed transaction are not tried again one by one: the disk has failed, not they."""
+    failed: list[str] = []
+
+    async def write(trial_id: str) -> None:
+        try:
+            await store.apply([sample(trial_id, 1)])
+        except UnavailableError:
+            failed.append(trial_id)
+
+    with failing_connections(monkeypatch, []):
+        async with quiet_store(tmp_path) as store:
+            await store.apply([new_trial(name) for name in "abcde"])
+            FailingConnection.fail_at = "COMMIT"
+            async with trio.open_nursery() as nursery:
+                for name in "abcde":
+                    nursery.start_soon(write, name)
+            counts = {trial.trial_id: trial.samples_count for trial in await store.trials(after=0, limit=ALL)}
+    assert failed
+    assert counts == {name: int(name not in failed) for name in "abcde"}
+
+
+async def test_a_failing_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with failing_connections(monkeypatch, []):
+        async with quiet_store(tmp_path) as store:
+            await store.apply([new_trial("a"), sample("a", 0)])
+            FailingConnection.fail_at = "SELECT position"
+            with pytest.raises(UnavailableError, match="cannot read"):
+                await ticks(store, "a")
+            assert await ticks(store, "a") == [0]
+
+
+async def test_a_failing_sweep_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    with failing_connections(monkeypatch, []):
+        async with quiet_store(tmp_path) as store:
+            await store.apply([new_trial("a"), sample("a", 0)])
+            FailingConnection.fail_at = "DELETE FROM samples"
+            await store.delete(["a"])
+            await trio.sleep(60)
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM samples").fetchone() == (0,)
+
+
+async def test_a_bug_is_told_to_whoever_caused_it(tmp_path: Path) -> None:
+    """What no write should be (a text that is no text) hits its batch and none of those that share a transaction."""
+    results: dict[str, str] = {}
+
+    async def write(store: SqliteStore, trial_id: str) -> None:
+        name = "\udc80" if trial_id == "3" else "ann"
+        try:
+            await store.apply([new_trial(trial_id, user_id=name), sample(trial_id, 0)])
+            results[trial_id] = "done"
+        except UnicodeEncodeError:
+            results[trial_id] = "bug"
+
+    async with open_sqlite(str(tmp_path / "a.db")) as store:
+        async with trio.open_nursery() as nursery:
+            for number in range(6):
+                nursery.start_soon(write, store, f"{number}")
+        assert results == {f"{number}": "bug" if number == 3 else "done" for number in range(6)}
+        assert sorted(await ids(store)) == ["0", "1", "2", "4", "5"]
+
+
+def recoveries(path: Path) -> int:
+    with closing(connect(str(path))) as connection:
+        (count,) = connection.execute("SELECT count FROM recoveries").fetchone()
+        assert isinstance(count, int)
+        return count
+
+
+@pytest.mark.soak
+def test_full_disk(tmp_path: Path) -> None:
+    """A small file system: full, and then not any more."""
+    mount = tmp_path / "small"
+    mount.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mount)], check=False, capture_output=True
+    )
+    if done.returncode:
+        pytest.skip(f"cannot mount a tmpfs: {done.stderr.decode().strip()}")
+    try:
+        filler = mount / "filler"
+        filler.write_bytes(bytes(1_500_000))
+
+        async def main() -> None:
+            async with open_store(f"sqlite:{mount}/a.db") as store:
+                await store.apply([new_trial("a")])
+                written = await fill(store)
+                assert written > 10
+                with pytest.raises((ResourceExhaustedError, UnavailableError)):
+                    await store.apply([big("a", tick) for tick in range(written, written + 100)])
+                assert await ticks(store, "a") == list(range(written))
+                filler.unlink()
+                await store.apply([big("a", written), big("a", written + 1)])
+                assert await ticks(store, "a") == list(range(written + 2))
+            async with open_store(f"sqlite:{mount}/a.db") as store:
+                assert await ticks(store, "a") == list(range(written + 2))
+
+        trio.run(main)
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+FIU = ("fiu-run", "-x", "-c", "enable_random name=posix/io/sync/*,probability=0.3")
+needs_fiu = pytest.mark.skipif(shutil.which("fiu-run") is None, reason="fiu-run is missing (Debian: fiu-utils)")
+
+
+@pytest.mark.soak
+@needs_fiu
+def test_failing_syncs(tmp_path: Path) -> None:
+    """A third of all syncs fails: every batch is tried again until it is acknowledged, and then it is there."""
+    path = tmp_path / "a.db"
+    check_file(path, {})
+    with spawn(path, "whole", 50, *FIU) as child:
+        out, failures = child.communicate(timeout=300)
+    assert child.returncode == 0, failures[-2000:]
+    assert out.endswith("done\n")
+    assert failures.count("disk I/O error") > 20
+    check_file(path, {f"whole/{number}": 50 for number in range(TRIALS)})
+
+
+@pytest.mark.soak
+@needs_fiu
+def test_what_a_failing_sync_has_refused_never_comes_back(tmp_path: Path) -> None:
+    """A third of all syncs fails, and the process is killed: exactly what was acknowledged is there."""
+    path = tmp_path / "a.db"
+    check_file(path, {})
+    rng = random.Random(3)
+    seen: set[bool] = set()
+    for run in range(20):
+        fates: dict[str, dict[int, bool]] = defaultdict(dict)
+        lines = rng.randint(20, 60)
+        with spawn(path, f"{run}", 100_000, *FIU, once=True) as child:
+            assert child.stdout is not None
+            for number, line in enumerate(child.stdout, 1):
+                *refused, trial_id, batch = line.split()
+                fates[trial_id][int(batch)] = not refused
+                if number == lines:
+                    child.kill()
+        seen |= {fate for of_trial in fates.values() for fate in of_trial.values()}
+        trio.run(check_fates, path, fates)
+    assert seen == {True, False}
+
+
+async def check_fates(path: Path, fates: dict[str, dict[int, bool]]) -> None:
+    async with open_store(f"sqlite:{path}") as store:
+        for trial_id, of_trial in fates.items():
+            there = {tick // BATCH for tick in await ticks(store, trial_id)}
+            assert {batch for batch, fate in of_trial.items() if fate} <= there, "acknowledged and lost"
+            assert not there & {batch for batch, fate in of_trial.items() if not fate}, "refused and there"
+
+
+@pytest.mark.soak
+def test_a_million_samples_are_served_at_once(tmp_path: Path) -> None:
+    """From the start of the process to the first answer within 4 s."""
+    path = tmp_path / "a.db"
+
+    async def fill() -> None:
+        async with open_store(f"sqlite:{path}", durability="batch") as store:
+            for trial in range(100):
+                await store.apply([new_trial(f"{trial}")])
+                for first in range(0, 10_000, 1000):
+                    await store.apply([sample(f"{trial}", first + tick, payload=bytes(100)) for tick in range(1000)])
+
+    trio.run(fill)
+    code = f"""
+import time, trio
+from trio_cogment.datastore.opening import open_store
+async def main():
+    async with open_store("sqlite:{path}") as store:
+        trials = await store.trials(after=0, limit=1000)
+        assert sum(trial.samples_count for trial in trials) == 1_000_000
+        assert len(await store.samples(trials[99].number, after=0, limit=500, max_bytes=1 << 30)) == 500
+trio.run(main)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=4)

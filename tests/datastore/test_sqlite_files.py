@@ -1,0 +1,234 @@
+"""Database files: whose they are, where they are, what was written by whom, and how they are read."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.blocking import run_inline
+from trio_cogment.datastore import _sqlite_reader, _sqlite_writer
+from trio_cogment.datastore._sqlite import open_sqlite
+from trio_cogment.datastore._sqlite_file import SCHEMA_VERSION, connect
+from trio_cogment.datastore.opening import open_store
+from trio_cogment.datastore.storage import WriteKind
+from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.testing._check_store_tools import ALL, MUCH, get, late, new_trial, read, sample, ticks
+
+
+def files_in(folder: Path) -> set[str]:
+    return {one.name for one in folder.iterdir()}
+
+
+async def refused(path: Path | str, match: str) -> None:
+    with pytest.raises(FailedPreconditionError, match=match):
+        async with open_store(f"sqlite:{path}"):
+            raise AssertionError("opened")
+
+
+async def test_a_second_datastore_is_refused(tmp_path: Path) -> None:
+    path, link = tmp_path / "a.db", tmp_path / "link.db"
+    link.symlink_to(path)
+    async with open_store(f"sqlite:{path}") as store:
+        await refused(path, r"a\.db is in use by another datastore \(process \d+\)")
+        await refused(link, r"a\.db is in use by another datastore")
+        await store.apply([new_trial("a")])
+    async with open_store(f"sqlite:{link}") as store:
+        assert (await get(store, "a")).trial_id == "a"
+    assert files_in(tmp_path) == {"a.db", "a.db.lock", "link.db"}
+
+
+@pytest.mark.parametrize("content", [b"COGMENTTRIALS001", b"x" * 5000, b"SQLite format 3\0"])
+async def test_a_file_that_is_no_database(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    path.write_bytes(content)
+    await refused(path, r"a\.db is no SQLite database; it was not touched")
+    assert path.read_bytes() == content
+    assert files_in(tmp_path) == {"a.db", "a.db.lock"}
+
+
+async def test_a_database_of_somebody_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+        connection.commit()
+    before = path.read_bytes()
+    await refused(path, r"a\.db is a database of another program; it was not touched")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1])
+async def test_a_database_of_another_version(version: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with open_store(f"sqlite:{path}") as store:
+        await store.apply([new_trial("a")])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {version}")
+    before = path.read_bytes()
+    await refused(path, rf"a\.db was written by another version .* schema is {version}")
+    assert path.read_bytes() == before
+
+
+async def test_a_newer_version_that_is_in_the_log_only(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with open_store(f"sqlite:{path}"):
+        pass
+    with closing(sqlite3.connect(path)) as connection, closing(sqlite3.connect(path)) as other:
+        other.execute("SELECT * FROM trials").fetchall()
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        connection.commit()
+        assert (path.parent / "a.db-wal").stat().st_size
+        await refused(path, "was written by another version")
+
+
+async def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
+    await refused(tmp_path / "nowhere" / "a.db", "No such file or directory")
+    (tmp_path / "file").touch()
+    await refused(tmp_path / "file" / "a.db", "Not a directory")
+    await refused("/proc/a.db", "cannot lock /proc/a.db")
+    await refused(tmp_path, "Is a directory")
+
+
+async def test_what_a_killed_creation_leaves_behind(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    path.touch()
+    (tmp_path / "a.db.tmp").write_bytes(b"half a database")
+    (tmp_path / "a.db.tmp-wal").write_bytes(b"half a log")
+    async with open_store(f"sqlite:{path}") as store:
+        await store.apply([new_trial("a")])
+    assert files_in(tmp_path) == {"a.db", "a.db.lock"}
+
+
+async def test_names_with_signs_that_addresses_know(tmp_path: Path) -> None:
+    path = tmp_path / "a b?mode=ro#%41:ä.db"
+    async with open_store(f"sqlite:{path}") as store:
+        await store.apply([new_trial("a")])
+    assert path.exists()
+
+
+async def test_a_stranger_writes_into_the_open_database(tmp_path: Path) -> None:
+    """A person with a shell: what is kept in mind is read again."""
+    path = tmp_path / "a.db"
+    async with open_store(f"sqlite:{path}") as store:
+        await store.apply([new_trial("a"), sample("a", 0), new_trial("b")])
+        number = (await get(store, "a")).number
+        with closing(sqlite3.connect(path, isolation_level=None)) as stranger:
+            stranger.execute("INSERT INTO samples VALUES (1000, ?, 5, 5, 0, x'')", (number,))
+            stranger.execute("UPDATE trials SET samples_count = 2, high_tick = 5 WHERE number = ?", (number,))
+            stranger.execute("DELETE FROM trials WHERE trial_id = 'b'")
+        refusals = await store.apply([sample("a", 5), sample("a", 6), sample("b", 0)])
+        assert list(refusals) == [2]
+        found = await read(store, "a")
+        assert [one.tick_id for one in found] == [0, 5, 6]
+        assert found[-1].position > 1000
+        assert (await get(store, "a")).samples_count == 3
+
+
+async def test_more_trials_than_are_kept_in_mind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_sqlite_writer, "_MAX_KNOWN", 3)
+    async with open_store(f"sqlite:{tmp_path}/a.db", durability="batch") as store:
+        for tick in range(3):
+            for trial in range(10):
+                await store.apply([new_trial(f"{trial}"), sample(f"{trial}", tick), late(f"{trial}", 7, 1.0)])
+        for trial in range(10):
+            assert await ticks(store, f"{trial}") == [0, 7, 1, 2]
+
+
+async def test_nothing_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked or written, an index answers: a million samples cost what ten do."""
+    statements: set[str] = set()
+
+    def traced(path: str, *, full: bool = True, query_only: bool = False, max_bytes: int = 0) -> sqlite3.Connection:
+        connection = connect(path, full=full, query_only=query_only, max_bytes=max_bytes)
+        connection.set_trace_callback(statements.add)
+        return connection
+
+    monkeypatch.setattr(_sqlite_reader, "connect", traced)
+    monkeypatch.setattr(_sqlite_writer, "connect", traced)
+    path = f"{tmp_path}/a.db"
+    for turn in range(2):
+        async with open_store(f"sqlite:{path}") as store:
+            await store.apply([new_trial("a", properties={"x": "1"}), sample("a", turn), late("a", 8, 1.0)])
+            await store.apply([sample("a", 8), sample("a", 0, run=turn), sample("a", 0, kind=WriteKind.STORED)])
+            await store.trials(after=0, limit=9, ids=["a", "b"], properties={"x": "1"})
+            await store.trials(after=0, limit=9, properties={"x": "1"})
+            await store.trials(after=0, limit=9)
+            await store.open_logged()
+            await read(store, "a")
+            await store.delete(["a"])
+    plans: list[str] = []
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            if statement.split()[0] in ("SELECT", "UPDATE", "DELETE"):
+                plans += [f"{row[3]}: {statement}" for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
+    assert len(plans) > 15
+    few = ("SCAN trials USING INDEX trials_open", "SCAN deleted", "SCAN recoveries")
+    assert [plan for plan in plans if "SCAN" in plan and not plan.startswith(few)] == []
+
+
+async def test_deleted_trials_are_cleaned_up_in_pieces(tmp_path: Path) -> None:
+    """Others write while a large trial goes; what is left when the datastore stops goes the next time."""
+    path = f"{tmp_path}/a.db"
+    turns: list[str] = []
+
+    async def run_and_note(function: object, *args: object) -> object:
+        turns.append(getattr(function, "__name__", ""))
+        return await run_inline(function, *args)  # type: ignore[arg-type]  # whatever the store gives
+
+    make_runner = partial(lambda threads: run_and_note)
+    async with open_sqlite(path, full=False, make_runner=make_runner) as store:  # type: ignore[arg-type]  # as above
+        await store.apply([new_trial("a"), *(sample("a", tick) for tick in range(5000))])
+        await trio.testing.wait_all_tasks_blocked()
+        turns.clear()
+        await store.delete(["a"])
+        for number in range(5):
+            await store.apply([new_trial(f"{number}")])
+    assert turns[0] == "delete"
+    assert "sweep" in turns[: len(turns) - 1 - turns[::-1].index("write")], "beside the writes"
+    assert turns.count("sweep") < 10, "there was no time for all"
+    async with open_sqlite(path, full=False, make_runner=lambda threads: run_inline) as store:
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(await store.trials(after=0, limit=ALL)) == 5
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM samples").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM deleted").fetchone() == (0,)
+
+
+async def test_batches_that_wait_share_a_transaction(tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    async def run_and_note(function: object, *args: object) -> object:
+        if getattr(function, "__name__", "") == "write":
+            sizes.append(len(args[0]))  # type: ignore[arg-type]  # the batches
+        return await run_inline(function, *args)  # type: ignore[arg-type]  # whatever the store gives
+
+    async with open_sqlite(
+        f"{tmp_path}/a.db",
+        make_runner=lambda threads: run_and_note,  # type: ignore[arg-type,return-value]  # as above
+    ) as store:
+        await store.apply([new_trial("a")])
+        async with trio.open_nursery() as nursery:
+            for tick in range(30):
+                nursery.start_soon(store.apply, [sample("a", tick)])
+        assert sorted(await ticks(store, "a")) == list(range(30))
+    assert sum(sizes) == 31
+    assert len(sizes) <= 4
+
+
+async def test_large_samples_come_in_small_pages(tmp_path: Path) -> None:
+    async with open_store(f"sqlite:{tmp_path}/a.db", durability="batch") as store:
+        sizes = [10, 200_000, 0, 300_000, 10, 10, 100_000]
+        writes = [sample("a", tick, payload=bytes(size)) for tick, size in enumerate(sizes)]
+        await store.apply([new_trial("a"), *writes])
+        number, pages, after = (await get(store, "a")).number, [], 0
+        while page := await store.samples(number, after=after, limit=4, max_bytes=150_000):
+            pages.append([one.tick_id for one in page])
+            after = page[-1].position
+        assert pages == [[0, 1], [2, 3], [4, 5, 6]]
+        assert len(await store.samples(number, after=0, limit=1 << 40, max_bytes=MUCH)) == 7
+        assert (await get(store, "a")).last_state == TrialState.RUNNING

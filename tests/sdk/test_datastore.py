@@ -1,0 +1,345 @@
+"""A datastore's client against the datastore of a platform: in process, and over sockets."""
+
+from __future__ import annotations
+
+import gc
+import io
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from google.protobuf.wrappers_pb2 import StringValue, UInt32Value
+
+from trio_cogment import (
+    ActorClass,
+    ActorSession,
+    EnvironmentSession,
+    Participants,
+    Platform,
+    RpcError,
+    Spec,
+    actor_params,
+    open_platform,
+    trial_params,
+)
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
+from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, StatusCode
+from trio_cogment.rpc import CallOpener, Channel, open_listeners, serve
+from trio_cogment.sdk import DatastoreClient, StoredSample, export_trials, import_samples
+
+TICKS = 5
+SPEC = Spec.of(ActorClass("number", observation=UInt32Value, action=UInt32Value), ActorClass("raw"))
+
+
+class Game:
+    """A game whose next tick comes when it is let."""
+
+    def __init__(self) -> None:
+        self.go = trio.Event()
+        self.held_tick: int | None = None
+
+    async def environment(self, session: EnvironmentSession) -> None:
+        await session.start([("ann", UInt32Value(value=0)), ("bob", b"zero")])
+        tick = 0
+        async for event in session.all_events():
+            if event.actions is None:
+                continue
+            await session.add_reward(tick, 1.0, "number.*", user_data=StringValue(value=f"for {tick}"))
+            await session.send_message(StringValue(value=f"tick {tick}"), "bob")
+            tick += 1
+            if tick == self.held_tick:
+                await self.go.wait()
+            observations: list[tuple[str | int, Any]] = [("ann", UInt32Value(value=tick)), ("bob", f"{tick}".encode())]
+            if tick == TICKS:
+                await session.end(observations)
+            else:
+                await session.produce_observations(observations)
+
+    async def actor(self, session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.observation is not None and session.name == "ann":
+                await session.do_action(UInt32Value(value=10 + event.tick_id))
+                await session.send_message(StringValue(value="from ann"), "*")
+            elif event.observation is not None:
+                await session.do_action(b"bob's")
+
+
+def params(**properties: str) -> TrialParams:
+    return trial_params(
+        [actor_params("ann", "number", implementation="player"), actor_params("bob", "raw", implementation="player")],
+        datalog_endpoint="cogment://discover",
+        properties=properties,
+    )
+
+
+@asynccontextmanager
+async def platform_with(game: Game) -> AsyncIterator[Platform]:
+    participants = Participants(SPEC)
+    participants.register_environment(game.environment)
+    participants.register_actor(game.actor, "player", ["number", "raw"])
+    async with open_platform(participants=participants, store="memory:") as platform:
+        yield platform
+
+
+@asynccontextmanager
+async def channel_of(platform: Platform, how: str) -> AsyncIterator[CallOpener]:
+    if how == "in process":
+        yield platform.channel
+        return
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(serve, platform.services, await open_listeners(["127.0.0.1"], 0))
+        async with Channel("127.0.0.1", serving.port) as channel:
+            yield channel
+        nursery.cancel_scope.cancel()
+
+
+WAYS = pytest.mark.parametrize("how", ["in process", "over sockets"])
+
+
+@WAYS
+async def test_a_trial_is_read_back_with_names_and_types(how: str) -> None:
+    async with platform_with(Game()) as platform, channel_of(platform, how) as channel:
+        trial_id = await platform.controller.start_trial(params(map="small"), trial_id="one")
+        store = DatastoreClient(channel, spec=SPEC)
+        samples = [sample async for sample in store.samples(trial_id, follow=True)]
+        trial = await store.trial("one")
+        assert trial is not None
+        assert (trial.state, trial.ended, trial.samples_count) == (TrialState.ENDED, True, TICKS + 1)
+        assert trial.actor_names == ["ann", "bob"]
+        assert not trial.ended_abnormally
+        assert [sample.tick_id for sample in samples] == list(range(TICKS + 1))
+        assert samples[-1].state == TrialState.ENDED
+        assert any("end" in event for event in samples[-1].special_events)
+        for sample in samples[:TICKS]:
+            check_sample(sample)
+
+
+def check_sample(sample: StoredSample) -> None:
+    tick = sample.tick_id
+    ann, bob = sample.actors["ann"], sample.actors["bob"]
+    assert ann.observation == UInt32Value(value=tick)
+    assert ann.action == UInt32Value(value=10 + tick)
+    assert bob.observation == (b"zero" if tick == 0 else f"{tick}".encode())
+    assert bob.action == b"bob's"
+    (reward,) = ann.received_rewards
+    assert (reward.sender, reward.receiver, reward.value, reward.confidence) == ("", "ann", tick, 1.0)
+    assert ann.reward == tick
+    assert bob.reward is None
+    text = StringValue()
+    assert reward.user_data is not None
+    assert reward.user_data.Unpack(text)
+    assert text.value == f"for {tick}"
+    received = {}
+    for message in bob.received_messages:
+        assert message.receiver == "bob"
+        assert message.payload.Unpack(text)
+        received[message.sender] = text.value
+    assert received == {"": f"tick {tick}", "ann": "from ann"}
+    assert {message.receiver for message in ann.sent_messages} == {"ann", "bob"}
+
+
+@WAYS
+async def test_following_and_not_following_a_running_trial(how: str) -> None:
+    game = Game()
+    game.held_tick = 4
+    async with platform_with(game) as platform, channel_of(platform, how) as channel:
+        await platform.controller.start_trial(params(), trial_id="one")
+        store = DatastoreClient(channel, spec=SPEC)
+        followed: list[int] = []
+        async with store.samples("one", follow=True) as samples:
+            async for sample in samples:
+                followed.append(sample.tick_id)
+                if sample.tick_id == 2:
+                    break
+            # Held: tick 3 is still open, and what there is comes without waiting for more.
+            now = [sample.tick_id async for sample in store.samples("one")]
+            assert now == [0, 1, 2]
+            game.go.set()
+            followed += [sample.tick_id async for sample in samples]
+        assert followed == list(range(TICKS + 1))
+
+
+@WAYS
+async def test_what_is_selected(how: str) -> None:
+    async with platform_with(Game()) as platform, channel_of(platform, how) as channel:
+        await platform.controller.start_trial(params(), trial_id="one")
+        store = DatastoreClient(channel, spec=SPEC)
+        chosen = store.samples("one", follow=True, actor_classes=["raw"], fields=["action"])
+        async for sample in chosen:
+            assert list(sample.actors) == ["bob"]
+            bob = sample.actors["bob"]
+            assert bob.observation is None
+            assert bob.reward is None
+            assert bob.received_messages == []
+            if sample.tick_id < TICKS:
+                assert bob.action == b"bob's"
+        with pytest.raises(InvalidArgumentError, match=r"fields: expected some of observation, .*, got 'actions'"):
+            store.samples("one", fields=["actions"])
+
+
+@WAYS
+async def test_trials_are_found_by_id_and_property_and_waited_for(how: str) -> None:
+    async with platform_with(Game()) as platform, channel_of(platform, how) as channel:
+        store = DatastoreClient(channel)
+        assert await store.trials() == []
+        found: list[list[str]] = []
+
+        async def wait() -> None:
+            found.append([trial.trial_id for trial in await store.trials(["b", "a"], wait_seconds=60)])
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            for trial_id in ("a", "b", "c"):
+                await platform.controller.start_trial(params(name=trial_id, kind="test"), trial_id=trial_id)
+        assert found == [["a", "b"]]
+        assert [trial.trial_id async for trial in store.all_trials(page=2)] == ["a", "b", "c"]
+        assert [trial.trial_id for trial in await store.trials(properties={"kind": "test", "name": "b"})] == ["b"]
+        assert await store.trials(properties={"kind": "other"}) == []
+        assert await store.trial("d") is None
+        await store.delete_trials(["b", "nobody"])
+        assert [trial.trial_id for trial in await store.trials()] == ["a", "c"]
+        with pytest.raises(NotFoundError, match="trial_ids: 'b': not in the datastore"):
+            await anext(store.samples(["a", "b"]))
+
+
+@WAYS
+async def test_an_iteration_that_is_left_ends_its_call(how: str) -> None:
+    game = Game()
+    game.held_tick = 4
+    async with platform_with(game) as platform, channel_of(platform, how) as channel:
+        await platform.controller.start_trial(params(), trial_id="one")
+        store = DatastoreClient(channel)
+        async with store.samples("one", follow=True) as samples:
+            assert (await anext(samples)).tick_id == 0
+        with pytest.raises(StopAsyncIteration):
+            await anext(samples)
+        abandoned = store.samples("one", follow=True)
+        await anext(abandoned)
+        call = abandoned._call
+        assert call is not None
+        del abandoned
+        gc.collect()
+        with pytest.raises(RpcError) as caught:
+            await call.receive()
+        assert caught.value.code is StatusCode.CANCELLED
+        game.go.set()
+
+
+@WAYS
+async def test_a_deleted_trial_ends_its_followers_with_a_reason(how: str) -> None:
+    game = Game()
+    game.held_tick = 4
+    async with platform_with(game) as platform, channel_of(platform, how) as channel:
+        await platform.controller.start_trial(params(), trial_id="one")
+        store = DatastoreClient(channel)
+        async with store.samples("one", follow=True) as samples:
+            await anext(samples)
+            await store.delete_trials(["one"])
+            with pytest.raises(RpcError, match="one") as caught:
+                async for _ in samples:
+                    pass
+            assert caught.value.code is StatusCode.NOT_FOUND
+            assert [sample async for sample in samples] == []
+        game.go.set()
+
+
+@WAYS
+async def test_samples_are_added_by_hand(how: str) -> None:
+    async with platform_with(Game()) as platform, channel_of(platform, how) as channel:
+        store = DatastoreClient(channel)
+        await store.add_trial("one", params(), user_id="me")
+        async with store.adding("one") as adder:
+            for tick in range(3):
+                await adder.add(
+                    StoredTrialSample(tick_id=tick, state=TrialState.ENDED if tick == 2 else TrialState.RUNNING)
+                )
+        trial = await store.trial("one")
+        assert trial is not None
+        assert (trial.user_id, trial.samples_count, trial.ended) == ("me", 3, True)
+        with pytest.raises(RpcError) as caught:
+            async with store.adding("two") as adder:
+                await adder.add(StoredTrialSample(tick_id=1))
+        assert caught.value.code is StatusCode.NOT_FOUND
+
+
+# Files
+
+
+def reading(content: bytes, size: int) -> Callable[[], Awaitable[bytes]]:
+    file = io.BytesIO(content)
+
+    async def read() -> bytes:
+        await trio.lowlevel.checkpoint()
+        return file.read(size)
+
+    return read
+
+
+@asynccontextmanager
+async def exported(platform: Platform, store: DatastoreClient) -> AsyncIterator[bytes]:
+    for trial_id in ("a", "b"):
+        await platform.controller.start_trial(params(), trial_id=trial_id)
+        await platform.controller.wait_trial(trial_id)
+    await store.add_trial("empty", params())
+    async for _ in store.samples(["a", "b"], follow=True):
+        pass
+    export = await export_trials(store, ["b", "a", "empty", "b"], version="1", timestamp=5)
+    assert (export.trial_ids, export.samples_count) == (["b", "a"], 2 * (TICKS + 1))
+    content = b"".join([piece async for piece in export])
+    assert export.done.samples == {"b": TICKS + 1, "a": TICKS + 1}
+    assert export.done.size_bytes == len(content)
+    yield content
+
+
+@WAYS
+async def test_what_is_exported_is_imported_as_it_was(how: str) -> None:
+    async with platform_with(Game()) as platform, channel_of(platform, how) as channel:
+        store = DatastoreClient(channel)
+        async with exported(platform, store) as content:
+            sizes: list[int] = []
+            done = await import_samples(
+                store,
+                reading(content, 100),
+                prefix="x-",
+                user_id="me",
+                on_progress=lambda so_far: sizes.append(so_far.size_bytes),
+            )
+        assert done.samples == {"x-a": TICKS + 1, "x-b": TICKS + 1}
+        assert sizes[-1] == done.size_bytes == len(content)
+        for trial_id in ("a", "b"):
+            before = [sample.message async for sample in store.samples(trial_id)]
+            after = [sample.message async for sample in store.samples(f"x-{trial_id}")]
+            for message in after:
+                assert message.trial_id == f"x-{trial_id}"
+                message.trial_id = trial_id
+            assert before == after
+        original, copy = await store.trials(["a", "x-a"])
+        assert (copy.user_id, copy.ended, copy.params) == ("me", True, original.params)
+
+
+@WAYS
+async def test_an_import_is_all_or_nothing(how: str) -> None:
+    async with platform_with(Game()) as platform, channel_of(platform, how) as channel:
+        store = DatastoreClient(channel)
+        async with exported(platform, store) as content:
+            with pytest.raises(AlreadyExistsError, match="in the datastore already: a, b"):
+                await import_samples(store, reading(content, 1000))
+            with pytest.raises(InvalidArgumentError, match="cut off"):
+                await import_samples(store, reading(content[:-1], 1000), prefix="x-")
+            with trio.CancelScope() as scope:
+                await import_samples(store, reading(content, 100), prefix="x-", on_progress=lambda _: scope.cancel())
+            assert scope.cancelled_caught
+        assert [trial.trial_id for trial in await store.trials()] == ["a", "b", "empty"]
+
+
+async def test_exports_that_have_nothing_to_say() -> None:
+    async with platform_with(Game()) as platform:
+        store = DatastoreClient(platform.channel)
+        with pytest.raises(NotFoundError, match="not in the datastore: a"):
+            await export_trials(store, ["a"], version="1", timestamp=5)
+        await store.add_trial("empty", params())
+        with pytest.raises(NotFoundError, match="none of the trials has samples"):
+            await export_trials(store, ["empty"], version="1", timestamp=5)
