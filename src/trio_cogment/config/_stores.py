@@ -85,7 +85,7 @@ class ModelRegistryConfig:
     max_downloads: int = 32
     transfer_stall_seconds: float = 120.0
     watch_queue_versions: int = 256
-    storage_threads: int = 8
+    storage_threads: int = 4
 
     def __post_init__(self) -> None:
         ranges = {field.name: SECONDS if field.type == "float" else SIZE for field in fields(self)}
