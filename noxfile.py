@@ -51,6 +51,13 @@ def sim(session: nox.Session) -> None:
 
 
 @nox.session
+def mutations(session: nox.Session) -> None:
+    """Twelve bugs, planted into copies of the source: the simulated suite must find each; a few minutes."""
+    install(session, "test")
+    session.run("python", "-m", "tests.sim.mutations", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Style, formatting, and the generated API's freshness."""
     install(session, "lint", "protos")
@@ -104,9 +111,10 @@ def protos(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Redraw the state diagrams in docs/ from the tables."""
+    """Redraw the state diagrams in docs/ from the tables, and write what `docs/reliability.md` has from elsewhere."""
     install(session)
     session.run("python", "tools/draw_states.py", *session.posargs)
+    session.run("python", "tools/reliability_tables.py", *session.posargs)
 
 
 @nox.session

@@ -33,10 +33,13 @@ from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.datastore import Datastore, open_store
 from trio_cogment.datastore.conversion import TrialConverter
-from trio_cogment.rpc import Channel, InProcessChannel, methods_of, open_listeners, serve
+from trio_cogment.rpc import Channel, InProcessChannel, RpcConfig, methods_of, open_listeners, serve
+from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import DatastoreClient, actor_params, trial_params
 
 RUN = methods_of(datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"])["RunTrialDatalog"]
+#: As within a platform.
+INSIDE = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
 TRIALS = 4
 BATCH = 500
 OBSERVATION_BYTES = 448
@@ -138,7 +141,7 @@ async def our_read(path: Path) -> float:
     async with (
         open_store(f"sqlite:{path}") as store,
         Datastore(store) as datastore,
-        InProcessChannel(datastore.services()) as channel,
+        InProcessChannel(datastore.services(), config=INSIDE) as channel,
     ):
         started = time.perf_counter()
         count = 0
@@ -155,7 +158,7 @@ async def follow(path: Path, made: list[DatalogSample], per_second: float) -> fl
     async with (
         open_store(f"sqlite:{path}") as store,
         Datastore(store) as datastore,
-        InProcessChannel(datastore.services()) as channel,
+        InProcessChannel(datastore.services(), config=INSIDE) as channel,
         datastore.sink().open("trial", "user", params()) as stream,
         trio.open_nursery() as nursery,
     ):
@@ -211,7 +214,7 @@ async def grpc_ingest(path: Path, count: int) -> float:
         # Timed from the first sample that is there to the last, so that starting the process is no part of it.
         process = spawn.Process(target=send_all, args=(serving.port, count))
         process.start()
-        async with InProcessChannel(datastore.services()) as channel:
+        async with InProcessChannel(datastore.services(), config=INSIDE) as channel:
             client = DatastoreClient(channel)
             while not any(trial.samples_count for trial in await client.trials()):  # noqa: ASYNC110  another process
                 await trio.sleep(0.01)

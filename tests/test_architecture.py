@@ -31,22 +31,66 @@ TABLE: dict[str, set[str]] = {
     "trial": set(),
     "rpc": set(),
     "directory": {"rpc"},
+    "directory_server": {"rpc"},
     "orchestrator": {"trial", "rpc", "directory"},
     "model_registry": {"rpc"},
     "spec": set(),
     "sdk": {"spec", "rpc", "directory"},
     "datastore": {"rpc"},
-    "platform": {"orchestrator", "datastore", "directory", "model_registry", "trial", "rpc", "spec", "sdk"},
+    "platform": {
+        "orchestrator",
+        "datastore",
+        "directory",
+        "directory_server",
+        "model_registry",
+        "trial",
+        "rpc",
+        "spec",
+        "sdk",
+    },
     "demo": {"platform", "sdk", "spec", "rpc"},
-    "testing": {"orchestrator", "datastore", "directory", "model_registry", "trial", "rpc", "spec", "sdk", "platform"},
-    "cli": {"platform", "sdk", "spec", "trial", "testing", "demo", "rpc", "directory", "datastore", "model_registry"},
+    "testing": {
+        "orchestrator",
+        "datastore",
+        "directory",
+        "directory_server",
+        "model_registry",
+        "trial",
+        "rpc",
+        "spec",
+        "sdk",
+        "platform",
+    },
+    "cli": {
+        "platform",
+        "sdk",
+        "spec",
+        "trial",
+        "testing",
+        "demo",
+        "rpc",
+        "directory",
+        "directory_server",
+        "datastore",
+        "model_registry",
+    },
     "__init__": {"platform", "sdk", "spec", "orchestrator"},
     "__main__": {"cli"},
 }
 #: Only these of the common modules, for the packages named.
 NARROWED = {"trial": {"api", "errors"}, "rpc": {"errors", "config", "_version"}, "_version": set(), "errors": set()}
 #: Whose inside (a name with an underscore) nobody else may touch.
-PUBLIC_ONLY = {"rpc", "orchestrator", "datastore", "directory", "model_registry", "trial", "sdk", "spec"}
+PUBLIC_ONLY = {
+    "rpc",
+    "orchestrator",
+    "datastore",
+    "directory",
+    "directory_server",
+    "model_registry",
+    "trial",
+    "sdk",
+    "spec",
+}
 
 
 def modules() -> list[Path]:

@@ -103,13 +103,20 @@ class Files(Protocol):
 
 
 class SystemFiles:
-    """The system's files: `Files` over `os`."""
+    """The system's files: `Files` over `os`.
+
+    Args:
+        mode: who may do what with a file that comes into being; the process's umask takes from it.
+    """
+
+    def __init__(self, mode: int = 0o666) -> None:
+        self._mode = mode
 
     def open(self, path: str, *, append: bool = False, exclusive: bool = False) -> OpenFile:
         """See `Files.open`."""
-        mode = os.O_APPEND if append else os.O_TRUNC
-        mode |= os.O_EXCL if exclusive else 0
-        return _SystemFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | mode, 0o666))
+        flag = os.O_APPEND if append else os.O_TRUNC
+        flag |= os.O_EXCL if exclusive else 0
+        return _SystemFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flag, self._mode))
 
     def open_read(self, path: str) -> ReadFile:
         """See `Files.open_read`."""

@@ -10,7 +10,8 @@ import ssl
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TypeAlias
 
 from purerpc import Service
 
@@ -25,6 +26,7 @@ from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import Controller, LocalParticipants, Participants, join_trial
 from trio_cogment.sdk.actor import ActorImplementation
 from trio_cogment.spec import Spec
+from trio_cogment.trial import TrialMachine
 
 
 def wall_clock_ns() -> int:
@@ -35,6 +37,14 @@ def wall_clock_ns() -> int:
 def random_trial_id() -> str:
     """Return an id nobody else has."""
     return str(uuid.uuid4())
+
+
+#: Opens services to calls within the process.
+OpenInside: TypeAlias = Callable[[Sequence[Service], RpcConfig], AbstractAsyncContextManager[CallOpener]]
+
+
+def _open_inside(services: Sequence[Service], config: RpcConfig) -> InProcessChannel:
+    return InProcessChannel(services, config=config)
 
 
 class _Local:
@@ -109,6 +119,8 @@ async def open_platform(
     store: TrialStore | str | None = None,
     datastore_config: DatastoreConfig | None = None,
     rng: random.Random | None = None,
+    make_machine: Callable[..., TrialMachine] | None = None,
+    open_inside: OpenInside | None = None,
 ) -> AsyncIterator[Platform]:
     """Run the platform for the time of an `async with` block.
 
@@ -133,6 +145,8 @@ async def open_platform(
             that is opened here: `memory:` or `sqlite:PATH`.
         datastore_config: limits and times of the datastore.
         rng: for pauses that should differ.
+        make_machine: makes the machines of trials; see `testing.TrialRecorder`.
+        open_inside: opens services to calls within the process; a simulation makes them take time.
 
     Raises:
         ValueError: there is a `sample_sink` and a `store`, and only one can take the samples.
@@ -141,12 +155,13 @@ async def open_platform(
     if store is not None and sample_sink is not None:
         raise ValueError("store: expected None where there is a sample_sink")
     config = config or OrchestratorConfig()
+    open_inside = open_inside or _open_inside
     participants = participants or Participants(spec, wall_clock=wall_clock)
     # Whoever is in the process may fill its memory anyway.
     inside = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
     async with (
         _datastore(store, datastore_config) as datastore,
-        InProcessChannel(participants.services(), config=inside) as participants_channel,
+        open_inside(participants.services(), inside) as participants_channel,
     ):
         if datastore is not None:
             sample_sink = datastore.sink(max_unconfirmed=config.max_queued_samples)
@@ -162,11 +177,12 @@ async def open_platform(
             metrics=metrics,
             local=_Local(LocalParticipants(participants, participants_channel), sample_sink),
             rng=rng,
+            make_machine=make_machine,
         )
         services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
         if datastore is not None:
             services += datastore.services()
-        async with orchestrator, InProcessChannel(services, config=inside) as channel:
+        async with orchestrator, open_inside(services, inside) as channel:
             yield Platform(participants, orchestrator, channel, services, datastore)
             await orchestrator.stop()
 

@@ -129,7 +129,7 @@ def play(model: dict[str, Model], writes: list[Write]) -> list[int]:
 
 
 @pytest.mark.parametrize("backend", [in_memory, in_sqlite_inline], ids=name)
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(script=steps)
 def test_like_the_model(backend: Callable[[Path], Make], script: list[list[Write] | str]) -> None:
     with TemporaryDirectory() as folder:

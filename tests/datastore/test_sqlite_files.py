@@ -171,6 +171,25 @@ async def test_nothing_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [plan for plan in plans if "SCAN" in plan and not plan.startswith(few)] == []
 
 
+async def test_a_new_run_is_as_fast_as_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples above all others are not looked up one by one, nor are those of a trial that is run anew."""
+    statements: list[str] = []
+
+    def traced(path: str, *, full: bool = True, query_only: bool = False, max_bytes: int = 0) -> sqlite3.Connection:
+        connection = connect(path, full=full, query_only=query_only, max_bytes=max_bytes)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(_sqlite_writer, "connect", traced)
+    async with open_store(f"sqlite:{tmp_path}/a.db", durability="batch") as store:
+        await store.apply([new_trial("a")])
+        for run in range(3):
+            statements.clear()
+            await store.apply([sample("a", tick, run=run) for tick in range(100)])
+            assert sum(statement.startswith("SELECT") for statement in statements) <= 4
+    assert sum(statement.startswith("INSERT") for statement in statements) >= 100
+
+
 async def test_deleted_trials_are_cleaned_up_in_pieces(tmp_path: Path) -> None:
     """Others write while a large trial goes; what is left when the datastore stops goes the next time."""
     path = f"{tmp_path}/a.db"

@@ -25,12 +25,13 @@ from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import (
     AddSampleRequest,
     AddTrialRequest,
+    RetrieveSamplesRequest,
     StoredTrialActorSample,
     StoredTrialActorSampleMessage,
     StoredTrialActorSampleReward,
     StoredTrialSample,
 )
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.errors import NotFoundError, RpcError, StatusCode
 
 Clock = trio.testing.MockClock
 both = pytest.mark.parametrize("wire", [False, True])
@@ -439,3 +440,38 @@ async def test_a_storage_that_hangs_is_left_in_time(autojump_clock: Clock) -> No
         await trio.testing.wait_all_tasks_blocked()
         began = trio.current_time()
     assert trio.current_time() - began == pytest.approx(3, abs=0.1)
+
+
+# In this process
+
+
+async def test_reading_without_a_call(autojump_clock: Clock) -> None:
+    async with desk(page_samples=10) as table, table.data_log("open") as call:
+        await send_log(call, [sample_of(0)])
+        await table.log("a", whole(25), params_with("c0.ann", "c1.bob"))
+        request = RetrieveSamplesRequest(trial_ids=["a"], actor_classes=["c1"])
+        async with table.datastore.reading(request) as reader:
+            pages = [samples async for samples in reader]
+        assert [len(samples) for samples in pages] == [10, 10, 5]
+        assert [sample.tick_id for samples in pages for sample in samples] == list(range(25))
+        assert {actor.actor for samples in pages for sample in samples for actor in sample.actor_samples} == {1}
+        async with table.datastore.reading(RetrieveSamplesRequest(trial_ids=["open"])) as reader:
+            assert [sample.tick_id for sample in await anext(reader)] == [0]
+            await call.send(RunTrialDatalogInput(sample=sample_of(1, ENDED)))
+            assert [sample.tick_id for sample in await anext(reader)] == [1]
+            with pytest.raises(StopAsyncIteration):
+                await anext(reader)
+
+
+async def test_reading_what_is_not_there() -> None:
+    async with desk() as table:
+        with pytest.raises(NotFoundError, match="'t'"):
+            async with table.datastore.reading(RetrieveSamplesRequest(trial_ids=["t"])):
+                pass
+        await table.add_trial("t")
+        async with table.datastore.reading(RetrieveSamplesRequest(trial_ids=["t"])) as reader:
+            await table.delete("t")
+            with pytest.raises(NotFoundError, match="'t' was deleted"):
+                await anext(reader)
+        async with table.datastore.reading(RetrieveSamplesRequest()) as reader:
+            assert [samples async for samples in reader] == []

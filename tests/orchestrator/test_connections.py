@@ -40,6 +40,32 @@ async def test_channels_are_shared_while_used_and_kept_for_a_while(autojump_cloc
         nursery.cancel_scope.cancel()
 
 
+async def test_channels_outlast_cancellation_while_they_are_used(autojump_clock: trio.testing.MockClock) -> None:
+    """What is said in a farewell leaves through them; nobody else keeps them, and nobody beyond the deadline."""
+    used, idle, late = (GrpcEndpoint("127.0.0.1", port) for port in (9, 10, 11))
+    left: list[float] = []
+    async with trio.open_nursery() as outer:
+
+        async def host(task_status: trio.TaskStatus[tuple[trio.Nursery, Connections]]) -> None:
+            async with trio.open_nursery() as nursery:
+                task_status.started((nursery, Connections(nursery, None, RpcConfig())))
+                await trio.Event().wait()
+            left.append(trio.current_time())
+
+        for keeps_seconds, expected in ((0.0, 0.0), (1.0, 1.0), (50.0, 2.0)):
+            began = trio.current_time()
+            nursery, connections = await outer.start(host)
+            async with connections.open(idle):
+                pass
+            async with connections.open(used):
+                nursery.cancel_scope.cancel()
+                connections.abandon(began + 2)
+                async with connections.open(late):
+                    await trio.sleep(keeps_seconds)
+            await trio.testing.wait_all_tasks_blocked()
+            assert left.pop() - began == expected
+
+
 async def test_discovery_by_context_and_by_path() -> None:
     async with InProcessChannel() as channel, trio.open_nursery() as nursery:
         local = Local(channel)

@@ -359,3 +359,31 @@ async def test_who_ends_in_good_order_has_taken_what_it_did_not_answer(autojump_
         assert table.orchestrator.running_trials == 0
         assert table.orchestrator.lost_samples == 0
     assert answers == 0
+
+
+async def test_what_was_sent_and_is_not_kept_is_told_when_the_stream_breaks(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Of samples that a log has not answered the newest are kept; the others are lost, but not in silence."""
+    seen: list[list[Any]] = []
+
+    async def log(call: ServerCall) -> None:
+        seen.append([])
+        async for message in call:
+            if len(seen) > 1 or not message.HasField("sample"):
+                await call.send(RunTrialDatalogOutput())
+            if message.HasField("sample"):
+                seen[-1].append(message.sample.info)
+                if len(seen) == 1 and len(seen[0]) == 7:
+                    raise RpcError(StatusCode.UNAVAILABLE, "the disk failed")
+
+    services = Script(environment_of(20)).environment(), Script(actor_that_acts()).actor(), Script(log).datalog()
+    async with bench(*services, config=OrchestratorConfig(max_queued_samples=4)) as table:
+        await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
+        await table.controller.wait_trial("t")
+        await trio.testing.wait_all_tasks_blocked()
+        lost = table.orchestrator.lost_samples
+    first = seen[1][0]
+    assert lost == first.tick_id > 0
+    assert first.special_events[0].startswith(f"{lost} samples before this one were lost")
+    assert [info.tick_id for info in seen[1]] == list(range(lost, 21))

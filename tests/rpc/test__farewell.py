@@ -29,7 +29,8 @@ from tests.rpc.raw_peer import (
 from tests.rpc.tls_files import make_party
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc import ServerCall, Serving, open_listeners, serve, server_tls
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc import Channel, Method, ServerCall, Serving, open_listeners, serve, serve_stream, server_tls
 from trio_cogment.testing.check_channel import CheckService
 
 HUGE = (2**31 - 1 - 65535).to_bytes(4, "big")
@@ -245,3 +246,66 @@ async def test_what_is_thrown_away_is_bounded() -> None:
         except trio.BrokenResourceError:
             pass
         assert sent < 100 * 2**20
+
+
+class LastWords:
+    """A service whose method, when it is cancelled, says one thing more in a shield; how long that may take is told."""
+
+    def __init__(self, shield_seconds: float, *, speaks: bool = True) -> None:
+        self.began = trio.Event()
+        self._shield_seconds = shield_seconds
+        self._speaks = speaks
+
+    def service(self) -> Service:
+        service = Service("t.T")
+        service.add_method("M", self._handle, RPCSignature(Cardinality.UNARY_STREAM, Action, Observation))
+        return service
+
+    async def _handle(self, call: ServerCall) -> None:
+        await call.receive()
+        self.began.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + self._shield_seconds):
+                if self._speaks:
+                    await trio.sleep(0.01)
+                    await call.send(Observation(content=b"farewell"))
+                else:
+                    await trio.sleep_forever()
+
+
+@pytest.mark.parametrize("speaks", [True, False])
+@pytest.mark.parametrize("_order", range(5))
+async def test_last_words_of_cancelled_handlers_are_heard(
+    speaks: bool, _order: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Those of one that takes too long are not waited for, and its caller is told all the same."""
+    client_end, server_end = trio.testing.memory_stream_pair()
+    words = LastWords(30, speaks=speaks)
+    method = Method("/t.T/M", Cardinality.UNARY_STREAM, Action, Observation)
+    heard: list[bytes] = []
+    server = trio.CancelScope()
+
+    async def run() -> None:
+        with server:
+            await serve_stream([words.service()], server_end)
+
+    async def connect() -> trio.abc.Stream:
+        return client_end
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        async with Channel.over(connect) as channel, channel.call(method) as call:
+            await call.send(Action())
+            await call.done_sending()
+            await words.began.wait()
+            began = trio.current_time()
+            server.cancel()
+            if speaks:
+                heard.append((await call.receive()).content)
+            with pytest.raises(RpcError) as caught:
+                await call.receive()
+            assert caught.value.code is StatusCode.UNAVAILABLE
+            assert trio.current_time() - began <= RpcConfig().farewell_timeout_seconds
+    assert heard == ([b"farewell"] if speaks else [])

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc._mailbox import SENDS_PER_CHECKPOINT, Mailbox
+from trio_cogment.rpc._mailbox import MESSAGES_PER_CHECKPOINT, Mailbox
 
 ABORTED = RpcError(StatusCode.ABORTED, "no more")
 
@@ -96,7 +96,7 @@ async def test_sender_waits_for_room_and_for_its_turn(autojump_clock: trio.testi
         assert await mailbox.get() == 1
     assert [box(1000).is_busy() for _ in range(3)] == [False] * 3
     roomy = box(1000)
-    assert [roomy.is_busy() for _ in range(SENDS_PER_CHECKPOINT)].count(True) == 1
+    assert [roomy.is_busy() for _ in range(MESSAGES_PER_CHECKPOINT)].count(True) == 1
     mailbox.put_nowait(2)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(mailbox.wait_room, 1)

@@ -569,3 +569,21 @@ async def test_any_mixture_of_calls_cancellations_and_losses_ends(
         await check(channel, wait_for_ready=True)
         await trio.sleep(60)
         assert len(server.live) <= 1
+
+
+@pytest.mark.parametrize("wait_for_ready", [False, True])
+async def test_a_call_in_a_shield_while_the_channel_is_cancelled(
+    wait_for_ready: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It ends; it used to dial for ever, in no time."""
+    async with trio.open_nursery() as nursery:
+        server = Server(nursery)
+        with trio.CancelScope() as scope:
+            async with Channel.over(server.connect, rng=random.Random(1)) as channel:
+                scope.cancel()
+                with trio.CancelScope(shield=True), pytest.raises(RpcError) as caught:
+                    await channel.unary(ECHO_ONE, Action(), wait_for_ready=wait_for_ready)
+        assert caught.value.code is StatusCode.UNAVAILABLE
+        assert caught.value.message == "the channel is not open"
+        assert len(server.attempts) == 1
+        nursery.cancel_scope.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from trio_cogment.rpc import (
     server_tls,
 )
 from trio_cogment.rpc.inprocess import InProcessChannel
+from trio_cogment.testing import LatentChannel, Link
 from trio_cogment.testing.check_channel import CASES, CheckService, MakeChannel, check_case
 
 
@@ -94,9 +96,17 @@ async def in_process(services: list[Service]) -> AsyncIterator[CallOpener]:
         yield channel
 
 
+@asynccontextmanager
+async def in_process_with_latency(services: list[Service]) -> AsyncIterator[CallOpener]:
+    async with LatentChannel(services, Link(), random.Random) as channel:
+        yield channel
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 @pytest.mark.parametrize(
-    "make", [over_tcp, over_tls, over_unix, over_memory, over_lockstep, in_process], ids=lambda make: make.__name__
+    "make",
+    [over_tcp, over_tls, over_unix, over_memory, over_lockstep, in_process, in_process_with_latency],
+    ids=lambda make: make.__name__,
 )
 async def test_conformance(
     make: MakeChannel, case: Callable[[CallOpener, CheckService], Awaitable[None]], caplog: Any

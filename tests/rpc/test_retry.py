@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import pytest
 import trio
@@ -28,7 +29,8 @@ from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, Serving, open_listeners, serve
-from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, SUM, CheckService
+from trio_cogment.testing import World, simulate
+from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, SUM, WAIT, CheckService
 
 OK_HEADERS = encode([(b":status", b"200"), (b"content-type", b"application/grpc")])
 OK_TRAILERS = encode([(b"grpc-status", b"0")])
@@ -388,3 +390,37 @@ async def pass_on(source: trio.abc.ReceiveStream, target: trio.abc.SendStream, s
             async for data in source:
                 sender.send_nowait((trio.current_time() + seconds, bytes(data)))
         sender.close()
+
+
+async def _two_connections_gone(world: World) -> str:
+    """Two connections with a call each, given up by the server during a partition; then one more call."""
+    network, outcome = world.network, ""
+    config = RpcConfig(max_concurrent_streams=2)
+
+    async def wait(seconds: float) -> None:
+        with suppress(RpcError), trio.move_on_after(seconds):
+            async with channel.call(WAIT) as call:
+                await call.receive()
+
+    async with trio.open_nursery() as nursery:
+        serving = partial(serve, [CheckService().service()], [network.host("there").listen(1)], config=config)
+        await nursery.start(serving)
+        async with network.host("here").channel("there", 1) as channel, trio.open_nursery() as waiting:
+            for seconds in (100, 3) * 6:
+                waiting.start_soon(wait, seconds)
+            await trio.sleep(5)
+            network.partition(["here"])
+            await trio.sleep(40)
+            network.heal()
+            try:
+                await channel.unary(ECHO_ONE, REQUEST)
+            except RpcError as error:
+                outcome = str(error)
+            waiting.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
+    return outcome
+
+
+def test_connections_that_went_together_count_as_one() -> None:
+    """Each GOAWAY arrives when its connection is tried: the second one must not use up the only repetition."""
+    assert {simulate(seed, _two_connections_gone).value for seed in range(40)} == {""}

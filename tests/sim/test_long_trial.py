@@ -65,3 +65,6 @@ def test_a_day_of_silence() -> None:
     assert len(absences) >= 140
     ends = [event.details["details"] for event in outcome.history if event.what == "end"]
     assert ends == ["", "", ""]
+    # Nobody but the human is waited for, and so the others are asked whether they are there.
+    assert outcome.counters["actor: heartbeat"] > 4000
+    assert outcome.counters["environment: heartbeat"] > 4000

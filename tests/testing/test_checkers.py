@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -39,6 +40,21 @@ HONEST: list[Line] = [
     ("datalog datalog", "complete", {}),
     ("datalog datalog", "closed", {"outcome": "left"}),
     ("control", "started", {}),
+    ("orchestrator", "known", {"trial_ids": ["t", "unheard of"]}),
+    ("desk", "call", {"number": 1, "method": "Start", "trial": ""}),
+    ("desk", "status", {"number": 1, "code": "OK"}),
+    ("desk", "call left", {"number": 1, "consumed": True}),
+    ("desk", "call", {"number": 2, "method": "Watch", "trial": ""}),
+    ("desk", "call left", {"number": 2, "consumed": False}),
+    ("datalog datalog", "stored", {"tick": 0}),
+    ("datalog datalog", "stored", {"tick": 1}),
+    ("datalog datalog", "kept", {"ticks": [0, 1]}),
+    ("probe", "queues", {"messages": 2, "most_messages": 2, "samples": 1, "most_samples": 4}),
+    ("probe", "tasks", {"names": ["trial t: ann"], "seconds": 1.0, "patience": 3.5}),
+    ("probe", "tasks", {"names": [], "seconds": 4.0, "patience": 3.5}),
+    ("probe", "shield", {"task": "t", "deadline": 3.0}),
+    ("t", "cancelled", {"within": 1.0}),
+    ("t", "gone", {}),
 ]
 
 
@@ -64,6 +80,17 @@ def at(who: str, what: str) -> int:
 
 
 ACTIONS = at("environment env", "actions")
+KNOWN = at("orchestrator", "known")
+
+
+QUEUES = at("probe", "queues")
+KEPT = at("datalog datalog", "kept")
+
+
+def called(*whats: str) -> list[Line]:
+    """A call with a consumer, and what is noted about it."""
+    details: dict[str, Any] = {"number": 9, "method": "Start", "trial": "", "consumed": True, "code": "OK"}
+    return [("t", what, details) for what in ("call", *whats)]
 
 
 def instead(index: int, **details: Any) -> list[Line]:
@@ -78,6 +105,7 @@ def test_honest_history_passes() -> None:
 def test_id_of_a_failed_start_may_come_again() -> None:
     failed: list[Line] = [("near", "state", {"state": state}) for state in (1, 5)]
     check_history(history_of([*failed, *failed, *HONEST]))
+    check_history(history_of([*failed, *failed]))
 
 
 @pytest.mark.parametrize(
@@ -86,6 +114,8 @@ def test_id_of_a_failed_start_may_come_again() -> None:
         ("states-go-forward", after(1, ("near", "state", {"state": 2}))),
         ("states-go-forward", after(16, ("near", "state", {"state": 3}))),
         ("watchers-see-all", after(0, *(("far", "state", {"state": state}) for state in (1, 2, 3, 5)))),
+        ("watchers-see-all", without(11)),
+        ("watchers-see-all", without(1)),
         ("every-trial-ends", without(16)),
         ("nothing-after-end", after(17, ("actor ann", "reward", {"tick": 0, "values": []}))),
         ("nothing-after-end", after(17, ("actor ann", "end", {"details": "again"}))),
@@ -104,7 +134,22 @@ def test_id_of_a_failed_start_may_come_again() -> None:
         ("soft-end-waits-for-everybody", without(15)),
         ("soft-end-waits-for-everybody", without(10)),
         ("soft-end-waits-for-everybody", [*without(15)[:20], HONEST[15], *without(15)[20:]]),
-        ("ids-are-given-once", [*HONEST, HONEST[-1]]),
+        ("ids-are-given-once", [*HONEST, ("control", "started", {})]),
+        ("failed-starts-leave-nothing", [*HONEST[:1], HONEST[16], HONEST[KNOWN]]),
+        ("failed-starts-leave-nothing", [*HONEST, HONEST[0], HONEST[16], HONEST[KNOWN]]),
+        ("queues-stay-within-limits", instead(QUEUES, messages=3)),
+        ("queues-stay-within-limits", instead(QUEUES, samples=5)),
+        ("tasks-end-with-their-trial", instead(at("probe", "tasks"), seconds=3.6)),
+        ("shields-have-deadlines", instead(at("probe", "shield"), deadline=math.inf)),
+        ("hosts-leave-in-time", instead(at("t", "cancelled"), within=0.001)),
+        ("hosts-leave-in-time", without(at("t", "gone"))),
+        ("calls-end-once", [*HONEST, *called("status", "status", "call left")]),
+        ("calls-end-once", [*HONEST, *called("call left")]),
+        ("calls-end-once", [*HONEST, *called("status", "message after status", "call left")]),
+        ("calls-end-once", [*HONEST, *called("status", "call left", "call left")]),
+        ("acknowledged-samples-are-kept", instead(KEPT, ticks=[0])),
+        ("acknowledged-samples-are-kept", instead(KEPT, ticks=[0, 1, 1])),
+        ("acknowledged-samples-are-kept", instead(KEPT, ticks=[0, 1, 2])),
     ],
 )
 def test_violation_is_found_and_named(name: str, lines: list[Line]) -> None:

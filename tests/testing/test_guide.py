@@ -17,7 +17,7 @@ GUIDE = ROOT / "docs" / "simulation.md"
 def test_every_block(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     tests = sum(block.count("def test_") for block in blocks)
-    assert len(blocks) >= tests == 7
+    assert len(blocks) >= tests == 11
     code = "import pytest\nimport trio\n" + "\n\n".join(blocks)
     (tmp_path / "test_guide.py").write_text(code, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text(
@@ -34,7 +34,7 @@ def test_every_block(tmp_path: Path) -> None:
 def test_guide_names_what_there_is() -> None:
     text = GUIDE.read_text(encoding="utf-8")
     unnamed = {"DEFAULT_BUDGET", "LEAST_ACK_SECONDS", "FakeDatalog", "FakeHook", "History", "HistoryEvent"}
-    unnamed |= {"InvariantError", "SimulationError", "SimDisk"}
+    unnamed |= {"InvariantError", "SimulationError", "SimDisk", "Doomed"}
     unnamed |= {"SimConnection", "SimHost", "SimListener", "SimNetwork", "SimStream"}
     for name in set(trio_cogment.testing.__all__) - unnamed:
         assert name in text, name

@@ -215,6 +215,14 @@ def test_another_trio_is_refused_with_what_is_missing(names: dict[str, Any]) -> 
         check_trio(module)
 
 
+@pytest.mark.parametrize("names", [{}, {"CancelStatus": trio_run.CancelStatus}, {"Task": trio_run.Task}])
+def test_a_trio_whose_scopes_cannot_be_seen_is_refused(names: dict[str, Any]) -> None:
+    module = types.ModuleType("trio._core._run")
+    vars(module).update({"_ALLOW_DETERMINISTIC_SCHEDULING": False, "_r": random.Random(), **names})
+    with pytest.raises(RuntimeError, match=r"has no Task\._cancel_status, or no CancelStatus with _scope and _parent"):
+        check_trio(module)
+
+
 def test_only_one_file_touches_the_internals_of_trio() -> None:
     sources = [path for path in (ROOT / "src").rglob("*.py") if "_pb2" not in path.name]
     touching = [path.name for path in sources if re.search(r"\btrio\._[a-z]|from trio import _", path.read_text())]

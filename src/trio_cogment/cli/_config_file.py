@@ -1,8 +1,7 @@
 """The file of `--config`: what flags say, and what no flag does, in one YAML.
 
-At its top are the flags by their names, and a mapping for each class of `trio_cogment.config`: `orchestrator`, `rpc`,
-`metrics`, `directory`, `datastore` and `model_registry`. A flag or an environment variable wins over the file. A blank
-value says nothing.
+At its top are the flags by their names, and a mapping for each class of `trio_cogment.config`, by the names in
+`SECTIONS`. A flag or an environment variable wins over the file. A blank value says nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from trio_cogment.cli._settings import Configuration, Failure
 from trio_cogment.config import (
     DatastoreConfig,
     DirectoryConfig,
+    DirectoryServerConfig,
     MetricsConfig,
     ModelRegistryConfig,
     OrchestratorConfig,
@@ -28,7 +28,14 @@ from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.spec.yaml_file import YamlFile, is_blank, line_of
 
 _Section = TypeVar(
-    "_Section", OrchestratorConfig, RpcConfig, MetricsConfig, DirectoryConfig, DatastoreConfig, ModelRegistryConfig
+    "_Section",
+    OrchestratorConfig,
+    RpcConfig,
+    MetricsConfig,
+    DirectoryConfig,
+    DirectoryServerConfig,
+    DatastoreConfig,
+    ModelRegistryConfig,
 )
 
 SECTIONS: dict[str, type[Any]] = {
@@ -38,6 +45,7 @@ SECTIONS: dict[str, type[Any]] = {
     "directory": DirectoryConfig,
     "datastore": DatastoreConfig,
     "model_registry": ModelRegistryConfig,
+    "directory_server": DirectoryServerConfig,
 }
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -126,6 +127,20 @@ def demo(grpc: bool, seed: int, ticks: int | None, no_learning: bool, as_json: b
     from trio_cogment.cli._demo import show_demo
 
     show_demo(grpc=grpc, seed=seed, ticks=ticks, learning=not no_learning, json=as_json)
+
+
+@cli.command("replay")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--full", is_flag=True, help="Do not cut long lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print each input with its effects and the state as JSON.")
+def replay_command(file: Path, full: bool, as_json: bool) -> None:
+    """Play a recorded trial through this version's rules, and show it tick by tick.
+
+    Exit code 1, and the differences, when this version does anything else than the one that recorded it.
+    """
+    from trio_cogment.cli._replay import show_replay
+
+    show_replay(file, as_json=as_json, full=full)
 
 
 def _not_built(group: click.Group, name: str) -> None:

@@ -13,6 +13,7 @@ from trio_cogment.cli._directory_options import DirectorySettings
 from trio_cogment.config import (
     DatastoreConfig,
     DirectoryConfig,
+    DirectoryServerConfig,
     MetricsConfig,
     ModelRegistryConfig,
     OrchestratorConfig,
@@ -53,6 +54,7 @@ class Configuration:
         directory: of what the directory is asked and told.
         datastore: of the trial datastore.
         model_registry: of the model registry.
+        directory_server: of a directory of ours.
         flags: by their names.
         places: where in the file each flag is, for errors.
     """
@@ -63,6 +65,7 @@ class Configuration:
     directory: DirectoryConfig = field(default_factory=DirectoryConfig)
     datastore: DatastoreConfig = field(default_factory=DatastoreConfig)
     model_registry: ModelRegistryConfig = field(default_factory=ModelRegistryConfig)
+    directory_server: DirectoryServerConfig = field(default_factory=DirectoryServerConfig)
     flags: dict[str, Any] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 

@@ -1,5 +1,6 @@
 """The trial datastore: takes the samples of trials, keeps them, and serves them."""
 
+from trio_cogment.datastore._following import SampleReader as SampleReader
 from trio_cogment.datastore.datastore import Datastore as Datastore
 from trio_cogment.datastore.opening import open_store as open_store
 from trio_cogment.datastore.storage import TrialEnd as TrialEnd

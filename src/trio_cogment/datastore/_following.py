@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from types import TracebackType
 
 import trio
 
-from trio_cogment.api.trial_datastore_pb2 import RetrieveSampleReply
+from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, StoredTrialSample
 from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore.selection import Selection
-from trio_cogment.datastore.storage import StoredTrial, TrialEnd, TrialStore
+from trio_cogment.datastore.storage import StoredSample, StoredTrial, TrialEnd, TrialStore
 from trio_cogment.errors import DataLossError, NotFoundError
-from trio_cogment.rpc import ServerCall
+from trio_cogment.rpc import OwnNursery
 
 
-class _Cursor:
+class Cursor:
     """How far one trial has been read."""
 
     __slots__ = ("actors", "ending", "number", "position", "queued", "scope", "trial_id")
@@ -33,57 +34,76 @@ class _Cursor:
 
 
 class Follower:
-    """Sends the samples of some trials to one reader, those of each trial in order, in turns of a page.
+    """The samples of some trials, those of each in order, in turns of a page; an asynchronous context manager.
 
-    No more than a page is in memory, beside what the call holds for a reader that takes its time.
+    Nothing is read before it is asked for.
 
     Args:
-        call: the reader's.
         store: where the samples are.
         selection: what of them is wanted.
         config: the size of a page.
+        trials: whose.
     """
 
-    def __init__(self, call: ServerCall, store: TrialStore, selection: Selection, config: DatastoreConfig) -> None:
-        self._call = call
+    def __init__(
+        self, store: TrialStore, selection: Selection, config: DatastoreConfig, trials: Iterable[StoredTrial]
+    ) -> None:
         self._store = store
-        self._selection = selection
         self._config = config
-        self._ready: deque[_Cursor] = deque()
+        self._cursors = [Cursor(trial, selection) for trial in trials]
+        self._left = len(self._cursors)
+        self._ready: deque[Cursor] = deque()
         self._news = trio.lowlevel.ParkingLot()
-        self._left = 0
+        self._tasks = OwnNursery()
 
-    async def run(self, trials: Iterable[StoredTrial]) -> None:
-        """Return when every trial has ended and all of it is sent.
+    async def __aenter__(self) -> Follower:
+        """Begin to watch those that are still open."""
+        self._nursery = await self._tasks.__aenter__()
+        for cursor in self._cursors:
+            if cursor.ending:
+                self._queue(cursor)
+            else:
+                self._nursery.start_soon(self._watch, cursor)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        """Stop watching."""
+        self._nursery.cancel_scope.cancel()
+        return await self._tasks.__aexit__(kind, value, traceback)
+
+    async def page(self) -> tuple[Cursor, Sequence[StoredSample]] | None:
+        """Wait for the next page; None when every trial has ended and that was all of it.
 
         Raises:
             NotFoundError: a trial was deleted meanwhile.
             DataLossError: its samples were evicted.
         """
-        cursors = [_Cursor(trial, self._selection) for trial in trials]
-        self._left = len(cursors)
-        async with trio.open_nursery() as nursery:
-            for cursor in cursors:
-                if cursor.ending:
-                    self._queue(cursor)
-                else:
-                    nursery.start_soon(self._watch, cursor)
-            while self._left:
-                while not self._ready:
-                    await self._news.park()
-                cursor = self._ready.popleft()
-                cursor.queued = False
-                if await self._advance(cursor):
-                    self._left -= 1
-                    cursor.scope.cancel()
+        while self._left:
+            while not self._ready:
+                await self._news.park()
+            cursor = self._ready.popleft()
+            cursor.queued = False
+            page = await self._read(cursor)
+            if page:
+                cursor.position = page[-1].position
+                self._queue(cursor)
+                return cursor, page
+            if cursor.ending:
+                self._left -= 1
+                cursor.scope.cancel()
+            else:
+                await self._look_for_end(cursor)
+        return None
 
-    def _queue(self, cursor: _Cursor) -> None:
+    def _queue(self, cursor: Cursor) -> None:
         if not cursor.queued:
             cursor.queued = True
             self._ready.append(cursor)
             self._news.unpark()
 
-    async def _watch(self, cursor: _Cursor) -> None:
+    async def _watch(self, cursor: Cursor) -> None:
         with cursor.scope:
             async with self._store.watch(cursor.trial_id) as watch:
                 while True:
@@ -91,33 +111,63 @@ class Follower:
                     self._queue(cursor)
                     await watch.changed()
 
-    async def _advance(self, cursor: _Cursor) -> bool:
-        """Send a page of a trial; tell whether it was the last."""
+    async def _read(self, cursor: Cursor) -> Sequence[StoredSample]:
         config = self._config
         try:
-            page = await self._store.samples(
+            return await self._store.samples(
                 cursor.number, after=cursor.position, limit=config.page_samples, max_bytes=config.page_bytes
             )
         except NotFoundError as error:
             raise NotFoundError(f"trial {cursor.trial_id!r} was deleted") from error
         except DataLossError as error:
             raise DataLossError(f"trial {cursor.trial_id!r}: its samples were evicted, to make room") from error
-        selection, send = self._selection, self._call.send
-        for stored in page:
-            reply = RetrieveSampleReply()
-            reply.trial_sample.MergeFromString(stored.data)
-            if not selection.everything:
-                selection.apply(reply.trial_sample, cursor.actors)
-            await send(reply)
-            cursor.position = stored.position
-        if page:
-            self._queue(cursor)
-            return False
-        if cursor.ending:
-            return True
-        # Looked at after what may have been its last sample; that one is looked for once more.
+
+    async def _look_for_end(self, cursor: Cursor) -> None:
+        """See whether the trial has ended, after what may have been its last sample: that is looked for once more."""
         trial = await self._store.trial(cursor.trial_id)
         if trial is None or trial.number != cursor.number or trial.end != TrialEnd.OPEN:
             cursor.ending = True
             self._queue(cursor)
-        return False
+
+
+class SampleReader:
+    """The samples of trials for somebody in this process, without a call: ``async for samples in reader``.
+
+    Each turn gives some samples of one trial, one at least; those of a trial come in order, those of several in turns.
+    It ends when every trial has ended. Each turn waits, and may raise what `TrialStore.samples` does.
+    """
+
+    def __init__(self, follower: Follower, selection: Selection) -> None:
+        self._follower = follower
+        self._selection = selection
+
+    def __aiter__(self) -> SampleReader:
+        return self
+
+    async def __anext__(self) -> list[StoredTrialSample]:
+        found = await self._follower.page()
+        if found is None:
+            raise StopAsyncIteration
+        cursor, page = found
+        samples = [StoredTrialSample.FromString(stored.data) for stored in page]
+        if not self._selection.everything:
+            for sample in samples:
+                self._selection.apply(sample, cursor.actors)
+        return samples
+
+
+async def find_trials(store: TrialStore, request: RetrieveSamplesRequest) -> list[StoredTrial]:
+    """Return the trials whose samples are asked for.
+
+    Raises:
+        NotFoundError: one is not there.
+    """
+    ids = list(dict.fromkeys(request.trial_ids))
+    if not ids:
+        return []
+    trials = await store.trials(after=0, limit=len(ids), ids=ids)
+    known = {trial.trial_id for trial in trials}
+    for trial_id in ids:
+        if trial_id not in known:
+            raise NotFoundError(f"trial_ids: there is no trial {trial_id!r}")
+    return trials

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from functools import partial
+from itertools import accumulate
+from operator import itemgetter
 from typing import TypeVar
 
 from trio_cogment.api.common_pb2 import TrialParams
@@ -23,6 +26,7 @@ _MAX_FETCHED = 1000
 
 #: `StoredSample._make`, without a check that costs as much as the rest.
 _make_sample = partial(tuple.__new__, StoredSample)
+_data_of = itemgetter(2)
 
 _Row = tuple[int, str, str, bytes, int, int, int, int]
 _TRIALS = "SELECT number, trial_id, user_id, params, samples_count, state, ending, logged FROM trials"
@@ -116,18 +120,17 @@ def samples(connection: sqlite3.Connection, number: int, after: int, limit: int,
     with closing(connection.execute(_SAMPLES, (number, after, limit))) as cursor:
         # As many at a time as there is room for if they are like those before; that is twice as fast as one by one.
         while size < max_bytes and (more := cursor.fetchmany(_room_for(max_bytes - size, largest))):
-            for index, row in enumerate(more, 1):
-                length = len(row[2])
-                size += length
-                largest = max(largest, length)
-                if size >= max_bytes:
-                    del more[index:]
-                    break
+            lengths = list(map(len, map(_data_of, more)))
+            sizes = list(accumulate(lengths, initial=size))
+            if sizes[-1] >= max_bytes:
+                del more[bisect_left(sizes, max_bytes) :]
             rows += more
+            size = sizes[-1]
+            largest = max(largest, *lengths)
     # Asked afterwards: if the trial is there now it was there before, so nothing was swept from under the query.
     if connection.execute("SELECT 1 FROM trials WHERE number = ?", (number,)).fetchone() is None:
         raise NotFoundError(f"the trial with number {number} is not stored any more")
-    return [_make_sample(row) for row in rows]
+    return list(map(_make_sample, rows))
 
 
 def _room_for(room: int, largest: int) -> int:

@@ -6,7 +6,7 @@ everything that was said, and can tell an action that never came from an empty o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from trio_cogment.api.common_pb2 import Action, Message, Reward, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
@@ -90,17 +90,18 @@ class TrialConverter:
         payloads: list[bytes] = []
         if sample.HasField("observations"):
             self._take_observations(sample.observations, samples, payloads)
-        unavailable, defaults = sample.unavailable_actors[:], sample.default_actors[:]
-        if unavailable or defaults:
-            self._take_absences(unavailable, defaults, stored)
+        unavailable: Sequence[int] = ()
+        defaults: Collection[int] = ()
+        if sample.unavailable_actors or sample.default_actors:
+            unavailable, defaults = sample.unavailable_actors[:], frozenset(sample.default_actors)
+            self._take_absences(sample, stored)
         actions = sample.actions[:]
         if actions:
             self._take_actions(actions, unavailable, defaults, samples, payloads)
-        rewards, messages = sample.rewards[:], sample.messages[:]
-        if rewards:
-            self._take_rewards(rewards, samples, payloads)
-        if messages:
-            self._take_messages(messages, samples, payloads)
+        if sample.rewards:
+            self._take_rewards(sample.rewards[:], samples, payloads)
+        if sample.messages:
+            self._take_messages(sample.messages[:], samples, payloads)
         stored.payloads.extend(payloads)
         if kind is _LOGGED:
             self._next_tick = stored.tick_id + 1
@@ -149,34 +150,38 @@ class TrialConverter:
                 )
             stored.observation = content
 
-    def _take_absences(self, unavailable: Sequence[int], defaults: Sequence[int], stored: StoredTrialSample) -> None:
-        for name, indexes in (("unavailable_actors", unavailable), ("default_actors", defaults)):
+    def _take_absences(self, sample: DatalogSample, stored: StoredTrialSample) -> None:
+        for name, indexes in (
+            ("unavailable_actors", sample.unavailable_actors),
+            ("default_actors", sample.default_actors),
+        ):
             if indexes and max(indexes) >= self._count:
                 raise InvalidArgumentError(
                     f"sample.{name}: expected indexes of {self._count} actors, got {max(indexes)}"
                 )
-        stored.unavailable_actors.extend(unavailable)
-        stored.default_actors.extend(defaults)
+        stored.unavailable_actors.extend(sample.unavailable_actors)
+        stored.default_actors.extend(sample.default_actors)
 
     def _take_actions(
         self,
         actions: Sequence[Action],
         unavailable: Sequence[int],
-        defaults: Sequence[int],
+        defaults: Collection[int],
         samples: Sequence[StoredTrialActorSample],
         payloads: list[bytes],
     ) -> None:
         if len(actions) > self._count:
             raise InvalidArgumentError(f"sample.actions: expected at most {self._count}, got {len(actions)}")
-        missing, made_up = frozenset(unavailable), frozenset(defaults)
+        missing = frozenset(unavailable) if unavailable else ()
         for index, action in enumerate(actions):
-            content = action.content
             if index in missing:
                 continue
-            if action.tick_id == _NO_ACTION_TICK:
-                if index not in made_up:
-                    continue
+            if action.tick_id != _NO_ACTION_TICK:
+                content = action.content
+            elif index in defaults:
                 content = self._defaults[index]  # what the environment was given
+            else:
+                continue
             samples[index].action = len(payloads)
             payloads.append(content)
 

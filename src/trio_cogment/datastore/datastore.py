@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
 
 import trio
 from purerpc import Service
 
 from trio_cogment.api import datalog_pb2, trial_datastore_pb2
+from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest
 from trio_cogment.config import DatastoreConfig
+from trio_cogment.datastore._following import Follower, SampleReader, find_trials
 from trio_cogment.datastore._intake import Intake
 from trio_cogment.datastore._leases import Leases
 from trio_cogment.datastore._writer import Writer
 from trio_cogment.datastore.datalog_service import DatalogService, LogExporterService
+from trio_cogment.datastore.selection import Selection
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.datastore.trial_service import TrialService
 from trio_cogment.rpc import OwnNursery, bind
@@ -53,6 +57,22 @@ class Datastore:
                 (`max_queued_samples`).
         """
         return Intake(self.store, self._writer, self._leases, max_unconfirmed)
+
+    @asynccontextmanager
+    async def reading(self, request: RetrieveSamplesRequest) -> AsyncIterator[SampleReader]:
+        """Read samples in this process, without a call, for the time of the block.
+
+        Args:
+            request: which, as over a call.
+
+        Raises:
+            InvalidArgumentError: it names a field that does not exist.
+            NotFoundError: a trial is not there.
+        """
+        selection = Selection(request)
+        trials = await find_trials(self.store, request)
+        async with Follower(self.store, selection, self._config, trials) as follower:
+            yield SampleReader(follower, selection)
 
     def services(self) -> Sequence[Service]:
         """Return the services to be served: data logs under both their names, and the trials."""

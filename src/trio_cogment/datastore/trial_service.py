@@ -15,6 +15,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     AddTrialRequest,
     DeleteTrialsReply,
     DeleteTrialsRequest,
+    RetrieveSampleReply,
     RetrieveSamplesRequest,
     RetrieveTrialsReply,
     RetrieveTrialsRequest,
@@ -22,7 +23,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialSample,
 )
 from trio_cogment.config import DatastoreConfig
-from trio_cogment.datastore._following import Follower
+from trio_cogment.datastore._following import Follower, find_trials
 from trio_cogment.datastore._writer import Writer
 from trio_cogment.datastore.conversion import ENVIRONMENT, MAX_NUMBER
 from trio_cogment.datastore.datalog_service import TRIAL_ID
@@ -101,16 +102,21 @@ class TrialService(About):
     async def RetrieveSamples(self, request: RetrieveSamplesRequest, call: ServerCall) -> None:
         """Send the samples of trials, those to come too, until all of the trials have ended."""
         selection = Selection(request)
-        ids = list(dict.fromkeys(request.trial_ids))
-        if not ids:
-            return
-        trials = await self._store.trials(after=0, limit=len(ids), ids=ids)
-        known = {trial.trial_id for trial in trials}
-        for trial_id in ids:
-            if trial_id not in known:
-                raise NotFoundError(f"trial_ids: there is no trial {trial_id!r}")
+        trials = await find_trials(self._store, request)
         await call.send_initial_metadata()
-        await Follower(call, self._store, selection, self._config).run(trials)
+        async with Follower(self._store, selection, self._config, trials) as follower:
+            while (found := await follower.page()) is not None:
+                cursor, page = found
+                for stored in page:
+                    reply = RetrieveSampleReply()
+                    reply.trial_sample.MergeFromString(stored.data)
+                    if not selection.everything:
+                        selection.apply(reply.trial_sample, cursor.actors)
+                    try:
+                        # The next page is a checkpoint in any case.
+                        call.send_nowait(reply)
+                    except trio.WouldBlock:
+                        await call.send(reply)
 
     async def AddTrial(self, request: AddTrialRequest, call: ServerCall) -> AddTrialReply:
         """Store a trial, or give one other parameters and another owner."""

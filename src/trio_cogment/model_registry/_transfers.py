@@ -10,9 +10,10 @@ from typing import TypeVar
 import trio
 
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
+from trio_cogment.blocking import Runner
 from trio_cogment.errors import InvalidArgumentError, ResourceExhaustedError, RpcError, StatusCode
+from trio_cogment.model_registry._failures import storage_errors
 from trio_cogment.model_registry._model import Model, shown
-from trio_cogment.model_registry._threads import Runner, storage_errors
 from trio_cogment.model_registry._transients import Payload
 from trio_cogment.model_registry.blobs import Blob, Upload
 

@@ -12,6 +12,7 @@ from purerpc import Service
 
 from trio_cogment.api import model_registry_pb2
 from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
+from trio_cogment.blocking import Runner, ThreadRunner
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.errors import (
     FailedPreconditionError,
@@ -20,8 +21,8 @@ from trio_cogment.errors import (
     UnavailableError,
 )
 from trio_cogment.model_registry._archive import Archive, StoredModel
+from trio_cogment.model_registry._failures import storage_errors
 from trio_cogment.model_registry._model import Model, shown
-from trio_cogment.model_registry._threads import Runner, ThreadRunner, storage_errors
 from trio_cogment.model_registry._transfers import Receiving, Room, Sending, ToMemory, ToStore
 from trio_cogment.model_registry._transients import Payload, Transient, TransientCache
 from trio_cogment.model_registry._watch import VersionWatch

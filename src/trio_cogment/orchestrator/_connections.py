@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -39,7 +40,7 @@ Target: TypeAlias = GrpcEndpoint | CallOpener
 
 
 #: Makes a channel to a host's port: over sockets, or over a simulated network.
-MakeChannel: TypeAlias = Callable[[str, int, RpcConfig], Channel]
+MakeChannel: TypeAlias = Callable[[str, int, RpcConfig], AbstractAsyncContextManager[CallOpener]]
 
 
 def _socket_channel(tls: ssl.SSLContext | None, host: str, port: int, config: RpcConfig) -> Channel:
@@ -54,7 +55,7 @@ class LocalServices(Protocol):
 
 
 class Connections:
-    """Resolves endpoints and lends channels. Its channels live in `nursery`.
+    """Resolves endpoints and lends channels. Its channels live in `nursery`, shielded: `abandon` must follow a cancel.
 
     Args:
         nursery: where the channels' tasks run.
@@ -87,6 +88,7 @@ class Connections:
             connect_backoff_max_seconds=min(config.connect_backoff_max_seconds, SELF_PACED_BACKOFF_SECONDS),
         )
         self._channels: dict[tuple[GrpcEndpoint, bool], _SharedChannel] = {}
+        self._abandoned_at = math.inf
 
     async def resolve(
         self, text: str, kind: ServiceKind, field_name: str, properties: Mapping[str, str] | None = None
@@ -161,6 +163,8 @@ class Connections:
         shared = self._channels.get((target, self_paced))
         if shared is None:
             shared = self._channels[target, self_paced] = _SharedChannel()
+            if self._abandoned_at < math.inf:
+                shared.abandon(self._abandoned_at)
             self._nursery.start_soon(self._keep, target, self_paced, shared, name=f"channel to {target}")
         shared.users.value += 1
         try:
@@ -172,19 +176,35 @@ class Connections:
 
     async def _keep(self, target: GrpcEndpoint, self_paced: bool, shared: _SharedChannel) -> None:
         config = self._self_paced_config if self_paced else self._config
-        async with self._make_channel(target.host, target.port, config) as channel:
-            shared.channel = channel
-            shared.ready.set()
-            idle = False
-            while not idle:
-                await shared.users.wait_value(0, held_for=IDLE_CHANNEL_SECONDS)
-                # Somebody may have come in the very turn in which the wait was over.
-                idle = shared.users.value == 0
-            del self._channels[target, self_paced]
+        # Shielded, so that END can leave when the host cancels.
+        with shared.shield:
+            async with self._make_channel(target.host, target.port, config) as channel:
+                shared.channel = channel
+                shared.ready.set()
+                idle = False
+                while not idle:
+                    kept = IDLE_CHANNEL_SECONDS if self._abandoned_at == math.inf else 0
+                    with trio.CancelScope() as shared.patience:
+                        await shared.users.wait_value(0, held_for=kept)
+                        # Somebody may have come in the very turn in which the wait was over.
+                        idle = shared.users.value == 0
+                del self._channels[target, self_paced]
+
+    def abandon(self, deadline: float) -> None:
+        """The host cancels: channels are closed when nobody uses them any more, and at the deadline at the latest."""
+        self._abandoned_at = min(self._abandoned_at, deadline)
+        for shared in self._channels.values():
+            shared.abandon(self._abandoned_at)
 
 
 class _SharedChannel:
     def __init__(self) -> None:
-        self.channel: Channel | None = None
+        self.shield = trio.CancelScope(shield=True)
+        self.patience = trio.CancelScope()  # of the wait for somebody to use it again
+        self.channel: CallOpener | None = None
         self.ready = trio.Event()
         self.users = AsyncValue(0)
+
+    def abandon(self, deadline: float) -> None:
+        self.shield.deadline = deadline
+        self.patience.cancel()

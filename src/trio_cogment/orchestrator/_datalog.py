@@ -89,6 +89,8 @@ class Datalog:
         self._queue: deque[DatalogSample] = deque()
         #: Written to the open stream, and not known to be taken.
         self._sent: deque[DatalogSample] = deque()
+        #: Those before them that there was no room for.
+        self._forgotten = 0
         self._stream: SampleStream | None = None
         self._parked = trio.lowlevel.ParkingLot()
         self._writing = trio.CancelScope()
@@ -226,6 +228,7 @@ class Datalog:
                 self._connected(stream)
                 await self._write(stream)
                 self._sent.clear()
+                self._forgotten = 0
         except* CogmentError as errors:
             failure = _first(errors)
         except* Exception as errors:  # noqa: BLE001  a sink of this process is somebody else's code
@@ -266,14 +269,19 @@ class Datalog:
         """Forget what the sink is now known to have taken."""
         if self._stream is None:
             return
-        keep = max(0, min(self._stream.unconfirmed, self._config.max_queued_samples))
-        if len(self._sent) > keep:
-            self._taken += len(self._sent) - keep
-            while len(self._sent) > keep:
+        taken = self._forgotten + len(self._sent) - max(0, self._stream.unconfirmed)
+        if taken > 0:
+            forgotten = min(taken, self._forgotten)
+            self._forgotten -= forgotten
+            for _ in range(taken - forgotten):
                 self._sent.popleft()
+            self._taken += taken
             self._refusals = 0
             if self._completed.is_set():
                 self._flushing.deadline = trio.current_time() + self._config.datalog_flush_seconds
+        while len(self._sent) > self._config.max_queued_samples:
+            self._sent.popleft()
+            self._forgotten += 1
 
     # What goes wrong
 
@@ -285,6 +293,10 @@ class Datalog:
             self._stream = None
         self._queue.extendleft(reversed(self._sent))
         self._sent.clear()
+        forgotten, self._forgotten = self._forgotten, 0
+        if forgotten:
+            self._untold += forgotten
+            self._count_lost(forgotten)
 
     def _broke(self, failure: Exception, fruitful: bool) -> None:
         now = trio.current_time()

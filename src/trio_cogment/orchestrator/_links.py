@@ -59,6 +59,11 @@ class Links(dict[int, Link]):
         """How many messages wait for participants that do not read fast enough."""
         return sum(link.queued_messages for link in self.values())
 
+    @property
+    def max_queued_messages(self) -> int:
+        """How many there may be."""
+        return sum(link.max_queued_messages for link in self.values())
+
     def pause(self) -> None:
         """Take no messages from anybody."""
         self._paused = True

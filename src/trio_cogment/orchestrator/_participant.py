@@ -75,6 +75,11 @@ class Link:
         """How many messages wait in the outbox."""
         return len(self._outbox) if self._outbox else 0
 
+    @property
+    def max_queued_messages(self) -> int:
+        """How many may."""
+        return self._limits.messages
+
     def attach(self, call: Call) -> None:
         """Use `call` from now on: what was posted before goes out first."""
         self._call = call
@@ -202,7 +207,16 @@ class Link:
         Raises:
             CogmentError: the participant broke the protocol; this is the status it gets.
         """
-        await self._closing.wait()
+        try:
+            await self._closing.wait()
+        except trio.Cancelled:
+            now = trio.current_time()
+            if isinstance(self._call, ServerCall) and now < self._call.deadline:
+                # The host cancels, and so END is on its way here. (The end of the call itself closes the link first.)
+                with trio.CancelScope(shield=True, deadline=now + farewell_seconds):
+                    await self._closing.wait()
+                    await self._drained()
+            raise
         if self._error is not None:
             raise self._error
         with trio.move_on_after(farewell_seconds):

@@ -266,10 +266,9 @@ class Trial:
             self._links.release()
             self._nursery = None
 
-    def abandon(self) -> None:
-        """The host cancels: everybody is told, and then has `farewell_seconds` to hear it."""
+    def abandon(self, farewell: float) -> None:
+        """The host cancels: everybody is told, and has until `farewell`, on Trio's clock, to hear it."""
         self.hard_end(STOPPING)
-        farewell = trio.current_time() + self._config.farewell_seconds
         self._shield.deadline = min(self._shield.deadline, farewell)
 
     async def _open_datalog(self, nursery: trio.Nursery, params: TrialParams) -> CogmentError | None:
@@ -320,6 +319,11 @@ class Trial:
     def queued_messages(self) -> int:
         """How many messages wait for participants that do not read fast enough."""
         return self._links.queued_messages
+
+    @property
+    def max_queued_messages(self) -> int:
+        """How many there may be."""
+        return self._links.max_queued_messages
 
     @property
     def lost_samples(self) -> int:

@@ -16,11 +16,15 @@ class Watch:
 
     Iterating raises `ResourceExhaustedError` after the last entry of a watcher that fell too far behind, and
     `UnavailableError` when the orchestrator stops.
+
+    Attributes:
+        max_queued_entries: how many entries may wait.
     """
 
     def __init__(self, states: frozenset[int], *, full_info: bool, queue_entries: int) -> None:
         self._states = states
         self._full_info = full_info
+        self.max_queued_entries = queue_entries
         self._send, self._receive = trio.open_memory_channel[TrialListEntry](queue_entries)
         self._end: Exception | None = None
 
@@ -40,6 +44,11 @@ class Watch:
             self.end(ResourceExhaustedError("this watcher reads too slowly; watch again to get a fresh snapshot"))
         except trio.BrokenResourceError:
             pass  # the watcher has left; its subscription ends with its task
+
+    @property
+    def queued_entries(self) -> int:
+        """How many entries wait."""
+        return self._receive.statistics().current_buffer_used
 
     def end(self, error: Exception) -> None:
         """Let the watcher see what is queued, then `error`."""
@@ -105,6 +114,16 @@ class Watchers:
         """Tell every watcher about a change."""
         for watch in self._watches:
             watch.offer(trial_id, state, info)
+
+    @property
+    def queued_entries(self) -> int:
+        """How many entries wait for watchers that do not read fast enough."""
+        return sum(watch.queued_entries for watch in self._watches)
+
+    @property
+    def max_queued_entries(self) -> int:
+        """How many may, of those who watch now."""
+        return sum(watch.max_queued_entries for watch in self._watches)
 
     def stop(self) -> None:
         """End every watch, after what it has queued, with UNAVAILABLE."""

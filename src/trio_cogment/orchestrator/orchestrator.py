@@ -36,7 +36,7 @@ from trio_cogment.orchestrator._watch import Watchers
 from trio_cogment.orchestrator.client_actor import ClientActorService
 from trio_cogment.orchestrator.lifecycle import LifecycleService
 from trio_cogment.rpc import OwnNursery, bind
-from trio_cogment.trial import validate_params, validate_trial_id, validate_user_id
+from trio_cogment.trial import TrialMachine, validate_params, validate_trial_id, validate_user_id
 
 #: A new id that is taken is drawn again, this many times.
 _ID_DRAWS = 10
@@ -61,6 +61,8 @@ class Orchestrator:
         metrics: what measurements are handed to; without it nothing is measured.
         rng: makes the pauses between reconnections differ.
         make_channel: makes the channels to participants elsewhere; over sockets unless given.
+        make_machine: makes the machines of trials, as ``make_machine(trial_id, rules=...)``, instead of plain ones or
+            of those that `metrics` measures.
 
     Attributes:
         lost_samples: how many samples did not reach their data logs, of all trials so far.
@@ -84,6 +86,7 @@ class Orchestrator:
         metrics: OrchestratorMetrics | None = None,
         rng: random.Random | None = None,
         make_channel: MakeChannel | None = None,
+        make_machine: Callable[..., TrialMachine] | None = None,
     ) -> None:
         for number, endpoint in enumerate(pre_trial_hooks):
             parse_endpoint(endpoint, field_name=f"pre_trial_hooks[{number}]")
@@ -99,7 +102,7 @@ class Orchestrator:
         self._directory = directory
         self._client_tls = client_tls
         self._metrics = metrics
-        self._make_machine = machine_for(metrics)
+        self._make_machine = make_machine or machine_for(metrics)
         self._rng = rng or random.Random()
         self.lost_samples = 0
         self._make_channel = make_channel
@@ -290,8 +293,10 @@ class Orchestrator:
             await trio.sleep_forever()
         finally:
             self._stopping = True
+            farewell = trio.current_time() + self.config.farewell_seconds
             for trial in list(self._alive):
-                trial.abandon()
+                trial.abandon(farewell)
+            self._connections.abandon(farewell)
 
     async def _resolve(self, params: TrialParams) -> tuple[list[Target | None], Target, Target | None]:
         """Return where everybody is, asked for in this order: data log, environment, actors.

@@ -18,6 +18,7 @@ from trio_cogment.rpc.details import details_of as details_of
 from trio_cogment.rpc.details import find_detail as find_detail
 from trio_cogment.rpc.health import HealthService as HealthService
 from trio_cogment.rpc.health import ServingStatus as ServingStatus
+from trio_cogment.rpc.health import ask_health as ask_health
 from trio_cogment.rpc.inprocess import InProcessChannel as InProcessChannel
 from trio_cogment.rpc.listeners import UnixListener as UnixListener
 from trio_cogment.rpc.listeners import open_listeners as open_listeners

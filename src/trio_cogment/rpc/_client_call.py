@@ -51,6 +51,7 @@ class WireClientCall(WireCall, ClientCall):
         self._own_deadline: float | None = None
         self._deadline = math.inf  # also that of the scopes around it
         self._again: trio.CancelScope | None = None  # it is, or was, made for a second time
+        self._newest = 0  # connection of the channel when it was refused for the first time
         self._initial: Metadata | None = None
         self._trailing: Metadata | None = None
         self._waiters = trio.lowlevel.ParkingLot()
@@ -110,6 +111,7 @@ class WireClientCall(WireCall, ClientCall):
     def _try_again(self, sent: Sent) -> None:
         """The server has not looked at the call: make it again, in a task, as nobody need be waiting for it now."""
         connection = self._connection
+        self._newest = self._newest or self._channel.connections_made
         self._again = trio.CancelScope(deadline=math.inf if self._own_deadline is None else self._own_deadline)
         self._engine = cast("Engine", Interlude(sent))  # it has all that is used before a response comes
         self._channel.start_soon(self._open_again, self._again, sent)
@@ -140,7 +142,8 @@ class WireClientCall(WireCall, ClientCall):
                 connection.engine.send_message(self._stream, payload)
         if self._sending_done:
             connection.engine.end(self._stream, [])
-        self._keep_nothing()  # it is tried once
+        if connection.number > self._newest:
+            self._keep_nothing()  # it is tried once; but one as old as that which refused may be about to go as well
         connection.wake()
         self.on_room()
 
@@ -225,7 +228,8 @@ class WireClientCall(WireCall, ClientCall):
 
     def on_reset(self, code: int) -> None:
         """The server (or its GOAWAY) has ended the stream without a status."""
-        if code == ErrorCode.REFUSED_STREAM and self._sent is not None:
+        refused = code == ErrorCode.REFUSED_STREAM
+        if refused and self._sent is not None and (self._again is None or self._engine.exhausted()):
             self._try_again(self._sent)
             return
         status, message = _wire.STATUS_OF_RESET.get(code, (StatusCode.UNKNOWN, f"the server reset the stream: {code}"))

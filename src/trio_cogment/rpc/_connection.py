@@ -47,6 +47,7 @@ class Connection:
         closed: no call can be made or answered any more.
         ready: the peer's first SETTINGS have come, or the connection has ended without them.
         heard: when bytes came last, on Trio's clock.
+        number: which one of its channel it is, from 1 on.
         drain_seen: the client has seen that we drain.
         emptied: we drain, and no call runs any more.
         drain_scope: bounds the drain.
@@ -68,6 +69,7 @@ class Connection:
         self.engine = Engine(client_side=client_side, config=config, clock=trio.current_time)
         self.closed = False
         self.heard = trio.current_time()
+        self.number = 0
         self.drain_seen = trio.Event()
         self.emptied = trio.Event()
         self.engine.on_drained = self.emptied.set
@@ -83,6 +85,7 @@ class Connection:
         self._draining = False
         self._io_scope = trio.CancelScope()
         self._farewell = Farewell(pipe, config)
+        self.handler_leaves = self._farewell.handler_leaves
         self._patient_until = -math.inf
         self._closing = False
         self._writer: trio.lowlevel.Task | None = None  # parked, that is: nothing is being sent
@@ -116,8 +119,8 @@ class Connection:
         """Serve the connection until either end closes it.
 
         Raises no `Exception`: this is the boundary where what goes wrong on one connection stays with it. On
-        cancellation every call is ended, the peer is told if that is possible within
-        `RpcConfig.farewell_timeout_seconds`, and the socket is closed in any case; see `_farewell`.
+        cancellation handlers may still say something (see `serve`), every call is ended, the peer is told if that is
+        possible within `RpcConfig.farewell_timeout_seconds`, and the socket is closed in any case; see `_farewell`.
         """
         try:
             async with trio.open_nursery() as nursery:  # the handlers; they may take longer than the socket lives
@@ -138,8 +141,10 @@ class Connection:
                                 self._say_goodbye()
                                 await self._farewell.linger(self._patient_until)
                         finally:
+                            deadline = self._farewell_deadline()
+                            await self._farewell.let_leave(nursery)
                             self._say_goodbye()
-                            self._farewell.hurry(self._farewell_deadline())
+                            self._farewell.hurry(deadline)
                             io_nursery.cancel_scope.cancel()  # the writer is shielded, its deadline runs
                 finally:
                     # Of a client nothing is awaited any more; but a server should learn what it did wrong.

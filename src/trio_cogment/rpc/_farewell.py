@@ -7,6 +7,8 @@ written, our side is shut, and what still comes is thrown away until the peer's 
 
 from __future__ import annotations
 
+import math
+
 import trio
 
 from trio_cogment.config import RpcConfig
@@ -30,6 +32,8 @@ class Farewell:
         self._patience = trio.CancelScope()
         self._pipe = pipe
         self._discard_bytes = config.connection_window_bytes + _CONTROL_BYTES
+        self._leave_seconds = config.farewell_timeout_seconds / 2
+        self._left: trio.Event | None = None
 
     def hurry(self, deadline: float) -> None:
         """End at this time at the latest; the nearest one counts."""
@@ -40,6 +44,24 @@ class Farewell:
         """The peer is gone."""
         self.scope.cancel()
         self._patience.cancel()
+
+    async def let_leave(self, handlers: trio.Nursery) -> None:
+        """Where all is cancelled, let the handlers end first: what they still say, in shields of their own, is sent.
+
+        They have half of the time; the other half is for telling the callers of those that do not end.
+        """
+        if trio.current_effective_deadline() > -math.inf:
+            return  # only the connection ends, and they will feel that
+        with trio.CancelScope(shield=True) as scope:
+            scope.deadline = trio.current_time() + self._leave_seconds
+            while handlers.child_tasks:
+                self._left = trio.Event()
+                await self._left.wait()
+
+    def handler_leaves(self) -> None:
+        """A handler is about to end, in this very turn."""
+        if self._left is not None:
+            self._left.set()
 
     async def linger(self, deadline: float) -> None:
         """Take more time than `finish` will; cancellation ends that."""

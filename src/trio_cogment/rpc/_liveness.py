@@ -92,8 +92,10 @@ class Watcher:
             self._pinged = False
         due = self._next_ping(now)
         if now < due:
-            # Nobody tells us that data has come (towards a server it makes the next PING due earlier): look.
-            return min(due, now + _LOOK_SECONDS) if self._engine.client_side else due
+            # Nobody tells us that data has come (towards a server it makes the next PING due earlier), or a call: look.
+            # Data that comes from now on makes none due within its own silence.
+            patience = self._config.keepalive_seconds if self._engine.streams else 0.0
+            return min(due, now + max(patience, _LOOK_SECONDS)) if self._engine.client_side else due
         self._pinged = True
         self._last_ping = now
         self._data_mark = self._engine.data_mark()

@@ -19,8 +19,8 @@ from trio_cogment.rpc.calls import Consumer
 
 _log = logging.getLogger(__name__)
 
-#: A task that only ever sends, and never has to wait, still lets the others run after this many messages.
-SENDS_PER_CHECKPOINT = 16
+#: A task that only ever sends or receives, and never has to wait, still lets the others run after this many messages.
+MESSAGES_PER_CHECKPOINT = 16
 #: For `Mailbox.put_nowait`: find the size out if it matters.
 UNKNOWN_SIZE = -1
 
@@ -53,6 +53,7 @@ class Mailbox:
         "_sent",
         "_size_of",
         "_sizes",
+        "_taken",
         "ended",
     )
 
@@ -81,6 +82,7 @@ class Mailbox:
         self.ended = False
         self._end: RpcError | None = None
         self._sent = 0
+        self._taken = 0
 
     @property
     def end(self) -> RpcError | None:
@@ -128,7 +130,7 @@ class Mailbox:
     def is_busy(self) -> bool:
         """Tell whether a sender must `wait_room` first: something waits, or it is time to let others run."""
         self._sent += 1
-        return self._sent >= SENDS_PER_CHECKPOINT or bool(self._items)
+        return self._sent >= MESSAGES_PER_CHECKPOINT or bool(self._items)
 
     async def wait_room(self, size: int) -> None:
         """Return when `put_nowait` will not block for an item of this size (or nothing can be put any more).
@@ -136,7 +138,7 @@ class Mailbox:
         Senders that wait get their turns in the order in which they came, so that a large item is not overtaken for
         ever by small ones.
         """
-        if self._sent >= SENDS_PER_CHECKPOINT:
+        if self._sent >= MESSAGES_PER_CHECKPOINT:
             self._sent = 0
             await trio.lowlevel.checkpoint()
         else:
@@ -169,7 +171,12 @@ class Mailbox:
             RpcError: the mailbox was aborted, or ended with an error after its last item.
         """
         if self._items or self.ended:
-            await trio.lowlevel.checkpoint()
+            self._taken += 1
+            if self._taken >= MESSAGES_PER_CHECKPOINT:
+                self._taken = 0
+                await trio.lowlevel.checkpoint()
+            else:
+                await trio.lowlevel.checkpoint_if_cancelled()
         while not self._items:
             if self.ended:
                 if self._end is not None:

@@ -49,6 +49,7 @@ class Pool:
 
     Attributes:
         trouble: why the last attempt to connect failed; empty when it did not.
+        made: how many connections there have been.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Pool:
         self._failures = 0
         self._last_error = RpcError(StatusCode.UNAVAILABLE, f"not connected to {target}")
         self.trouble = ""
+        self.made = 0
         self._retry_at = -math.inf
 
     def start(self, nursery: trio.Nursery) -> None:
@@ -151,6 +153,10 @@ class Pool:
     async def _dial(self, nursery: trio.Nursery) -> None:
         try:
             connection = await self._connected(nursery)
+        except trio.Cancelled:
+            # The channel's block is being cancelled. A call in a shield would let us dial again and again, for ever.
+            self.stop()
+            raise
         except RpcError as error:
             self._failed(error)
         except Exception:
@@ -158,6 +164,8 @@ class Pool:
             self._failed(RpcError(StatusCode.UNAVAILABLE, f"cannot connect to {self._target}: unexpected failure"))
         else:
             self.trouble = ""
+            self.made += 1
+            connection.number = self.made
             self._connections.append(connection)
             self._unused[connection] = trio.current_time()
         finally:

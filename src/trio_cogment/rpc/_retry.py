@@ -2,7 +2,8 @@
 
 A stream that was refused (RST_STREAM with REFUSED_STREAM), or that is above the last one that a GOAWAY names, has had
 no effect (RFC 9113, 6.8 and 8.7). Its call goes on on another stream, once, as long as all that it has sent is still
-here: until the response's headers have come, and within the limits of an outbox.
+here: until the response's headers have come, and within the limits of an outbox. A GOAWAY does not count on a
+connection that was there before the first refusal: after a partition, all that a channel has may go, one by one.
 """
 
 from __future__ import annotations

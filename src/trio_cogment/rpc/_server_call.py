@@ -94,6 +94,8 @@ class WireServerCall(WireCall, ServerCall):
                 await self._flushed()
         except* Exception as group:  # noqa: BLE001  the boundary of a call: any failure becomes its status
             self._fail(group)
+        finally:
+            self._connection.handler_leaves()
         if self._scope.cancelled_caught and not self._stream.closed:
             self._complete_now(StatusCode.DEADLINE_EXCEEDED, "the deadline has passed", self._trailing)
         self._finish(RpcError(StatusCode.CANCELLED, "the call has ended"), drop=True)

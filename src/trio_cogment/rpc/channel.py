@@ -30,8 +30,9 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
     Use it as ``async with Channel(host, port) as channel``; its tasks live in that block. Connecting waits for the
     first call. When a connection is lost, its calls end with UNAVAILABLE at once and the next call connects anew; when
     the server sends GOAWAY, running calls go on and new ones use a new connection. A call that the server says it has
-    not looked at is made again, once, unless it has sent too much to be kept for that. Calls beyond the server's limit
-    for one connection go to another one, which closes when it has been idle for `RpcConfig.surplus_idle_seconds`.
+    not looked at is made again, once on a new connection, unless it has sent too much to be kept for that. Calls beyond
+    the server's limit for one connection go to another one, which closes when it has been idle for
+    `RpcConfig.surplus_idle_seconds`.
 
     When the server cannot be reached, calls end with UNAVAILABLE, and so do those that follow, with the same text,
     until the next attempt is due: after `RpcConfig.connect_backoff_initial_seconds`, growing with each failure in a
@@ -184,6 +185,11 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
     def trouble(self) -> str:
         """Why the last attempt to connect failed; empty when it did not."""
         return self._pool.trouble
+
+    @property
+    def connections_made(self) -> int:
+        """How many connections there have been."""
+        return self._pool.made
 
     def connection(self, wait_for_ready: bool = False) -> Awaitable[Connection]:
         """Await this for a connection that can take one more call, waiting for one if need be.

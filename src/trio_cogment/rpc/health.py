@@ -16,8 +16,8 @@ from trio_cogment.rpc._protos.health_pb2 import (
     HealthListRequest,
     HealthListResponse,
 )
-from trio_cogment.rpc.calls import ServerCall
-from trio_cogment.rpc.service import bind
+from trio_cogment.rpc.calls import CallOpener, ServerCall
+from trio_cogment.rpc.service import bind, methods_of
 
 
 class ServingStatus(enum.Enum):
@@ -91,6 +91,18 @@ class HealthService:
     async def wait_change(self) -> None:
         """Return when a status may have changed."""
         await self._watchers.park()
+
+
+async def ask_health(opener: CallOpener, service: str = "", *, timeout: float | None = None) -> ServingStatus:
+    """Ask a server how one of its services is, or the server as a whole.
+
+    Raises:
+        RpcError: it did not say; UNIMPLEMENTED if it has no health service, NOT_FOUND if it knows no such service.
+    """
+    method = methods_of(DESCRIPTOR.services_by_name["Health"])["Check"]
+    reply: HealthCheckResponse = await opener.unary(method, HealthCheckRequest(service=service), timeout=timeout)
+    known = reply.status in HealthCheckResponse.ServingStatus.values()
+    return ServingStatus(reply.status) if known else ServingStatus.UNKNOWN
 
 
 def _response(status: ServingStatus) -> HealthCheckResponse:

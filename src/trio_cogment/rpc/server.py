@@ -90,7 +90,8 @@ async def serve(
         ValueError: two services have the same name.
 
     On cancellation every handler is cancelled, callers are told UNAVAILABLE as far as that is possible within
-    `RpcConfig.farewell_timeout_seconds`, and all sockets are closed. A failing handler or connection harms no other.
+    `RpcConfig.farewell_timeout_seconds`, and all sockets are closed. What a handler sends on its way out, shielded for
+    half that time at most, reaches its caller first. A failing handler or connection harms no other.
     """
     config = config or RpcConfig()
     complaint = _Complaint()

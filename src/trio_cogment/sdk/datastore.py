@@ -244,9 +244,10 @@ class SampleIterator:
         return self
 
     async def __anext__(self) -> StoredSample:
-        await self._begin()
         if self._call is None:
-            raise StopAsyncIteration
+            await self._begin()
+            if self._call is None:
+                raise StopAsyncIteration
         try:
             reply = await self._call.receive()
         except RpcError:

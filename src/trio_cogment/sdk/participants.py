@@ -19,7 +19,6 @@ from trio_cogment.logs import bind_trial
 from trio_cogment.rpc import (
     CallOpener,
     ClientCall,
-    InProcessChannel,
     Metadata,
     MetadataLike,
     Method,
@@ -193,7 +192,7 @@ class Participants:
 class LocalParticipants:
     """A registry as the services of this process: what `cogment://discover` finds first."""
 
-    def __init__(self, participants: Participants, channel: InProcessChannel) -> None:
+    def __init__(self, participants: Participants, channel: CallOpener) -> None:
         self._participants = participants
         self._channel = channel
 
@@ -210,7 +209,7 @@ class LocalParticipants:
 class _Bound(CallOpener):
     """The in-process channel to one registration: its name travels with each call."""
 
-    def __init__(self, channel: InProcessChannel, chosen: str) -> None:
+    def __init__(self, channel: CallOpener, chosen: str) -> None:
         self._channel = channel
         self._chosen = chosen
 

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trio_cogment.testing._behaviour import Behaviour as Behaviour
     from trio_cogment.testing._behaviour import Misbehaviour as Misbehaviour
+    from trio_cogment.testing._cancellation import CancellationError as CancellationError
+    from trio_cogment.testing._cancellation import Cancellations as Cancellations
+    from trio_cogment.testing._cancellation import Doomed as Doomed
+    from trio_cogment.testing._cancellation import cancel_at_every_step as cancel_at_every_step
     from trio_cogment.testing._checkers import CHECKERS as CHECKERS
     from trio_cogment.testing._checkers import LEAST_ACK_SECONDS as LEAST_ACK_SECONDS
     from trio_cogment.testing._checkers import InvariantError as InvariantError
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from trio_cogment.testing._faulty_store import StoreFaults as StoreFaults
     from trio_cogment.testing._history import History as History
     from trio_cogment.testing._history import HistoryEvent as HistoryEvent
+    from trio_cogment.testing._in_process import LatentChannel as LatentChannel
     from trio_cogment.testing._network import SimConnection as SimConnection
     from trio_cogment.testing._network import SimHost as SimHost
     from trio_cogment.testing._network import SimListener as SimListener
@@ -34,6 +39,8 @@ if TYPE_CHECKING:
     from trio_cogment.testing._pipes import Link as Link
     from trio_cogment.testing._plan import Fault as Fault
     from trio_cogment.testing._plan import FaultPlan as FaultPlan
+    from trio_cogment.testing._probe import Probe as Probe
+    from trio_cogment.testing._recorded_calls import RecordedCalls as RecordedCalls
     from trio_cogment.testing._simulate import DEFAULT_BUDGET as DEFAULT_BUDGET
     from trio_cogment.testing._simulate import DeadlockError as DeadlockError
     from trio_cogment.testing._simulate import LivelockError as LivelockError
@@ -43,13 +50,20 @@ if TYPE_CHECKING:
     from trio_cogment.testing._simulate import check_determinism as check_determinism
     from trio_cogment.testing._simulate import simulate as simulate
     from trio_cogment.testing._stream import SimStream as SimStream
+    from trio_cogment.testing._trial_lines import TrialFileError as TrialFileError
+    from trio_cogment.testing._trial_recorder import RecordedTrial as RecordedTrial
+    from trio_cogment.testing._trial_recorder import TrialRecorder as TrialRecorder
+    from trio_cogment.testing._trial_recorder import replay as replay
     from trio_cogment.testing._world import World as World
 
 _HOMES = {
     "Behaviour": "_behaviour",
     "CHECKERS": "_checkers",
+    "CancellationError": "_cancellation",
+    "Cancellations": "_cancellation",
     "DEFAULT_BUDGET": "_simulate",
     "DeadlockError": "_simulate",
+    "Doomed": "_cancellation",
     "FakeActor": "_fakes",
     "FakeDatalog": "_fake_services",
     "FakeEnvironment": "_fakes",
@@ -60,6 +74,7 @@ _HOMES = {
     "History": "_history",
     "HistoryEvent": "_history",
     "InvariantError": "_checkers",
+    "LatentChannel": "_in_process",
     "Link": "_pipes",
     "LEAST_ACK_SECONDS": "_checkers",
     "LivelockError": "_simulate",
@@ -67,6 +82,9 @@ _HOMES = {
     "NondeterminismError": "_simulate",
     "Outcome": "_simulate",
     "PowerLossError": "_disk",
+    "Probe": "_probe",
+    "RecordedCalls": "_recorded_calls",
+    "RecordedTrial": "_trial_recorder",
     "SimConnection": "_network",
     "SimDisk": "_disk",
     "SimHost": "_network",
@@ -76,10 +94,14 @@ _HOMES = {
     "SimulationError": "_simulate",
     "StoreFault": "_faulty_store",
     "StoreFaults": "_faulty_store",
+    "TrialFileError": "_trial_lines",
+    "TrialRecorder": "_trial_recorder",
     "World": "_world",
+    "cancel_at_every_step": "_cancellation",
     "check_determinism": "_simulate",
     "check_history": "_checkers",
     "record_states": "_checkers",
+    "replay": "_trial_recorder",
     "simulate": "_simulate",
 }
 

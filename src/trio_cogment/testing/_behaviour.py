@@ -130,6 +130,10 @@ class Part:
         self._world.sometimes(f"{self.kind}: {misbehaviour.value}")
         return True
 
+    def beats(self) -> None:
+        """Count that this part answers a heartbeat."""
+        self._world.sometimes(f"{self.kind}: heartbeat")
+
     async def think(self, tick_id: int) -> bool:
         """Wait as long as an answer takes; False when there is to be none."""
         if self.does(Misbehaviour.VANISH, tick_id):

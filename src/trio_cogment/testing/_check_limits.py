@@ -116,6 +116,32 @@ async def senders_of_one_call_get_their_turns(channel: CallOpener, service: Chec
         assert (await call.receive()).tick_id == 6 * 20
 
 
+async def waiting_senders_can_be_cancelled(channel: CallOpener, service: CheckService) -> None:
+    """Who waits for room in `send` is cancelled alone: by a deadline, by another task, or with the call."""
+    large = Action(content=bytes(_LARGE_BYTES))
+
+    async def fill(scope: trio.CancelScope) -> None:
+        with scope:
+            while True:
+                await call.send(large)
+
+    async with channel.call(WAIT) as call:
+        await service.entered.wait()
+        late = trio.CancelScope(deadline=trio.current_time() + 0.2)
+        await fill(late)
+        assert late.cancelled_caught
+        scopes = [trio.CancelScope(), trio.CancelScope()]
+        async with trio.open_nursery() as nursery:
+            for scope in scopes:
+                nursery.start_soon(fill, scope)
+            await trio.sleep(0.01)
+            scopes[1].cancel()
+            await trio.sleep(0.01)
+            assert [scope.cancelled_caught for scope in scopes] == [False, True]
+            scopes[0].cancel()
+    assert await channel.unary(ECHO_ONE, Action(tick_id=1)) == Observation(tick_id=1)
+
+
 async def more_calls_than_a_connection_takes(channel: CallOpener, service: CheckService) -> None:
     """Beyond the limit of one connection calls go on another one, or on as before where there is none."""
     number = RpcConfig().max_concurrent_streams + 20
@@ -217,22 +243,6 @@ async def status_only(channel: CallOpener, service: CheckService) -> None:
         assert call.initial_metadata == ()
 
 
-async def senders_give_up(channel: CallOpener, service: CheckService) -> None:
-    """A `send` that waits can be cancelled, by a deadline or from another task, and harms nobody."""
-    async with channel.call(WAIT) as call:
-        await service.entered.wait()
-        with trio.move_on_after(0.2) as scope:
-            while True:
-                await call.send(Action(content=bytes(1024)))
-        assert scope.cancelled_caught
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(call.send, Action(content=bytes(1024)))
-            nursery.start_soon(call.send, Action(content=bytes(1024)))
-            await trio.testing.wait_all_tasks_blocked(0.01)
-            nursery.cancel_scope.cancel()
-        await expect_echo(channel)
-
-
 async def expect_echo(channel: CallOpener) -> None:
     """Another call is served."""
     assert (await channel.unary(ECHO_ONE, Action(tick_id=3))).tick_id == 3
@@ -278,7 +288,7 @@ CASES: tuple[Callable[[CallOpener, CheckService], Awaitable[None]], ...] = (
     response_metadata_too_large,
     unread_bytes_are_bounded,
     senders_of_one_call_get_their_turns,
-    senders_give_up,
+    waiting_senders_can_be_cancelled,
     more_calls_than_a_connection_takes,
     unread_messages_end_with_the_block,
     nearest_deadline,

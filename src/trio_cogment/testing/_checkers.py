@@ -1,7 +1,7 @@
 """What must hold in every run, whatever went wrong in it: named checkers over the recorded history.
 
-They read what the fakes (`FakeActor`, `FakeEnvironment`, `FakeHook`, `FakeDatalog`) and `record_states` note, in a
-simulated run or over real sockets. A checker yields a sentence for each violation it finds.
+They read what the fakes (`FakeActor`, `FakeEnvironment`, `FakeHook`, `FakeDatalog`), `record_states`, `RecordedCalls`
+and `Probe` note, in a simulated run or over real sockets. A checker yields a sentence for each violation it finds.
 """
 
 from __future__ import annotations
@@ -16,8 +16,17 @@ from trio_cogment.errors import RpcError
 from trio_cogment.sdk import Controller
 from trio_cogment.testing._fakes import WRONG, action_content
 from trio_cogment.testing._history import History, HistoryEvent
+from trio_cogment.testing._inner_checkers import INNER_CHECKERS
 
 Checker: TypeAlias = Callable[[History], Iterator[str]]
+
+#: Which states may follow which; nothing in between is left out, whatever happens to a trial.
+_NEXT_STATES: dict[int, set[int]] = {
+    TrialState.INITIALIZING: {TrialState.PENDING, TrialState.ENDED},
+    TrialState.PENDING: {TrialState.RUNNING, TrialState.ENDED},
+    TrialState.RUNNING: {TrialState.TERMINATING},
+    TrialState.TERMINATING: {TrialState.ENDED},
+}
 
 #: What a participant may note after its END: only that its session is over. (It may be thinking when END comes.)
 _RECEIVED = {"observation", "actions", "reward", "message", "last", "end"}
@@ -103,6 +112,11 @@ def states_go_forward(history: History) -> Iterator[str]:
 
 def watchers_see_all(history: History) -> Iterator[str]:
     """Who watches misses no state between the first and the last it sees, and all see the same."""
+    for trial_id, _, who, states in _lives(history):
+        for earlier, later in pairwise(states):
+            if later > earlier and later not in _NEXT_STATES.get(earlier, set()):
+                names = TrialState.Name(earlier), TrialState.Name(later)
+                yield f"{trial_id}: {who} saw {names[1]} follow {names[0]}"
     seen: dict[tuple[str, int], dict[str, list[int]]] = defaultdict(dict)
     for trial_id, number, who, states in _lives(history):
         seen[trial_id, number][who] = states
@@ -199,6 +213,7 @@ def samples_come_once(history: History) -> Iterator[str]:
     """Each stream of a data log gets a tick at most once, in order; all its streams together get every one of them.
 
     A stream that follows a broken one begins with what the broken one may not have taken, so ticks come again there.
+    Of what could not be kept for it, a data log that was away for too long is told the number.
     """
     last_seen: dict[str, int] = {}
     for event in history:
@@ -207,6 +222,7 @@ def samples_come_once(history: History) -> Iterator[str]:
     complete = {event.trial_id for event in history if event.what == "complete"}
     for (trial_id, who), events in _by(history, "opened", "sample").items():
         streams: list[list[int]] = [[]]
+        lost = {event.details["tick"]: event.details.get("lost", 0) for event in events if event.what == "sample"}
         for event in events:
             if event.what == "opened":
                 streams.append([])
@@ -216,7 +232,8 @@ def samples_come_once(history: History) -> Iterator[str]:
             yield f"{trial_id}: {who} got samples of ticks {streams}"
             continue
         seen = sorted({tick for ticks in streams for tick in ticks})
-        if seen and trial_id in complete and seen != list(range(max(seen[-1], last_seen.get(trial_id, -1)) + 1)):
+        missing = max([*seen, last_seen.get(trial_id, -1)]) + 1 - len(seen)
+        if seen and trial_id in complete and missing > sum(lost.values()):
             yield f"{trial_id}: {who} got only {seen} of the ticks up to {last_seen.get(trial_id, -1)}"
 
 
@@ -250,6 +267,20 @@ def ids_are_given_once(history: History) -> Iterator[str]:
             yield f"{trial_id}: was started {count} times"
 
 
+def failed_starts_leave_nothing(history: History) -> Iterator[str]:
+    """A trial that was never PENDING is not there any more; scenarios note "known" with those that are, in the end."""
+    newest: dict[str, tuple[int, set[int]]] = {}
+    for trial_id, number, _, states in _lives(history):
+        known, seen = newest.get(trial_id, (0, set()))
+        if number >= known:
+            newest[trial_id] = number, {*states, *(seen if number == known else ())}
+    failed = {TrialState.INITIALIZING, TrialState.ENDED}
+    for event in history:
+        for trial_id in event.details["trial_ids"] if event.what == "known" else ():
+            if trial_id in newest and newest[trial_id][1] <= failed:
+                yield f"{trial_id}: it could not start, and {event.who} still knows it"
+
+
 #: Every checker by its name.
 CHECKERS: dict[str, Checker] = {
     checker.__name__.replace("_", "-"): checker
@@ -268,5 +299,7 @@ CHECKERS: dict[str, Checker] = {
         samples_come_once,
         soft_end_waits_for_everybody,
         ids_are_given_once,
+        failed_starts_leave_nothing,
+        *INNER_CHECKERS,
     )
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import trio
@@ -11,9 +12,15 @@ from trio_cogment.api import datalog_pb2, hooks_pb2
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.files import Files
 from trio_cogment.rpc import ServerCall, bind
 from trio_cogment.testing._behaviour import FROM_START, Behave, Behaviour, Misbehaviour, Part
+from trio_cogment.testing._sample_file import SampleFile, read_ticks
 from trio_cogment.testing._world import World
+
+#: How a sample tells of those before it that could not be kept.
+_LOST = re.compile(r"(\d+) samples? before this one (?:was|were) lost: ")
 
 
 class FakeHook:
@@ -58,11 +65,19 @@ class FakeDatalog:
     Args:
         world: for the history, the randomness and the counters.
         behave: how it behaves in each trial; the participant's name is "datalog". NEVER_ACK does not end its stream.
+        files: gives a trial's file system: samples are kept there, and acknowledged when they are durable ("stored").
+            Where that fails, the stream ends with UNAVAILABLE, and the next one finds what is there. Without it nothing
+            is kept.
     """
 
-    def __init__(self, world: World, behave: Behave | None = None) -> None:
+    def __init__(
+        self, world: World, behave: Behave | None = None, *, files: Callable[[str], Files] | None = None
+    ) -> None:
         self._world = world
         self._behave = behave or Behaviour()
+        self._files_of = files
+        self._open_files: dict[str, SampleFile] = {}
+        self._failed: set[str] = set()
 
     def service(self) -> Service:
         """Return `DatalogSP`, to be served."""
@@ -78,9 +93,41 @@ class FakeDatalog:
                 if message.HasField("sample"):
                     info = message.sample.info
                     tick_id = max(tick_id, info.tick_id)
-                    part.record("afterthought" if info.out_of_sync else "sample", tick=info.tick_id, state=info.state)
+                    lost = sum(int(found[1]) for found in map(_LOST.match, info.special_events) if found)
+                    what = "afterthought" if info.out_of_sync else "sample"
+                    part.record(what, tick=info.tick_id, state=info.state, lost=lost)
+                    if self._files_of is not None and not info.out_of_sync:
+                        self._store(part, self._files_of(trial_id), info.tick_id)
                 if await part.think(tick_id) and not part.does(Misbehaviour.NEVER_ACK, tick_id):
                     await call.send(RunTrialDatalogOutput())
             if part.does(Misbehaviour.NEVER_ACK, tick_id):
                 await trio.sleep_forever()
             part.record("complete")
+
+    def _store(self, part: Part, files: Files, tick_id: int) -> None:
+        trial_id = part.trial_id
+        try:
+            if trial_id not in self._open_files:
+                self._open_files[trial_id] = SampleFile(files, _path(trial_id))
+            self._open_files[trial_id].add(tick_id)
+        except OSError as error:
+            self._open_files.pop(trial_id, None)
+            self._failed.add(trial_id)
+            part.record("not stored", tick=tick_id, error=error.strerror)
+            raise RpcError(StatusCode.UNAVAILABLE, f"the disk: {error.strerror}") from error
+        part.record("stored", tick=tick_id)
+        if trial_id in self._failed:
+            self._failed.remove(trial_id)
+            self._world.sometimes("datalog: stored after its disk had failed")
+
+    def note_kept(self) -> None:
+        """Note what each trial's file has in it now ("kept"), for the checkers. Raises OSError."""
+        assert self._files_of is not None
+        opened = [event for event in self._world.history if event.what == "opened"]
+        for trial_id in {event.trial_id: None for event in opened if event.who == "datalog datalog"}:
+            ticks = read_ticks(self._files_of(trial_id), _path(trial_id))
+            self._world.history.record("datalog datalog", "kept", trial_id, ticks=ticks)
+
+
+def _path(trial_id: str) -> str:
+    return f"{trial_id}.samples"

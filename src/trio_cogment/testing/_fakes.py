@@ -22,6 +22,7 @@ from trio_cogment.api.common_pb2 import (
     RewardSource,
 )
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput, ObservationSet
+from trio_cogment.errors import RpcError
 from trio_cogment.rpc import Call, CallOpener, ServerCall, bind, methods_of
 from trio_cogment.testing._behaviour import END as END_STATE
 from trio_cogment.testing._behaviour import (
@@ -109,6 +110,7 @@ class FakeActor:
             if message.state == LAST:
                 ending = True
             elif message.state == HEARTBEAT:
+                part.beats()
                 await call.send(ActorRunTrialOutput(state=HEARTBEAT))
             elif kind == "reward":
                 part.record("reward", tick=message.reward.tick_id, values=[s.value for s in message.reward.sources])
@@ -117,10 +119,13 @@ class FakeActor:
             elif kind == "observation":
                 tick_id = message.observation.tick_id
                 part.record("observation", tick=tick_id, content=message.observation.content.decode())
-                if ending:
-                    await self._acknowledge(call, part, tick_id)
-                elif await part.think(tick_id):
-                    await self._act(call, part, name, tick_id)
+                if await part.think(tick_id):
+                    try:
+                        await (
+                            self._acknowledge(call, part, tick_id) if ending else self._act(call, part, name, tick_id)
+                        )
+                    except RpcError:
+                        pass  # it was over before the answer was ready: what is left to read says how
 
     async def _act(self, call: Call, part: Part, name: str, tick_id: int) -> None:
         if part.does(Misbehaviour.WRONG_TICK, tick_id):
@@ -137,7 +142,7 @@ class FakeActor:
         part.record("acted", tick=tick_id)
 
     async def _acknowledge(self, call: Call, part: Part, tick_id: int) -> None:
-        if await part.think(tick_id) and not part.does(Misbehaviour.NEVER_ACK, tick_id):
+        if not part.does(Misbehaviour.NEVER_ACK, tick_id):
             for _ in range(part.copies(tick_id)):
                 await call.send(ActorRunTrialOutput(state=LAST_ACK))
             part.record("acknowledged")
@@ -198,6 +203,7 @@ class _Stage:
         if message.state == LAST:
             self._ending = True
         elif message.state == HEARTBEAT:
+            self._part.beats()
             await self._call.send(EnvRunTrialOutput(state=HEARTBEAT))
         elif message.HasField("message"):
             self._part.record("message", sender=message.message.sender_name)

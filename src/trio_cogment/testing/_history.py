@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,18 +40,23 @@ class History:
 
     Attributes:
         dropped: how many events there was no room for.
+        listeners: called with each event, in the step in which it happens; they must not wait.
     """
 
     def __init__(self) -> None:
         self._events: list[HistoryEvent] = []
         self.dropped = 0
+        self.listeners: list[Callable[[HistoryEvent], None]] = []
 
     def record(self, who: str, what: str, trial_id: str = "", **details: Any) -> None:
         """Note that something happens now. Call it from within a run of Trio, a simulated one or not."""
         if len(self._events) >= MAX_EVENTS:
             self.dropped += 1
             return
-        self._events.append(HistoryEvent(trio.current_time(), who, what, trial_id, details))
+        event = HistoryEvent(trio.current_time(), who, what, trial_id, details)
+        self._events.append(event)
+        for listener in self.listeners:
+            listener(event)
 
     def __iter__(self) -> Iterator[HistoryEvent]:
         return iter(self._events)

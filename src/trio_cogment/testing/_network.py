@@ -270,6 +270,11 @@ class SimNetwork:
                 found = [connection for connection in found if name in (connection.source, connection.target)]
         return list(found)
 
+    def left_open(self) -> list[str]:
+        """Name the connections that one end at least has not closed, and the ports that are open."""
+        ends = [f"connection {one.source}>{one.target}:{one.port}" for one in self.connections()]
+        return ends + [f"port {host.name}:{port}" for host in self._hosts.values() for port in host.listeners]
+
     async def connect(self, source: str, target: str, port: int) -> SimStream:
         """Connect two hosts.
 

@@ -9,10 +9,14 @@ from typing import NamedTuple
 
 import trio
 
+from trio_cogment.testing._schedule import break_shields
+
 #: Steps that a report shows.
 RECENT_STEPS = 30
 #: Waits in a row in which nothing ran and no time passed, before nothing ever will.
 _IDLE_WAITS = 3
+#: Steps that a run which has used up its budget may take to end itself.
+_LAST_STEPS = 10_000
 _BATCH = 512
 
 
@@ -70,6 +74,8 @@ class Recorder(trio.abc.Instrument):
         if self.steps == self._budget:
             self.exhausted = True
             self.scope.cancel()
+        elif self.steps == self._budget + _LAST_STEPS:
+            self._force()
 
     def before_io_wait(self, timeout: float) -> None:
         """See `trio.abc.Instrument`."""
@@ -80,10 +86,20 @@ class Recorder(trio.abc.Instrument):
             self._idle_waits = 0
             return
         self._idle_waits += 1
-        if self._idle_waits == _IDLE_WAITS and not self.stuck:
+        if self._idle_waits < _IDLE_WAITS:
+            return
+        if self.stuck:
+            self._force()
+        else:
             self.stuck = True
             self.blocked = blocked_tasks()
             self.scope.cancel()
+
+    def _force(self) -> None:
+        """Cancelling was not enough: something is shielded without a deadline."""
+        root = trio.lowlevel.current_root_task()
+        if root is not None:
+            break_shields(tasks_below(root))
 
     def _flush(self) -> None:
         self._hash.update(json.dumps(self._pending).encode())

@@ -10,14 +10,18 @@ The generator put there does not draw one number after the other: where a task s
 from who the task is (its name, its parents' names, which of several alike), and from how often it has run. So what one
 part of a program does changes nothing in the order of another part's tasks: a run with a fault can be compared with the
 same run without it, and leaving a fault out of a plan takes away its consequences and nothing else.
+
+Trio does not tell either in which cancel scopes a task is. Each task knows its innermost one (`_cancel_status`), and
+that the one around it (`_parent`, `_scope`): this is read to find tasks whose shields nothing ends.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections import Counter
-from collections.abc import Iterator, MutableSequence
+from collections.abc import Iterable, Iterator, MutableSequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -42,6 +46,13 @@ def check_trio(module: ModuleType = _trio_run) -> None:
             f"trio {trio.__version__} cannot be simulated: {module.__name__} has no {_FLAG} (a bool) or no "
             f"{_GENERATOR} (a random.Random). Use a version of trio that this version of trio-cogment was tested with."
         )
+    attributes = dir(getattr(module, "CancelStatus", None)), dir(getattr(module, "Task", None))
+    if not ({"_scope", "_parent"} <= set(attributes[0]) and "_cancel_status" in attributes[1]):
+        raise RuntimeError(
+            f"trio {trio.__version__} cannot be simulated: {module.__name__} has no Task._cancel_status, or no "
+            "CancelStatus with _scope and _parent. Use a version of trio that this version of trio-cogment was tested "
+            "with."
+        )
 
 
 class _Lane:
@@ -65,7 +76,10 @@ class _Order(random.Random):
 
     def shuffle(self, x: MutableSequence[Any]) -> None:
         """Order a batch of tasks, which comes sorted by their ages."""
-        x[:] = sorted(x, key=self._rank)
+        if len(x) == 1:
+            self._lane(x[0]).turns += 1  # as below, of which most batches have no need
+        else:
+            x[:] = sorted(x, key=self._rank)
 
     def _rank(self, task: trio.lowlevel.Task) -> int:
         lane = self._lane(task)
@@ -107,3 +121,45 @@ def seeded_schedule(seed: int) -> Iterator[None]:
     finally:
         setattr(_trio_run, _GENERATOR, before[0])
         setattr(_trio_run, _FLAG, before[1])
+
+
+def scopes_around(task: trio.lowlevel.Task) -> Iterator[trio.CancelScope]:
+    """Yield the cancel scopes that a task is in, those of its nurseries included, from the innermost on."""
+    status: Any = task._cancel_status
+    while status is not None:
+        yield status._scope
+        status = status._parent
+
+
+def shielded_until(task: trio.lowlevel.Task, cancelled: trio.CancelScope) -> float | None:
+    """Return when a task will feel something that is shielded from a cancelled scope around it; None when it is not."""
+    shielded, deadline = False, math.inf
+    for scope in scopes_around(task):
+        if scope is cancelled:
+            return deadline if shielded else None
+        if not shielded:
+            deadline = min(deadline, -math.inf if scope.cancel_called else scope.deadline)
+            shielded = scope.shield
+    return None
+
+
+def break_shields(tasks: Iterable[trio.lowlevel.Task]) -> None:
+    """Let cancellation through to these tasks, whatever they shield themselves with: the run has failed already."""
+    for task in tasks:
+        for scope in scopes_around(task):
+            scope.shield = False
+
+
+def shields_in_use(tasks: Iterable[trio.lowlevel.Task]) -> list[tuple[str, trio.CancelScope]]:
+    """Return the shields that hold a cancellation off now, each with the name of a task that it protects."""
+    found: list[tuple[str, trio.CancelScope]] = []
+    seen = set()
+    for task in tasks:
+        status: Any = task._cancel_status
+        while status is not None and id(status) not in seen:
+            seen.add(id(status))
+            parent = status._parent
+            if parent is not None and parent.effectively_cancelled and status._scope.shield:
+                found.append((task.name, status._scope))
+            status = parent
+    return found

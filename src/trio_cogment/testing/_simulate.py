@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -82,8 +82,8 @@ def simulate(
         seed: any number.
         async_fn: the scenario; its first argument is a `World`.
         args: its others.
-        budget: the steps (turns of tasks) after which the run has gone astray. It is cancelled then, so a task that
-            shields itself and goes round can still hang.
+        budget: the steps (turns of tasks) after which the run has gone astray. It is cancelled then, and soon after
+            its shields are taken away.
         plan: the faults of the run, for the scenario to look into and the report to print.
 
     Raises:
@@ -93,7 +93,7 @@ def simulate(
 
     Whatever else the scenario raises comes out as it is, with a note that says how to see it again.
     """
-    outcome, _ = _run(seed, async_fn, args, budget, plan, keep=False)
+    outcome, _ = run_seeded(seed, async_fn, args, budget, plan)
     return outcome
 
 
@@ -109,8 +109,8 @@ def check_determinism(
     Raises:
         NondeterminismError: the runs differed; the text shows the first steps that did.
     """
-    _, first = _run(seed, async_fn, args, budget, plan, keep=True)
-    outcome, second = _run(seed, async_fn, args, budget, plan, keep=True)
+    _, first = run_seeded(seed, async_fn, args, budget, plan, keep=True)
+    outcome, second = run_seeded(seed, async_fn, args, budget, plan, keep=True)
     if first.fingerprint() != second.fingerprint():
         raise NondeterminismError(f"seed {seed} ran differently the second time:\n" + _difference(first, second))
     return outcome
@@ -127,15 +127,17 @@ def _show(step: Step | None) -> str:
     return "-" if step is None else f"{step.seconds:.9f} {step.task}"
 
 
-def _run(
+def run_seeded(
     seed: int,
     async_fn: Callable[..., Awaitable[T]],
     args: tuple[Any, ...],
     budget: int,
     plan: FaultPlan | None,
     *,
-    keep: bool,
+    keep: bool = False,
+    instruments: Sequence[trio.abc.Instrument] = (),
 ) -> tuple[Outcome[T], Recorder]:
+    """See `simulate`; further instruments see the run, too."""
     recorder = Recorder(budget, keep=keep)
     world = World(seed, plan)
     values: list[T] = []
@@ -150,7 +152,7 @@ def _run(
     try:
         with seeded_schedule(seed):
             try:
-                trio.run(main, clock=clock, instruments=[recorder])
+                trio.run(main, clock=clock, instruments=[recorder, *instruments])
             except Exception as error:
                 if not (recorder.exhausted or recorder.stuck):
                     error.add_note(_report(world, recorder))

@@ -5,22 +5,27 @@ from __future__ import annotations
 import random
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 import trio
+from purerpc import Service
 
-from trio_cogment.config import RpcConfig
+from trio_cogment.config import DirectoryServerConfig, RpcConfig
+from trio_cogment.directory_server import DirectoryServer
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.platform import Platform, open_platform
-from trio_cogment.rpc import Channel, OwnNursery, serve
+from trio_cogment.rpc import OwnNursery, serve
 from trio_cogment.spec import Spec
-from trio_cogment.testing._disk import SimDisk
+from trio_cogment.testing._disk import SimDisk, at_once
 from trio_cogment.testing._history import History
+from trio_cogment.testing._in_process import LatentChannel
 from trio_cogment.testing._network import SimNetwork
+from trio_cogment.testing._pipes import Link
 from trio_cogment.testing._plan import FaultPlan
+from trio_cogment.testing._recorded_calls import RecordedCalls
 
 #: Simulated runs begin on 2026-01-01 at midnight UTC, in nanoseconds since the epoch.
 START_NS = 1_767_225_600_000_000_000
@@ -43,6 +48,7 @@ class World:
         self.plan = plan or FaultPlan()
         self.rng = self.stream("scenario")
         self._ids = self.stream("ids")
+        self._directories = self.stream("directories")
         self.network = SimNetwork(self.stream)
         self.history = History()
         self.counters: Counter[str] = Counter()
@@ -70,10 +76,45 @@ class World:
         """Count that the run has come to a place that some run should come to."""
         self.counters[name] += 1
 
+    def in_process(
+        self, services: Iterable[Service], *, name: str = "", link: Link | None = None, config: RpcConfig | None = None
+    ) -> LatentChannel:
+        """Return a channel to services of this process, whose messages take time; see `LatentChannel`.
+
+        Args:
+            services: what can be called.
+            name: tells one channel's chance from another's.
+            link: the latency and the jitter.
+            config: limits.
+        """
+
+        def stream(call: str) -> random.Random:
+            return self.stream(f"in process {name} {call}")
+
+        return LatentChannel(services, link or Link(), stream, config=config)
+
     @asynccontextmanager
-    async def open_platform(self, spec: Spec | None = None, **options: Any) -> AsyncIterator[Platform]:
-        """Run the platform in process, as `trio_cogment.open_platform` does, with this world's clock and chance."""
-        given = {"wall_clock": self.wall_clock, "new_trial_id": self.new_id, "rng": self.stream("orchestrator")}
+    async def open_platform(
+        self, spec: Spec | None = None, *, link: Link | None = None, **options: Any
+    ) -> AsyncIterator[Platform]:
+        """Run the platform in process, as `trio_cogment.open_platform` does, with this world's clock and chance.
+
+        Args:
+            spec: the types of the project.
+            link: calls within the process take its latency and jitter; without one they take no time.
+            options: see `trio_cogment.open_platform`.
+        """
+        given: dict[str, Any] = {
+            "wall_clock": self.wall_clock,
+            "new_trial_id": self.new_id,
+            "rng": self.stream("orchestrator"),
+        }
+        if link is not None:
+
+            def open_inside(services: Sequence[Service], config: RpcConfig) -> LatentChannel:
+                return self.in_process(services, name=services[0].name, link=link, config=config)
+
+            given["open_inside"] = open_inside
         options = {**given, **options}
         async with open_platform(spec, **options) as platform:
             yield platform
@@ -85,7 +126,7 @@ class World:
         """Run an orchestrator on a host of the network for the time of an `async with` block.
 
         Its services are served on `port`, and it reaches participants over the network, by the endpoints
-        ``grpc://host:port``. Leaving the block stops it in order.
+        ``grpc://host:port``; its calls to them are noted in the history. Leaving the block stops it in order.
 
         Args:
             host: where it runs.
@@ -95,8 +136,9 @@ class World:
         """
         here = self.network.host(host)
 
-        def make_channel(target: str, target_port: int, config: RpcConfig) -> Channel:
-            return here.channel(target, target_port, config=config)
+        def make_channel(target: str, target_port: int, config: RpcConfig) -> RecordedCalls:
+            channel = here.channel(target, target_port, config=config)
+            return RecordedCalls(channel, self.history, f"{host}>{target}:{target_port}")
 
         orchestrator = Orchestrator(
             wall_clock=self.wall_clock,
@@ -111,6 +153,42 @@ class World:
             await nursery.start(partial(serve, services, [here.listen(port)], config=rpc_config))
             yield orchestrator
             await orchestrator.stop()
+
+    @asynccontextmanager
+    async def serve_directory(
+        self,
+        host: str = "directory",
+        port: int = 9005,
+        *,
+        disk: SimDisk | None = None,
+        config: DirectoryServerConfig | None = None,
+        rpc_config: RpcConfig | None = None,
+    ) -> AsyncIterator[DirectoryServer]:
+        """Run a directory on a host of the network for the time of an `async with` block.
+
+        Args:
+            host: where it runs; from there it looks at the services.
+            port: what it listens on.
+            disk: where its file is; without one it has none.
+            config: its rules.
+            rpc_config: of its server and of its channels.
+        """
+        here = self.network.host(host)
+        directory = DirectoryServer(
+            random_bytes=self._directories.randbytes,
+            path="" if disk is None else "directory",
+            config=config,
+            rpc_config=rpc_config,
+            files=disk,
+            run_blocking=at_once,
+            dial=here.connect,
+            rng=self._directories,
+        )
+        tasks = OwnNursery()
+        async with directory, _cancelled_after(tasks) as nursery:
+            await nursery.start(partial(serve, [directory.service()], [here.listen(port)], config=rpc_config))
+            yield directory
+            directory.stop()
 
 
 @asynccontextmanager

@@ -1,0 +1,132 @@
+"""What may be registered and asked for: everything a caller sends is checked here, before anything is done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trio_cogment.api.directory_pb2 import InquireRequest, RegisterRequest, ServiceEndpoint, ServiceType
+from trio_cogment.errors import InvalidArgumentError
+
+#: Names in the DNS are no longer.
+MAX_HOST_CHARACTERS = 255
+MAX_PORT = 65535
+#: The protocols that have a port, which is anything but 0 then.
+DIALLED = frozenset({ServiceEndpoint.GRPC, ServiceEndpoint.GRPC_SSL})
+#: The protocol of client actors, who cannot be called. (Looking an enum's value up is slow.)
+COGMENT: int = ServiceEndpoint.COGMENT
+_PROTOCOLS = frozenset({*DIALLED, COGMENT})
+_TYPES = frozenset(ServiceType.values()) - {ServiceType.UNKNOWN_SERVICE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A service as its registration describes it; in itself it is right.
+
+    Attributes:
+        kind: a `ServiceType`.
+        protocol: a `ServiceEndpoint.Protocol`.
+        host: a name or an address.
+        port: there; of a client actor (COGMENT), which comes to the orchestrator, it means nothing.
+        properties: what it can be found by.
+    """
+
+    kind: int
+    protocol: int
+    host: str
+    port: int
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """How many bytes of text it has."""
+        return len(self.host.encode()) + sum(
+            len(name.encode()) + len(value.encode()) for name, value in self.properties.items()
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inquiry:
+    """What is asked for.
+
+    Attributes:
+        service_id: one registration; None if it is asked for by what it is. Nothing is ever registered as 0.
+        kind: a `ServiceType`; 0 for any.
+        properties: all that it must have, with these values.
+    """
+
+    service_id: int | None = None
+    kind: int = ServiceType.UNKNOWN_SERVICE
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def fits(self, service: Service) -> bool:
+        """Tell whether a service is of this kind and has all of these properties."""
+        if self.kind and self.kind != service.kind:  # this is done for all there are, at every inquiry
+            return False
+        return self.properties.items() <= service.properties.items()
+
+
+def checked_service(service: Service, *, max_bytes: int) -> Service:
+    """Return the service itself.
+
+    Raises:
+        InvalidArgumentError: it cannot be; the text names the field.
+    """
+    if service.protocol not in _PROTOCOLS:
+        raise InvalidArgumentError(
+            f"endpoint.protocol: expected GRPC (1), GRPC_SSL (2) or COGMENT (3), got {service.protocol}"
+        )
+    if not service.host:
+        raise InvalidArgumentError("endpoint.host: expected a name or an address, got nothing")
+    if len(service.host) > MAX_HOST_CHARACTERS or not service.host.isprintable() or " " in service.host:
+        raise InvalidArgumentError(
+            f"endpoint.host: expected at most {MAX_HOST_CHARACTERS} printable characters without blanks"
+        )
+    least = 1 if service.protocol in DIALLED else 0
+    if not least <= service.port <= MAX_PORT:
+        raise InvalidArgumentError(f"endpoint.port: expected {least} to {MAX_PORT}, got {service.port}")
+    if service.kind not in _TYPES:
+        raise InvalidArgumentError(f"details.type: expected the type of a service, got {service.kind}")
+    if service.size > max_bytes:
+        raise InvalidArgumentError(
+            f"endpoint.host, details.properties: expected at most {max_bytes} bytes together, got {service.size}"
+        )
+    return service
+
+
+def service_of(request: RegisterRequest, *, max_bytes: int) -> Service:
+    """Return what somebody wants to register.
+
+    Raises:
+        InvalidArgumentError: it cannot be; the text names the field.
+    """
+    for name in ("endpoint", "details"):
+        if not request.HasField(name):
+            raise InvalidArgumentError(f"{name}: expected one, got none")
+    return checked_service(
+        Service(
+            kind=request.details.type,
+            protocol=request.endpoint.protocol,
+            host=request.endpoint.host,
+            port=request.endpoint.port,
+            properties=dict(request.details.properties),
+        ),
+        max_bytes=max_bytes,
+    )
+
+
+def inquiry_of(request: InquireRequest) -> Inquiry:
+    """Return what somebody asks for.
+
+    Raises:
+        InvalidArgumentError: nothing, or services of a type there is none of.
+    """
+    given = request.WhichOneof("inquiry")
+    if given is None:
+        raise InvalidArgumentError("inquiry: expected service_id or details, got neither")
+    if given == "service_id":
+        return Inquiry(service_id=request.service_id)
+    kind = request.details.type
+    if kind not in _TYPES | {ServiceType.UNKNOWN_SERVICE}:
+        raise InvalidArgumentError(f"details.type: expected the type of a service, or 0 for any, got {kind}")
+    return Inquiry(kind=kind, properties=dict(request.details.properties))

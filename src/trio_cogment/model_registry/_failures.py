@@ -1,0 +1,36 @@
+"""What the failures of blocking functions mean to a caller."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trio_cogment.errors import ResourceExhaustedError, UnavailableError
+
+logger = logging.getLogger(__name__)
+
+_NO_ROOM = frozenset([errno.ENOSPC, errno.EDQUOT])
+
+
+@contextmanager
+def storage_errors(doing: str) -> Iterator[None]:
+    """Turn what the storage raises into what a caller is told; the log has the rest.
+
+    Raises:
+        ResourceExhaustedError: there is no room.
+        UnavailableError: anything else is wrong.
+        FileExistsError: as it is; whoever may meet one knows what to do.
+    """
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except OSError as error:
+        logger.error("model registry: %s: %s", doing, error)
+        if error.errno in _NO_ROOM:
+            raise ResourceExhaustedError(f"{doing}: there is no room left in the storage") from error
+        reason = os.strerror(error.errno) if error.errno else "unknown error"
+        raise UnavailableError(f"{doing}: the storage failed: {reason}") from error

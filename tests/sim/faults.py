@@ -1,0 +1,110 @@
+"""The faults of the suites, drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+from trio_cogment.testing import Fault, FaultPlan, Misbehaviour
+
+TRIALS = 4
+MOST_TICKS = 20
+HOOKED = "trial-3"
+STATES = ("INITIALIZING", "PENDING", "RUNNING", "TERMINATING")
+
+Details = dict[str, str | int | float | bool | None]
+Maker = Callable[[random.Random], Fault]
+
+
+def draw_plan(seed: int, suite: str = "liveness") -> FaultPlan:
+    """Draw what goes wrong in one run of a suite: for liveness in its first seconds, for safety more, until its end."""
+    rng = random.Random(f"{seed}/{suite}/plan")
+    until, count = (12.0, (0, 6)) if suite == "liveness" else (20.0, (2, 9))
+    timed = (_reset, _dark, _partition, _crash, _terminate, _terminate, _again, _drain, _disk)
+    makers: list[Maker] = [*[_participant] * 5, _service_fault, *(partial(maker, until) for maker in timed)]
+    plan = FaultPlan.draw(rng, makers, count)
+    if rng.random() < 0.05:  # one is enough, and it takes many steps
+        plan = FaultPlan((*plan, Fault("idle watcher", at=_when(rng, until))))
+    return plan
+
+
+def _when(rng: random.Random, until: float) -> float:
+    return round(rng.uniform(0, until), 3)
+
+
+def _trial(rng: random.Random) -> str:
+    return f"trial-{rng.randrange(TRIALS)}"
+
+
+def _participant(rng: random.Random) -> Fault:
+    who = rng.choice(["ann", "bob", "cat", "env"])
+    return _misbehaviour(rng, f"{_trial(rng)}/{who}")
+
+
+def _service_fault(rng: random.Random) -> Fault:
+    return _misbehaviour(rng, rng.choice([f"{_trial(rng)}/datalog", f"{HOOKED}/hook"]))
+
+
+def _misbehaviour(rng: random.Random, target: str) -> Fault:
+    kind = rng.choice(list(Misbehaviour))
+    details: Details = {
+        "misbehaviour": kind.value,
+        "from_tick": -1 if target.endswith("/hook") else rng.choice([-1, rng.randint(0, 10)]),
+    }
+    if kind is Misbehaviour.SLOW:
+        details["seconds"] = rng.choice([0.5, 4.9, 5.1, 8.0, 40.0])
+    if kind in (Misbehaviour.FLOOD, Misbehaviour.DUPLICATE):
+        details["count"] = rng.choice([2, 5, 100])
+    return Fault("misbehaves", target=target, details=details)
+
+
+def _host(rng: random.Random) -> str:
+    kind = rng.choice(["env", "actors", "client", "log", "control"])
+    return f"{kind}-{rng.randrange(TRIALS)}"
+
+
+def _reset(until: float, rng: random.Random) -> Fault:
+    return Fault("reset", at=_when(rng, until), target=_host(rng))
+
+
+def _dark(until: float, rng: random.Random) -> Fault:
+    return Fault("dark", at=_when(rng, until), target=_host(rng))
+
+
+def _partition(until: float, rng: random.Random) -> Fault:
+    seconds = rng.choice([0.5, 4.0, 10.0, 30.0])
+    return Fault("partition", at=_when(rng, until), target=_host(rng), details={"seconds": seconds})
+
+
+def _crash(until: float, rng: random.Random) -> Fault:
+    power = rng.random() < 0.3
+    return Fault("crash", at=_when(rng, until), target=_host(rng), details={"power": power})
+
+
+def _terminate(until: float, rng: random.Random) -> Fault:
+    """End a trial from outside: at a time, or hard as soon as it is in a state then."""
+    details: Details = {"hard": rng.random() < 0.5}
+    if rng.random() < 0.7:
+        details = {"hard": True, "state": rng.choice(STATES), "after": rng.choice([0.0, 0.001, 0.01, 0.1])}
+    at = 0.0 if details.get("state") in STATES[:2] else _when(rng, until)
+    return Fault("terminate", at=at, target=_trial(rng), details=details)
+
+
+def _again(until: float, rng: random.Random) -> Fault:
+    at = rng.choice([0.0, _when(rng, until)])
+    return Fault("start again", at=at, target=_trial(rng))
+
+
+def _drain(until: float, rng: random.Random) -> Fault:
+    """Stop a server of participants in order, and start it again."""
+    kind = rng.choice(["env", "actors", "log"])
+    grace = rng.choice([0.1, 2.0, 10.0])
+    target = f"{kind}-{rng.randrange(TRIALS)}"
+    return Fault("drain", at=_when(rng, until), target=target, details={"grace": grace})
+
+
+def _disk(until: float, rng: random.Random) -> Fault:
+    """Let the disk of a data log fail: some syncs, or for some seconds there is no room."""
+    details: Details = {"syncs": rng.randint(1, 4)} if rng.random() < 0.6 else {"full": rng.choice([0.5, 4.0, 15.0])}
+    return Fault("disk", at=_when(rng, until), target=f"log-{rng.randrange(TRIALS)}", details=details)

@@ -1,0 +1,112 @@
+"""Every promise in `docs/reliability.md` has its test, and every number is the one in `trio_cogment.config`."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from tests.sim.mutations import MUTATIONS, SEEDS
+from trio_cogment.config import DirectoryConfig, OrchestratorConfig, RpcConfig
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
+UNITS = {"": 1, " KiB": 2**10, " MiB": 2**20}
+
+
+def promises() -> Iterator[tuple[str, str, str]]:
+    for line in TEXT.partition("## How we look")[0].splitlines():
+        if line.startswith("| ") and not line.startswith("| what goes wrong |"):
+            _, fault, promise, tests, _ = (cell.strip() for cell in line.split("|"))
+            yield fault, promise, tests
+
+
+def test_every_promise_names_a_test_or_is_none() -> None:
+    found = list(promises())
+    assert len(found) > 50
+    for fault, promise, tests in found:
+        assert fault
+        if not promise.startswith("**Not promised**: "):
+            assert NAMED.search(tests), f"no test shows: {promise}"
+        assert not NAMED.sub("", tests).strip(), f"what is this: {tests}"
+
+
+def test_what_is_not_promised_stands_beside_what_is() -> None:
+    refused = " ".join(promise for _, promise, _ in promises() if promise.startswith("**Not promised**"))
+    for matter in ("consensus", "resuming trials", "exactly-once delivery to actors", "Byzantine"):
+        assert matter in refused
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    named = NAMED.findall(TEXT)
+    assert len(named) > 90
+    tests: dict[str, set[str]] = {}
+    for file, name in named:
+        if file not in tests:
+            tree = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))
+            functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+            # One that is only for foreign environments or long runs would not be what the page says it is.
+            tests[file] = {function.name for function in functions if not _marked(function, "soak", "interop")}
+        assert name.startswith("test_")
+        assert name in tests[file], f"there is no {file}::{name} in the default run"
+
+
+def _marked(function: ast.FunctionDef | ast.AsyncFunctionDef, *marks: str) -> bool:
+    return any(
+        ast.unparse(decorator) in {f"pytest.mark.{mark}" for mark in marks} for decorator in function.decorator_list
+    )
+
+
+def test_numbers_are_the_defaults() -> None:
+    defaults = {
+        field.name: getattr(config, field.name)
+        for config in (OrchestratorConfig(), RpcConfig(), DirectoryConfig())
+        for field in fields(config)
+    }
+    stated = re.findall(r"`(\w+)` \(([\d.]+)( KiB| MiB|)\)", TEXT)
+    assert len(stated) > 20
+    for name, number, unit in stated:
+        assert defaults[name] == float(number) * UNITS[unit], name
+
+
+def test_every_planted_bug_stands_there_with_its_seed() -> None:
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (\d+) \| .+ \|$", TEXT, re.MULTILINE)
+    assert [row[:2] for row in rows] == [(mutation.name, mutation.how) for mutation in MUTATIONS]
+    assert all(int(seed) < SEEDS for _, _, seed in rows)
+
+
+def test_tables_are_fresh() -> None:
+    command = [sys.executable, str(ROOT / "tools" / "reliability_tables.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        ("     12 fault: crash\n", "no line"),
+        ("     12 fault: crash\n300 seeds, 2 failed\n", "2 seeds failed"),
+        (
+            "     12 fault: crash\nnever reached: watcher overflow\n300 seeds, 0 failed\n",
+            "never reached: watcher overflow",
+        ),
+    ],
+)
+def test_counts_are_those_of_a_run_in_which_all_was_well(printed: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "printed").write_text(printed)
+    command = [sys.executable, str(ROOT / "tools" / "reliability_tables.py"), "--check", "--counts"]
+    done = subprocess.run([*command, str(tmp_path / "printed")], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert told in done.stderr
+
+
+def test_it_can_be_found() -> None:
+    for document in ("README.md", "docs/architecture.md", "docs/simulation.md"):
+        assert "reliability.md" in (ROOT / document).read_text(encoding="utf-8"), document
