@@ -1,4 +1,4 @@
-"""Every promise in `docs/reliability.md` has its test, and every number is the one in `config.py`."""
+"""Every promise in `docs/reliability.md` has its test, and every number is the one in `trio_cogment.config`."""
 
 from __future__ import annotations
 

@@ -112,12 +112,9 @@ def test_flags_not_built_yet_are_refused(
 @pytest.mark.parametrize(
     "command",
     [
-        "services trial_datastore",
-        "services datastore",
         "services model_registry",
         "services directory",
         "services web_proxy",
-        "client trial_datastore",
         "client registry",
         "client directory",
         "launch",

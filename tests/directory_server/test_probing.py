@@ -175,5 +175,35 @@ async def test_real_sockets() -> None:
         nursery.cancel_scope.cancel()
 
 
+GREETINGS = [
+    b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    b"\x16\x03\x01\x00\x05hello",
+    b"SSH-2.0-OpenSSH_9.2\r\n",
+    bytes(100_000),
+    b"\x00\x00\x00\x04\x00\x00\x00\x00\x00" + b"\xff" * 1000,  # SETTINGS, then nonsense
+]
+
+
+@pytest.mark.parametrize("greeting", GREETINGS)
+async def test_a_server_that_speaks_something_else(greeting: bytes, autojump_clock: Clock) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def greet(stream: trio.abc.Stream) -> None:
+            async with stream:
+                try:
+                    await stream.send_all(greeting)
+                except trio.BrokenResourceError:
+                    pass  # it did not want to hear it
+
+        async def dial(_host: str, _port: int) -> trio.abc.Stream:
+            ours, theirs = trio.testing.memory_stream_pair()
+            nursery.start_soon(greet, theirs)
+            return ours
+
+        look = Prober(dial, CONFIG, RpcConfig(), random.Random(0)).look
+        assert await look(registered("it")) is None
+        assert await look(registered("it", kind=OTHER)) == 0
+
+
 async def _say_nothing(stream: trio.SocketStream) -> None:
     await trio.sleep_forever()

@@ -137,7 +137,7 @@ async def test_nothing_found_is_no_error(autojump_clock: Clock) -> None:
 
 async def test_a_flood_of_registrations_on_one_stream(autojump_clock: Clock) -> None:
     async with directory(DirectoryServerConfig(max_entries=20)) as at:
-        requests = [registration("client", protocol=ServiceEndpoint.COGMENT, port=0, kind=3)] * 50
+        requests = [registration("client", {"number": str(number)}, protocol=3, port=0, kind=3) for number in range(50)]
         replies = await at.register(*requests)
         assert [reply.status for reply in replies] == [OK] * 20 + [FAILED] * 30
         assert replies[-1].error_msg == "the directory has 20 registrations and takes no more"
@@ -237,7 +237,7 @@ async def test_the_documented_time_until_nobody_is_sent_there(how: str, seconds:
     """And the other one is offered all the time."""
     assert re.search(rf"\| .*{how}.* \| {seconds} s \|", GUIDE)
     longest = 0.0
-    for phase in range(10):
+    for phase in (0.1, 3.4, 6.7, 9.9):
         async with directory() as at:
             at.net.host("other")
             at.net.host("it")
@@ -249,7 +249,7 @@ async def test_the_documented_time_until_nobody_is_sent_there(how: str, seconds:
             died = trio.current_time()
             await at.until(lambda hosts: hosts == ["other"])
             longest = max(longest, trio.current_time() - died)
-    assert seconds - 2 < longest <= seconds + 0.5  # a quarter of a second for our own look
+    assert seconds - 4 < longest <= seconds + 0.5  # a quarter of a second for our own look
 
 
 async def test_three_failures_even_when_time_does_not_matter(autojump_clock: Clock) -> None:
@@ -268,7 +268,7 @@ async def test_silent_crowds_hold_up_nobody_who_answers(autojump_clock: Clock) -
         await at.register(registration("good"))
         await trio.sleep(1)
         at.net.silent.add("silent")
-        await at.register(*[registration("silent")] * 100)
+        await at.register(*[registration("silent", port=port) for port in range(1, 101)])
         asked = good.asked
         await trio.sleep(100)
         assert good.asked - asked >= 9
@@ -289,7 +289,7 @@ async def test_looks_are_bounded(autojump_clock: Clock) -> None:
 
     config = DirectoryServerConfig(max_concurrent_checks=3, registration_wait_seconds=0)
     async with directory(config, dial=dial) as at:
-        await at.register(*[registration("it")] * 30)
+        await at.register(*[registration("it", port=port) for port in range(1, 31)])
         await trio.sleep(60)
     assert most == 3
 
@@ -328,6 +328,30 @@ async def test_a_service_that_answers_just_before_it_would_be_forgotten(autojump
         slow.clear()
         await trio.sleep(30)
         assert sorted(await at.hosts()) == ["flaky", "other"]
+
+
+async def test_a_look_that_goes_wrong_concerns_nobody_else(
+    autojump_clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def dial(host: str, port: int) -> trio.abc.Stream:
+        if host == "strange" and not mended:
+            raise RuntimeError("a bug")
+        return await net.dial(host, port)
+
+    mended = False
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery)
+        net.host("good")
+        net.host("strange")
+        async with directory(dial=dial) as at:
+            requests = [registration("good", kind=OTHER), registration("strange", kind=OTHER)]
+            assert [reply.status for reply in await at.register(*requests)] == [OK, OK]
+            assert await at.hosts() == ["good"]
+            mended = True
+            await trio.sleep(3)
+            assert await at.hosts() == ["strange", "good"]
+        nursery.cancel_scope.cancel()
+    assert "the look at service" in caplog.text
 
 
 # check_on_inquire
@@ -544,8 +568,8 @@ async def test_real_files_and_threads(tmp_path: Path) -> None:
                 at = Directory(server, channel, net)
                 assert server.count == expected
                 async with trio.open_nursery() as registering:
-                    for _ in range(20 - expected):
-                        registering.start_soon(at.register, registration("c", protocol=3, port=0, kind=3))
+                    for port in range(20 - expected):
+                        registering.start_soon(at.register, registration("c", protocol=3, port=port, kind=3))
                 assert len(await at.hosts()) == 20
         nursery.cancel_scope.cancel()
     assert path.stat().st_mode & 0o777 == 0o600

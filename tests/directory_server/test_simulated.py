@@ -227,13 +227,13 @@ async def anything(world: World) -> None:
         assert play.server.count == len(shown) <= 3 * CONFIG.max_duplicates
 
 
-@pytest.mark.sim(seeds=3)
+@pytest.mark.sim(seeds=2)
 def test_anything(sim: Any) -> None:
     sim(anything)
 
 
 @pytest.mark.soak
-@pytest.mark.sim(seeds=200)
+@pytest.mark.sim(seeds=100)
 def test_anything_for_long(sim: Any) -> None:
     sim(anything)
 

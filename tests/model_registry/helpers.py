@@ -14,10 +14,9 @@ import trio
 
 from tests.helpers import wire_channel
 from trio_cogment.api import model_registry_pb2 as pb
-from trio_cogment.blocking import run_inline
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.model_registry import BlobStore, LocalBlobs, ModelRegistry
+from trio_cogment.model_registry import BlobStore, LocalBlobs, ModelRegistry, run_inline
 from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, methods_of
 from trio_cogment.testing import SimDisk
 

@@ -361,6 +361,41 @@ async def test_failing_syncs_are_told_and_got_over(archived: bool, autojump_cloc
             assert await two.store("m") > max(told)
 
 
+async def test_a_number_that_may_be_on_the_disk_is_not_given_again(autojump_clock: MockClock) -> None:
+    class LastSyncFails(SimDisk):
+        failing = False
+
+        def sync_folder(self, folder: str) -> None:
+            if self.failing and any(name.endswith(".data") for name in self.names(folder)):
+                raise OSError(5, "Input/output error")
+            super().sync_folder(folder)
+
+    disk = LastSyncFails(random.Random(1))
+    async with desk(disk) as one:
+        await one.create("m")
+        disk.failing = True
+        for _ in range(2):
+            with refused(StatusCode.UNAVAILABLE):
+                await one.store("m", b"1")
+        disk.failing = False
+        assert await one.numbers("m") == []
+        assert await one.store("m", b"3") == 3
+
+
+async def test_a_description_without_bytes_keeps_its_number(tmp_path: Path) -> None:
+    reference_model(tmp_path, "m")
+    reference_version(tmp_path, "m", 1, b"1")
+    reference_version(tmp_path, "m", 5, b"5")
+    (tmp_path / "m" / "m-v000005.data").unlink()
+    for _ in range(2):  # the second start does not see it any more
+        async with desk(store=LocalBlobs(tmp_path)) as one:
+            assert await one.numbers("m") == [1]
+            assert one.registry.models["m"].last == 5
+        assert not (tmp_path / "m" / "m-v000005.yaml").exists()
+    async with desk(store=LocalBlobs(tmp_path)) as one:
+        assert await one.store("m", b"6") == 6
+
+
 async def test_a_deletion_that_fails_has_changed_nothing_or_is_done_later(
     autojump_clock: MockClock,
 ) -> None:

@@ -11,10 +11,10 @@ import trio.testing
 
 from tests.model_registry.helpers import Desk, body, desk, hash_of, header, refused
 from trio_cogment.api import model_registry_pb2 as pb
-from trio_cogment.blocking import run_inline
 from trio_cogment.errors import StatusCode
 from trio_cogment.files import SystemFiles
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry, run_inline
+from trio_cogment.model_registry._watch import VersionWatch
 from trio_cogment.rpc import ClientCall
 from trio_cogment.testing import SimDisk
 
@@ -308,6 +308,21 @@ async def test_case_17_who_does_not_read_misses_the_oldest_never_the_newest(
                 seen += await numbers_of(call, 1)
             assert seen == sorted(set(seen))
             assert len(seen) < 400
+
+
+async def test_case_17_a_version_that_came_while_the_newest_was_looked_up_is_told_once() -> None:
+    watch = VersionWatch(3)
+    for number in (4, 5):
+        watch.offer(pb.ModelVersionInfo(version_number=number))
+    watch.offer_first(pb.ModelVersionInfo(version_number=5))
+    watch.offer(pb.ModelVersionInfo(version_number=6))  # the oldest goes: there is room for three
+    watch.offer_first(pb.ModelVersionInfo(version_number=1))  # too many newer ones have come already
+    assert [(await watch.__anext__()).version_number for _ in range(3)] == [4, 5, 6]
+    watch = VersionWatch(3)
+    watch.offer(pb.ModelVersionInfo(version_number=4))
+    watch.offer_first(pb.ModelVersionInfo(version_number=5))
+    watch.offer(pb.ModelVersionInfo(version_number=6))
+    assert [(await watch.__anext__()).version_number for _ in range(2)] == [5, 6]
 
 
 async def test_case_17_a_registry_that_stops_says_so(autojump_clock: trio.testing.MockClock) -> None:

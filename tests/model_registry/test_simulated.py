@@ -10,10 +10,9 @@ from functools import partial
 import pytest
 import trio
 
-from trio_cogment.blocking import run_inline
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.errors import RpcError, StatusCode, UnavailableError
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry, run_inline
 from trio_cogment.rpc import serve
 from trio_cogment.sdk import ModelRegistryClient
 from trio_cogment.testing import SimDisk, World, check_determinism, simulate

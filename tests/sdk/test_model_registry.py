@@ -16,9 +16,8 @@ from trio.testing import MockClock
 
 from tests.model_registry.helpers import desk, refused
 from trio_cogment.api import model_registry_pb2 as pb
-from trio_cogment.blocking import run_inline
 from trio_cogment.errors import InvalidArgumentError, StatusCode
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry, run_inline
 from trio_cogment.rpc import InProcessChannel, ServerCall, bind, serve
 from trio_cogment.sdk import ModelRegistryClient
 from trio_cogment.testing import World, simulate

@@ -66,7 +66,7 @@ def _count_states(world: World) -> None:
             if state == TrialState.ENDED and before:
                 # A hard end of a running trial announces both in one step.
                 at_once = before == TrialState.TERMINATING and event.seconds == since
-                world.sometimes(f"ended from {'RUNNING' if at_once else TrialState.Name(before)}")  # type: ignore[arg-type]  # an int is an enum value
+                world.sometimes(f"ended from {'RUNNING' if at_once else TrialState.Name(before)}")
 
 
 def _count_late_acks(world: World) -> None:

@@ -270,7 +270,7 @@ class Play:
             if not fault.details["hard"]:
                 trial.soft_end()
             elif not trial.over:
-                self.world.sometimes(f"hard end in {TrialState.Name(trial.state)}")  # type: ignore[arg-type]  # an int is an enum value
+                self.world.sometimes(f"hard end in {TrialState.Name(trial.state)}")
                 trial.hard_end("terminated by an external request")
 
     async def drain(self, fault: Fault) -> None:

@@ -27,7 +27,7 @@ def quiet() -> Iterator[None]:
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=SOAK) for seed in range(2, 20))])
 def test_a_platform_in_process(seed: int) -> None:
     result = cancel_at_every_step(seed, embedded)
-    assert len(result.tried) == result.steps > 50
+    assert len(result.tried) == result.steps > 40
     # Participants of the process are cancelled with it: there is nobody to wait for.
     assert result.slowest_seconds == 0
 
@@ -35,14 +35,14 @@ def test_a_platform_in_process(seed: int) -> None:
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=SOAK) for seed in range(2, 20))])
 def test_an_orchestrator_beside_its_participants(seed: int) -> None:
     result = cancel_at_every_step(seed, in_process)
-    assert len(result.tried) == result.steps > 70
+    assert len(result.tried) == result.steps > 40
 
 
 @pytest.mark.parametrize("buffer_bytes", [64 * 1024, TIGHT])
 def test_an_orchestrator_on_a_network_now_and_then(buffer_bytes: int) -> None:
     first = 0 if buffer_bytes == TIGHT else 12
     result = cancel_at_every_step(1, over_the_wire, buffer_bytes, steps=itertools.count(first, 24))
-    assert result.steps > 250
+    assert result.steps > 200
     assert len(result.tried) > 10
 
 
@@ -50,4 +50,4 @@ def test_an_orchestrator_on_a_network_now_and_then(buffer_bytes: int) -> None:
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=SOAK) for seed in range(1, 5)])
 def test_an_orchestrator_on_a_network(seed: int, buffer_bytes: int) -> None:
     result = cancel_at_every_step(seed, over_the_wire, buffer_bytes)
-    assert len(result.tried) == result.steps > 250
+    assert len(result.tried) == result.steps > 200

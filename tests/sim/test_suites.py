@@ -64,7 +64,7 @@ def test_a_counter_at_zero_fails_the_run(monkeypatch: pytest.MonkeyPatch, capsys
 
     reached = [Counter(dict.fromkeys(DECLARED, 1))]
     monkeypatch.setattr(suite, "run_suite", lambda _seed, _suite: reached[0])
-    monkeypatch.setattr(suite.multiprocessing, "get_context", lambda _method: SimpleNamespace(Pool=Here))
+    monkeypatch.setattr("tests.sim.suite.multiprocessing.get_context", lambda _method: SimpleNamespace(Pool=Here))
     assert report(list(range(300)), 2) == 0
     assert "    300 watcher overflow\n" in capsys.readouterr().out
     del reached[0]["watcher overflow"]

@@ -44,6 +44,98 @@ def test_both_behave_alike(simulated: bool, tmp_path: Path) -> None:
     assert files.names(folder) == ["other"]
 
 
+@pytest.mark.parametrize("simulated", [False, True])
+def test_folders_ranges_and_locks_are_alike_too(simulated: bool, tmp_path: Path) -> None:
+    files: Files = SimDisk(random.Random(1)) if simulated else SystemFiles()
+    root = str(tmp_path)
+    files.make_folder(f"{root}/a")
+    files.sync_folder(root)
+    with pytest.raises(FileExistsError):
+        files.make_folder(f"{root}/a")
+    write_whole(files.open(f"{root}/a/file", exclusive=True), b"0123456789")
+    with pytest.raises(FileExistsError):
+        files.open(f"{root}/a/file", exclusive=True)
+    assert (files.names(root), files.folders(root), files.folders(f"{root}/a")) == (["a"], ["a"], [])
+    assert files.size(f"{root}/a/file") == 10
+    for missing in (files.size, files.open_read):
+        with pytest.raises(FileNotFoundError):
+            missing(f"{root}/a/nothing")
+    with pytest.raises(IsADirectoryError):
+        files.read(f"{root}/a")
+    reading = files.open_read(f"{root}/a/file")
+    assert [reading.size(), reading.read_at(2, 3), reading.read_at(8, 5), reading.read_at(10, 5)] == [
+        10, b"234", b"89", b"",
+    ]  # fmt: skip
+    replace_durably(files, f"{root}/a/file", b"other")
+    files.remove(f"{root}/a/file")
+    assert reading.read_at(0, 10) == b"0123456789"
+    reading.close()
+    reading.close()
+    with pytest.raises(OSError, match=r"Bad file descriptor|power went"):
+        reading.read_at(0, 1)
+    lock = files.lock(f"{root}/a/lock")
+    with pytest.raises(BlockingIOError):
+        files.lock(f"{root}/a/lock")
+    with pytest.raises(OSError, match="not empty"):
+        files.remove_folder(f"{root}/a")
+    lock.release()
+    lock.release()
+    files.lock(f"{root}/a/lock").release()
+    files.remove(f"{root}/a/lock")
+    files.remove_folder(f"{root}/a")
+    with pytest.raises(FileNotFoundError):
+        files.remove_folder(f"{root}/a")
+    assert files.names(root) == []
+
+
+def test_a_folder_is_lost_with_all_that_is_in_it_unless_the_one_it_is_in_was_synced() -> None:
+    outcomes = set()
+    for seed in range(30):
+        disk = SimDisk(random.Random(seed))
+        disk.make_folder("a")
+        replace_durably(disk, "a/file", OLD)
+        disk.crash()
+        disk.restart()
+        outcomes.add(tuple(disk.names("a")))
+        disk = SimDisk(random.Random(seed))
+        disk.make_folder("a")
+        disk.sync_folder(".")
+        replace_durably(disk, "a/file", OLD)
+        disk.crash()
+        disk.restart()
+        assert disk.read("a/file") == OLD
+    assert outcomes == {(), ("file",)}
+
+
+def test_what_was_in_a_folder_that_is_gone_does_not_come_back_in_its_successor() -> None:
+    for seed in range(30):
+        disk = SimDisk(random.Random(seed))
+        disk.make_folder("a")
+        disk.sync_folder(".")
+        replace_durably(disk, "a/file", OLD)
+        disk.remove("a/file")
+        disk.remove_folder("a")
+        disk.sync_folder(".")
+        disk.make_folder("a")
+        disk.sync_folder(".")
+        replace_durably(disk, "a/other", NEW)
+        disk.crash()
+        disk.restart()
+        assert disk.names("a") == ["other"]
+
+
+def test_the_power_ends_locks_and_open_files() -> None:
+    disk = SimDisk(random.Random(1))
+    replace_durably(disk, "file", OLD)
+    reading = disk.open_read("file")
+    disk.lock("lock")
+    disk.crash()
+    disk.restart()
+    disk.lock("lock")
+    with pytest.raises(OSError, match="when the power went"):
+        reading.read_at(0, 1)
+
+
 def test_replacing_survives_a_loss_of_power_at_every_point() -> None:
     disk = SimDisk(random.Random(0))
     replace_durably(disk, "a/file", OLD)

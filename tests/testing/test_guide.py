@@ -17,7 +17,7 @@ GUIDE = ROOT / "docs" / "simulation.md"
 def test_every_block(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     tests = sum(block.count("def test_") for block in blocks)
-    assert len(blocks) >= tests == 10
+    assert len(blocks) >= tests == 11
     code = "import pytest\nimport trio\n" + "\n\n".join(blocks)
     (tmp_path / "test_guide.py").write_text(code, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text(

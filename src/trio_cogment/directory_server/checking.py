@@ -103,10 +103,17 @@ class Checker:
         async with self._places[before.shown]:
             if self._table.health(entry) is None:  # taken back while this waited
                 return None
-            load = await self._look(entry)
+            load = await self._looked(entry)
         self._table.looked(entry, load, trio.current_time())
         after = self._table.health(entry)
         return None if after is None else (before, after)
+
+    async def _looked(self, entry: Entry) -> int | None:
+        try:
+            return await self._look(entry)
+        except Exception:  # noqa: BLE001  whatever a stranger's server brings about concerns nobody else
+            _log.exception("the look at %s failed", described(entry))
+            return None
 
 
 def described(entry: Entry) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from trio_cogment.api.directory_pb2 import FullServiceData, ServiceDetails, ServiceEndpoint
 from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory_server.requests import Inquiry, Service
+from trio_cogment.directory_server.requests import COGMENT, Inquiry, Service
 from trio_cogment.errors import FailedPreconditionError, ResourceExhaustedError
 
 #: Of what digests are made with.
@@ -56,7 +56,7 @@ class Entry:
     @property
     def exempt(self) -> bool:
         """Whether it is taken to be healthy: it says so itself, or it cannot be called."""
-        return self.permanent or self.service.protocol == ServiceEndpoint.COGMENT
+        return self.permanent or self.service.protocol == COGMENT
 
     def data(self) -> FullServiceData:
         """Return what inquiries show."""
@@ -150,10 +150,14 @@ class Registry:
         return [other for other in self.matching(like_it, entry.token) if other.permanent]
 
     def _duplicates(self, entry: Entry, config: DirectoryServerConfig) -> list[Entry]:
+        host = entry.service.host
         same = [
             other
             for other in self
-            if not other.permanent and other.service == entry.service and other.token == entry.token
+            if other.service.host == host  # the quick part first
+            and not other.permanent
+            and other.token == entry.token
+            and other.service == entry.service
         ]
         return same[: max(0, len(same) + 1 - config.max_duplicates)]
 

@@ -13,7 +13,9 @@ MAX_HOST_CHARACTERS = 255
 MAX_PORT = 65535
 #: The protocols that have a port, which is anything but 0 then.
 DIALLED = frozenset({ServiceEndpoint.GRPC, ServiceEndpoint.GRPC_SSL})
-_PROTOCOLS = frozenset({*DIALLED, ServiceEndpoint.COGMENT})
+#: The protocol of client actors, who cannot be called. (Looking an enum's value up is slow.)
+COGMENT: int = ServiceEndpoint.COGMENT
+_PROTOCOLS = frozenset({*DIALLED, COGMENT})
 _TYPES = frozenset(ServiceType.values()) - {ServiceType.UNKNOWN_SERVICE}
 
 
@@ -59,7 +61,7 @@ class Inquiry:
 
     def fits(self, service: Service) -> bool:
         """Tell whether a service is of this kind and has all of these properties."""
-        if self.kind not in (ServiceType.UNKNOWN_SERVICE, service.kind):
+        if self.kind and self.kind != service.kind:  # this is done for all there are, at every inquiry
             return False
         return self.properties.items() <= service.properties.items()
 

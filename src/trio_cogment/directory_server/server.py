@@ -171,6 +171,7 @@ class DirectoryServer:
         Raises:
             UnavailableError: the directory is stopping.
         """
+        await trio.lowlevel.checkpoint()
         digest = self._file.hasher.digest(token)
         deadline = trio.current_time() + self.config.registration_lag_seconds
         while True:

@@ -1,4 +1,4 @@
-"""What the failures of the storage mean to a caller."""
+"""What the failures of blocking functions mean to a caller."""
 
 from __future__ import annotations
 

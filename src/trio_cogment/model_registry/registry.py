@@ -48,7 +48,7 @@ class ModelRegistry:
         store: keeps what is archived; for example a `LocalBlobs`.
         wall_clock: nanoseconds since the epoch.
         config: limits.
-        run: runs what blocks; in threads unless given. `blocking.run_inline` is for simulations.
+        run: runs what blocks; in threads unless given. `run_inline` is for simulations.
 
     Entering raises:
         FailedPreconditionError: somebody else uses the storage.

@@ -95,10 +95,10 @@ class RegistryService(About):
         """Take a version: the header first, then its bytes."""
         given = _header_of(await self._next_chunk(call))
         async with self._registry.receiving(given) as upload:
-            while (chunk := await self._next_chunk(call)) is not None:
-                if chunk.WhichOneof("msg") != "body":
-                    raise InvalidArgumentError("msg: expected a body after the header")
-                await upload.write(chunk.body.data_chunk)
+            # What is held of a chunk counts: there may be many uploads, and each has another chunk on its way.
+            while (data := _data_of(await self._next_chunk(call))) is not None:
+                await upload.write(data)
+                del data
             return CreateVersionReply(version_info=await self._registry.add(upload))
 
     async def _next_chunk(self, call: ServerCall) -> CreateVersionRequestChunk | None:
@@ -155,13 +155,14 @@ class RegistryService(About):
         async with self._registry.sending(request.model_id, request.version_number) as version:
             if not version.info.data_size:
                 await call.send(RetrieveVersionDataReplyChunk())
-            while (data := await version.next_chunk()) is not None:
-                await self._send_chunk(call, data)
+            while (chunk := _chunk_of(await version.next_chunk())) is not None:
+                await self._send_chunk(call, chunk)
+                del chunk
 
-    async def _send_chunk(self, call: ServerCall, data: bytes) -> None:
+    async def _send_chunk(self, call: ServerCall, chunk: RetrieveVersionDataReplyChunk) -> None:
         seconds = self._registry.config.transfer_stall_seconds
         with trio.move_on_after(seconds) as scope:
-            await call.send(RetrieveVersionDataReplyChunk(data_chunk=data))
+            await call.send(chunk)
         if scope.cancelled_caught:
             raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"no chunk was taken for {seconds:g} s")
 
@@ -188,3 +189,13 @@ def _header_of(chunk: CreateVersionRequestChunk | None) -> ModelVersionInfo:
     if not chunk.header.version_info.model_id:
         raise InvalidArgumentError("version_info.model_id: expected an id, got nothing")
     return chunk.header.version_info
+
+
+def _data_of(chunk: CreateVersionRequestChunk | None) -> bytes | None:
+    if chunk is not None and chunk.WhichOneof("msg") != "body":
+        raise InvalidArgumentError("msg: expected a body after the header")
+    return None if chunk is None else chunk.body.data_chunk
+
+
+def _chunk_of(data: bytes | None) -> RetrieveVersionDataReplyChunk | None:
+    return None if data is None else RetrieveVersionDataReplyChunk(data_chunk=data)

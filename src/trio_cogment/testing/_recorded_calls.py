@@ -40,9 +40,10 @@ class RecordedCalls(CallOpener, AbstractAsyncContextManager["RecordedCalls"]):
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
+        handled: bool | None = None
         if isinstance(self._opener, AbstractAsyncContextManager):
-            return await self._opener.__aexit__(kind, value, traceback)
-        return None
+            handled = await self._opener.__aexit__(kind, value, traceback)
+        return handled
 
     def call(
         self,

@@ -1,0 +1,9 @@
+"""Settings, with their units in their names. Every limit and every timeout of the package has its default here."""
+
+from trio_cogment.config._directory import DirectoryConfig as DirectoryConfig
+from trio_cogment.config._directory import DirectoryServerConfig as DirectoryServerConfig
+from trio_cogment.config._orchestrator import MetricsConfig as MetricsConfig
+from trio_cogment.config._orchestrator import OrchestratorConfig as OrchestratorConfig
+from trio_cogment.config._rpc import RpcConfig as RpcConfig
+from trio_cogment.config._stores import DatastoreConfig as DatastoreConfig
+from trio_cogment.config._stores import ModelRegistryConfig as ModelRegistryConfig

@@ -1,0 +1,123 @@
+"""Settings of connections, of both sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trio_cogment.config._checks import SECONDS, SECONDS_OR_NEVER, SIZE, Range, check_ranges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpcConfig:
+    """Limits and windows of a gRPC server or channel; `docs/rpc-limits.md` says what happens at each.
+
+    Attributes:
+        max_receive_message_bytes: a longer message is refused from its length prefix alone (RESOURCE_EXHAUSTED).
+        max_send_message_bytes: a longer message is refused before it is sent; None for no limit of our own.
+        max_concurrent_streams: calls one client may have open on one connection; more are refused (REFUSED_STREAM).
+        max_header_list_bytes: metadata of one call, counted as HTTP/2 does (32 bytes are added for each entry).
+        stream_window_bytes: what a peer may send on one call before the receiver has taken it, beside one message
+            larger than that, which is let through whole as soon as `connection_memory_bytes` allows.
+        connection_window_bytes: what a peer may have in flight on one connection (65535 at least); it is credited on
+            receipt, until `connection_memory_bytes` are held.
+        connection_memory_bytes: what one connection may hold of messages that nobody has taken, and again of messages
+            that its peer does not take; one message larger than that passes at a time.
+        max_frame_bytes: the largest DATA frame we accept (and, if the peer allows, send).
+        call_outbox_messages: messages that may wait in one call until the peer takes them.
+        call_outbox_bytes: their total size; one message of any size is always taken.
+        write_high_water_bytes: unsent bytes of a connection above which its calls queue on their own.
+        max_control_output_bytes: answers to frames of a peer (PING, SETTINGS, resets, refusals) that may wait for it to
+            read.
+        flood_interval_seconds: the time over which the next four count.
+        max_resets: calls that a client resets, or that its faults end, before the first byte of a response, and calls
+            beyond `max_concurrent_streams`.
+        max_pings: PINGs without data between them.
+        max_settings: SETTINGS frames.
+        max_empty_frames: frames that carry nothing: DATA and CONTINUATION without payload, PRIORITY, unknown types,
+            WINDOW_UPDATEs of next to nothing beyond those that what we send may bring about.
+        handshake_timeout_seconds: how long a peer may take for its first SETTINGS.
+        idle_timeout_seconds: how long a server keeps a connection without calls; 0 for ever.
+        keepalive_seconds: a server PINGs a client from which it has heard nothing for so long; 0 never.
+        client_keepalive_seconds: a channel with running calls PINGs a silent server so often (but once after
+            `keepalive_seconds` when data has come since, which every server allows); 0 never.
+        keepalive_timeout_seconds: how long a PINGed peer may stay silent before it is given up.
+        message_stall_timeout_seconds: how long a large message may come no further while others wait for its share of
+            `connection_memory_bytes`.
+        drain_grace_seconds: how long running calls may go on when a server drains, and their clients take to read.
+        connect_timeout_seconds: how long a channel tries to connect, until the server's SETTINGS have come.
+        connect_backoff_initial_seconds: the pause after a first failure to connect (give or take a fifth); each further
+            one is 1.6 times as long.
+        connect_backoff_max_seconds: the longest of these pauses.
+        max_channel_connections: connections of one channel; there is more than one when the server limits the calls on
+            each.
+        surplus_idle_seconds: how long all but the first of these stay when they have no calls.
+        farewell_timeout_seconds: how long a closing end tries to tell its peer why, and waits for it to close too.
+    """
+
+    max_receive_message_bytes: int = 4 * 1024 * 1024
+    max_send_message_bytes: int | None = None
+    max_concurrent_streams: int = 1000
+    max_header_list_bytes: int = 16 * 1024
+    stream_window_bytes: int = 64 * 1024
+    connection_window_bytes: int = 4 * 1024 * 1024
+    connection_memory_bytes: int = 16 * 1024 * 1024
+    max_frame_bytes: int = 1024 * 1024
+    call_outbox_messages: int = 256
+    call_outbox_bytes: int = 1024 * 1024
+    write_high_water_bytes: int = 256 * 1024
+    max_control_output_bytes: int = 1024 * 1024
+    flood_interval_seconds: float = 10.0
+    max_resets: int = 200
+    max_pings: int = 200
+    max_settings: int = 100
+    max_empty_frames: int = 1000
+    handshake_timeout_seconds: float = 20.0
+    idle_timeout_seconds: float = 1800.0
+    keepalive_seconds: float = 20.0
+    client_keepalive_seconds: float = 300.0
+    keepalive_timeout_seconds: float = 10.0
+    message_stall_timeout_seconds: float = 20.0
+    drain_grace_seconds: float = 10.0
+    connect_timeout_seconds: float = 20.0
+    connect_backoff_initial_seconds: float = 1.0
+    connect_backoff_max_seconds: float = 30.0
+    max_channel_connections: int = 128
+    surplus_idle_seconds: float = 30.0
+    farewell_timeout_seconds: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_ranges(self, _RANGES)
+
+
+_RANGES: dict[str, Range] = {
+    "max_receive_message_bytes": SIZE,
+    "max_send_message_bytes": (0, 2**32 - 1),  # the prefix has four bytes
+    "max_concurrent_streams": SIZE,
+    "max_header_list_bytes": (256, 128 * 1024),
+    "stream_window_bytes": SIZE,
+    "connection_window_bytes": SIZE,
+    "connection_memory_bytes": (2**16, 2**40),
+    "max_frame_bytes": (2**14, 2**24 - 1),  # RFC 9113, 6.5.2
+    "call_outbox_messages": SIZE,
+    "call_outbox_bytes": SIZE,
+    "write_high_water_bytes": SIZE,
+    "max_control_output_bytes": (2**10, 2**31 - 1),
+    "flood_interval_seconds": SECONDS,
+    "max_resets": SIZE,
+    "max_pings": SIZE,
+    "max_settings": SIZE,
+    "max_empty_frames": SIZE,
+    "handshake_timeout_seconds": SECONDS,
+    "idle_timeout_seconds": SECONDS_OR_NEVER,
+    "keepalive_seconds": SECONDS_OR_NEVER,
+    "client_keepalive_seconds": SECONDS_OR_NEVER,
+    "keepalive_timeout_seconds": SECONDS,
+    "message_stall_timeout_seconds": SECONDS,
+    "drain_grace_seconds": SECONDS_OR_NEVER,
+    "connect_timeout_seconds": SECONDS,
+    "connect_backoff_initial_seconds": SECONDS,
+    "connect_backoff_max_seconds": SECONDS,
+    "max_channel_connections": SIZE,
+    "surplus_idle_seconds": SECONDS,
+    "farewell_timeout_seconds": SECONDS,
+}
