@@ -190,6 +190,12 @@ def test_a_bug_keeps_its_traceback() -> None:
 
 
 @pytest.mark.parametrize("nurseries", [0, 2])
+def test_a_pipe_that_nobody_reads_is_one(nurseries: int) -> None:
+    with pytest.raises(BrokenPipeError):
+        run_client(ClientSettings(), raised, BrokenPipeError(), nurseries)
+
+
+@pytest.mark.parametrize("nurseries", [0, 2])
 def test_an_interruption_is_one(nurseries: int) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_client(ClientSettings(), raised, KeyboardInterrupt(), nurseries)

@@ -143,7 +143,7 @@ async def test_what_cannot_be_is_one_line() -> None:
             (("inquire", "--service_id=1", "--type=actor"), "--service_id: expected this, or --type"),
             (("inquire", "--service_id=1", "--properties=a"), "--service_id: expected this, or --type"),
             (("inquire", "--service_id=-1"), "--service_id: -1 is not in the range"),
-            (("deregister", "--secret=x"), "Missing option '--service_id'"),
+            (("deregister", "--secret=x"), "--service_id: it is needed"),
             (("inquire", "--directory_endpoint=grpc://127.0.0.1:1"), "cannot be reached"),
             (("inquire", "--directory_endpoint=cogment://discover"), "expected grpc://host:port"),
             (("inquire", "--directory_authentication_token=a b"), "--directory_authentication_token: expected"),

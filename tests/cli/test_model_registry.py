@@ -6,14 +6,25 @@ import base64
 import hashlib
 import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import click
 import pytest
+import trio
 
-from tests.cli.process import STOP_SECONDS, Output, listening, run, run_here, server
+from tests.cli.process import (
+    PATIENCE_SECONDS,
+    STOP_SECONDS,
+    Output,
+    environment_variables,
+    listening,
+    run,
+    run_here,
+    server,
+)
 from tests.cli.test_configuration import documented_flags, settings_of
 from trio_cogment.cli import _model_registry
 from trio_cogment.cli._main import model_registry, serve
@@ -41,6 +52,21 @@ async def asked(*arguments: str, data: bytes = b"") -> str:
     output = await client(*arguments, data=data)
     assert output.code == 0, output.err
     return output.out
+
+
+async def piped(arguments: str, rest: str) -> Output:
+    """Run a command into a pipe; return its code and what it complains, and what comes out in the end."""
+    command = f"{{ {sys.executable} -m trio_cogment client model_registry {arguments}; echo $? >&3; }} | {rest}"
+    with trio.fail_after(PATIENCE_SECONDS):
+        done = await trio.run_process(
+            ["sh", "-c", f"{{ {command}; }} 3>&1 | cat"],
+            env=environment_variables(),
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+    out, _, code = done.stdout.decode().rstrip().rpartition(" ")
+    return Output(int(code), f"{out} ", done.stderr.decode())
 
 
 async def test_what_is_there_to_do_with_models(tmp_path: Path) -> None:
@@ -142,6 +168,9 @@ async def test_a_process_archives_where_it_is_told_and_is_alone_there(tmp_path: 
         endpoint = f"--endpoint=grpc://127.0.0.1:{found.port}"
         await asked("put", endpoint, "m", data=DATA)
         assert await asked("get", endpoint, "m") == DATA.decode()
+        # Nobody reads all of it: that is no reason for more than an exit code.
+        output = await piped(f"get m {endpoint}", "head -c 8")
+        assert (output.code, output.out, output.err) == (1, "weights ", "")
         output = await run(*start, "--port=0", f"--archive_dir={archive}")
         assert (output.code, output.err.count("\n")) == (1, 1)
         assert output.err.startswith(f"trio-cogment: --archive_dir: {archive}: the archive is in use")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 import trio
 
-from trio_cogment.cli._failures import failure_of
+from trio_cogment.cli._failures import cause_of, failure_of
 from trio_cogment.cli._settings import ClientSettings, Failure
 from trio_cogment.cli._tls import load_tls
 from trio_cogment.config import RpcConfig
@@ -34,6 +34,7 @@ def run_client(
 
     Raises:
         Failure: it took too long, or ended with something that may be told.
+        BrokenPipeError: nobody reads our output any more.
         KeyboardInterrupt: it was interrupted.
     """
 
@@ -48,9 +49,12 @@ def run_client(
         return trio.run(run)
     except Exception as error:
         failure = failure_of(error)
-        if failure is None:
-            raise
-        raise failure from None
+        if failure is not None:
+            raise failure from None
+        cause = cause_of(error)
+        if isinstance(cause, BrokenPipeError):
+            raise cause from None
+        raise
     except BaseExceptionGroup as group:
         # Control-C lands in whichever nursery runs.
         if group.subgroup(KeyboardInterrupt) is not None:

@@ -45,11 +45,6 @@ class Directory:
         """Return what of it is served here."""
         return [] if self.server is None else [self.server.service()]
 
-    def stop(self) -> None:
-        """End inquiries that wait, if it is ours."""
-        if self.server is not None:
-            self.server.stop()
-
 
 @asynccontextmanager
 async def opened_directory(

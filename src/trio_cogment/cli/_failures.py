@@ -11,9 +11,14 @@ def failure_of(error: Exception) -> Failure | None:
 
     A group that holds a single exception counts as that exception.
     """
-    cause: BaseException = error
-    while isinstance(cause, BaseExceptionGroup) and len(cause.exceptions) == 1:
-        cause = cause.exceptions[0]
+    cause = cause_of(error)
     if isinstance(cause, Failure):
         return cause
     return Failure(str(cause)) if isinstance(cause, CogmentError) else None
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """Return the one exception in a group of one, however deep, or the error itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

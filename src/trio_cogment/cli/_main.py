@@ -227,7 +227,8 @@ def _fail(text: str) -> int:
 def _one_line(error: click.ClickException) -> str:
     text = error.format_message()
     if isinstance(error, click.BadParameter) and isinstance(error.param, click.Option):
-        text = f"{_where(error.ctx, error.param)}: {error.message}"
+        # One that is missing has no message.
+        text = f"{_where(error.ctx, error.param)}: {error.message or 'it is needed'}"
     elif isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx is not None else "trio-cogment"
         text = f"{text.rstrip('.')} (see {path} --help)"

@@ -239,8 +239,10 @@ async def _serve_program(
             health.stop()
         # Everybody hears how it ended, then the connections are closed in order; all of it within STOP_SECONDS.
         await running.stop()
-        await unregistered.wait()
-        directory.stop()
+        if directory.server is not None:
+            # It takes nobody's registration back any more when it stops, ours included.
+            await unregistered.wait()
+            directory.server.stop()
         async with trio.open_nursery() as drains:
             for _, serving in servings:
                 drains.start_soon(serving.drain)
