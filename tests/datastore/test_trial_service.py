@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,10 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialActorSampleReward,
     StoredTrialSample,
 )
-from trio_cogment.errors import NotFoundError, RpcError, StatusCode
+from trio_cogment.datastore._following import SampleReader
+from trio_cogment.datastore._memory import MemoryStore
+from trio_cogment.datastore.storage import StoredSample, StoredTrial
+from trio_cogment.errors import NotFoundError, RpcError, StatusCode, UnavailableError
 
 Clock = trio.testing.MockClock
 both = pytest.mark.parametrize("wire", [False, True])
@@ -459,6 +463,50 @@ async def test_reading_without_a_call(autojump_clock: Clock) -> None:
             assert [sample.tick_id for sample in await anext(reader)] == [0]
             await call.send(RunTrialDatalogInput(sample=sample_of(1, ENDED)))
             assert [sample.tick_id for sample in await anext(reader)] == [1]
+            with pytest.raises(StopAsyncIteration):
+                await anext(reader)
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_a_turn_that_does_not_come_to_an_end_is_made_up_for(cancelled: bool, autojump_clock: Clock) -> None:
+    class Hindered(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__(1 << 30)
+            self.hindrance: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+
+        async def samples(self, number: int, *, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
+            await self.hindrance()
+            return await super().samples(number, after=after, limit=limit, max_bytes=max_bytes)
+
+        async def trial(self, trial_id: str) -> StoredTrial | None:
+            await self.hindrance()
+            return await super().trial(trial_id)
+
+    async def fail() -> None:
+        raise UnavailableError("away")
+
+    async def hindered(reader: SampleReader) -> None:
+        store.hindrance = trio.sleep_forever if cancelled else fail
+        try:
+            with trio.move_on_after(1) as scope:
+                await anext(reader)
+            assert scope.cancelled_caught
+        except UnavailableError:
+            assert not cancelled
+        store.hindrance = trio.lowlevel.checkpoint
+
+    store = Hindered()
+    async with desk(store) as table, table.data_log("a") as call:
+        await send_log(call, [sample_of(0)])
+        await call.receive()
+        await call.receive()
+        async with table.datastore.reading(RetrieveSamplesRequest(trial_ids=["a"])) as reader:
+            await hindered(reader)
+            assert [sample.tick_id for sample in await anext(reader)] == [0]
+            await hindered(reader)
+            await call.send(RunTrialDatalogInput(sample=sample_of(1, ENDED)))
+            assert [sample.tick_id for sample in await anext(reader)] == [1]
+            await hindered(reader)
             with pytest.raises(StopAsyncIteration):
                 await anext(reader)
 
