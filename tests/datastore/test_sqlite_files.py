@@ -23,7 +23,6 @@ from trio_cogment.datastore.storage import WriteKind
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.testing._check_store_tools import ALL, MUCH, get, late, new_trial, read, sample, ticks
 
-
 NOBODY = 65534
 
 
