@@ -161,6 +161,17 @@ async def test_waiting_for_a_trial_by_its_id(autojump_clock: Clock) -> None:
         assert trio.current_time() - began == pytest.approx(6, abs=0.1)
 
 
+@pytest.mark.parametrize("kind", ["memory:", "sqlite:"])
+async def test_trials_by_many_properties(kind: str, tmp_path: Path) -> None:
+    async with desk(kind if kind == "memory:" else f"sqlite:{tmp_path}/a.db") as table:
+        properties = {f"{number}": "x" for number in range(500)}
+        await table.add_trial("t", params_with("ann", properties=properties))
+        assert names(await table.trials(properties=properties)) == ["t"]
+        with pytest.raises(RpcError, match="properties: expected at most 500, got 501") as caught:
+            await table.trials(properties={**properties, "more": "x"})
+        assert caught.value.code is StatusCode.INVALID_ARGUMENT
+
+
 async def test_who_waits_can_leave(autojump_clock: Clock) -> None:
     async with desk() as table:
         with trio.move_on_after(1) as waiting:
