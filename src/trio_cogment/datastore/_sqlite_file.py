@@ -159,6 +159,8 @@ def connect(path: str, *, full: bool = True, query_only: bool = False, max_bytes
             f"wal_autocheckpoint = {_CHECKPOINT_PAGES}",
             f"journal_size_limit = {_LOG_BYTES}",
             f"cache_size = -{_CACHE_KIBIBYTES}",
+            # Some builds write zeros over all that is deleted: as much as was there, which a full disk has no room for.
+            "secure_delete = 0",
             f"query_only = {int(query_only)}",
         ):
             connection.execute(f"PRAGMA {setting}")

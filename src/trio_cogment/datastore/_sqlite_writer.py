@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from trio_cogment.datastore._rules import MAX_NUMBER, NO_SUCH_TRIAL, NO_TICK, RULES, Action, Found, Head, refusal
 from trio_cogment.datastore._sqlite_file import connect, file_errors
+from trio_cogment.datastore._sqlite_room import keep_room, use_room
 from trio_cogment.datastore.merging import begin_waiting, merge_late
 from trio_cogment.datastore.storage import SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
 from trio_cogment.errors import InvalidArgumentError, UnavailableError
@@ -84,7 +85,7 @@ class Writer:
         """Write batches, in one transaction if possible; return what was refused of each, or why it failed."""
         news = News()
         try:
-            with self._transaction() as connection:
+            with self._transaction(sum(map(_size, batches))) as connection:
                 step = _Step(connection, self._known, self._next_position, news)
                 results: list[dict[int, str] | Exception] = [step.apply(writes) for writes in batches]
                 step.finish()
@@ -138,12 +139,21 @@ class Writer:
         return True
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, size: int | None = None) -> Iterator[sqlite3.Connection]:
+        """Do what the block does in one transaction.
+
+        Args:
+            size: of the data it writes; None: it makes room.
+        """
         done = False
         try:
             with file_errors(f"cannot write to {self._path}"):
                 connection = self._open()
                 try:
+                    if size is None:
+                        use_room(connection, self._path)
+                    else:
+                        keep_room(connection, self._path, size)
                     connection.execute("BEGIN IMMEDIATE")
                     self._look_around(connection)
                     yield connection
@@ -192,6 +202,16 @@ class Writer:
             self._next_position = (last or 0) + 1
         while len(self._known) > _MAX_KNOWN:
             del self._known[next(iter(self._known))]
+
+
+def _size(writes: Sequence[Write]) -> int:
+    size = 0
+    for write in writes:
+        if isinstance(write, SampleWrite):
+            size += len(write.data)
+        elif isinstance(write, TrialWrite):
+            size += write.params.ByteSize()
+    return size
 
 
 class _Step:
