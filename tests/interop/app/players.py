@@ -9,7 +9,7 @@ Keys of an actor's script; ticks are numbers as texts:
     leaves          the tick at which the implementation returns
     keeps_end       true: acknowledge the end only when a message comes that says "done"
     raises          the tick at which it raises
-    rewards         tick: [{to, value, confidence, tick?}], before the action
+    rewards         tick: [{to, value, confidence, tick?, note?}], before the action
     messages        tick: [{to, text}], before the action
     rewards_after, messages_after  the same after the action; with `keeps_end` at the final tick too
 Keys of an environment's:
@@ -134,6 +134,7 @@ def _talk(session: Any, script: dict[str, Any], tick: int, when: str = "") -> No
             confidence=reward["confidence"],
             to=reward["to"],
             tick_id=reward.get("tick", -1),
+            user_data=data_pb2.Note(text=reward["note"]) if "note" in reward else None,
         )
     for message in script.get(f"messages{when}", {}).get(str(tick), ()):
         session.send_message(data_pb2.Note(text=message["text"]), to=message["to"])
