@@ -10,7 +10,8 @@ from typing import Any
 import grpc
 
 from tests.interop.processes import Server, Stage
-from trio_cogment.api.directory_pb2 import FullServiceData, InquireReply, InquireRequest, ServiceDetails, ServiceType
+from trio_cogment.api.common_pb2 import StatusReply, StatusRequest
+from trio_cogment.api.directory_pb2 import FullServiceData, InquireReply, InquireRequest, ServiceDetails
 
 PATIENCE_SECONDS = 20
 
@@ -35,7 +36,7 @@ class Directory:
 
     def entries(self, kind: str, **properties: str) -> Sequence[FullServiceData]:
         """Return what is shown of this kind and with these properties, the newest first."""
-        details = ServiceDetails(type=ServiceType.Value(kind), properties=properties)
+        details = ServiceDetails(type=kind, properties=properties)
         with self._channel() as channel:
             inquire = channel.unary_stream(
                 "/cogmentAPI.DirectorySP/Inquire",
@@ -43,6 +44,16 @@ class Directory:
                 response_deserializer=InquireReply.FromString,
             )
             return [reply.data for reply in inquire(InquireRequest(details=details), timeout=PATIENCE_SECONDS)]
+
+    def count(self) -> int:
+        """Return how many registrations there are, those that are not shown included."""
+        with self._channel() as channel:
+            status = channel.unary_unary(
+                "/cogmentAPI.DirectorySP/Status",
+                request_serializer=StatusRequest.SerializeToString,
+                response_deserializer=StatusReply.FromString,
+            )
+            return int(status(StatusRequest(names=["nb_entries"]), timeout=PATIENCE_SECONDS).statuses["nb_entries"])
 
     def until(self, kind: str, number: int, seconds: float = 30, **properties: str) -> Sequence[FullServiceData]:
         """Wait until so many are shown."""

@@ -1,6 +1,7 @@
 """A directory or a model registry as a process, until SIGTERM.
 
-`python our_servers.py directory FILE [--tls FOLDER]` and `python our_servers.py model_registry FOLDER [--directory URL]`.
+Call it as `python our_servers.py directory FILE [--tls FOLDER]` or as
+`python our_servers.py model_registry FOLDER [--directory URL]`.
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ class TrialService(About):
         count = request.trials_count or _MAX_UINT32 + 1
         everybody_came = False
         if ids is not None and request.timeout:
-            # Whether they match or were in an earlier page: they are there, none of them is still to come. Seen before the
-            # page is read: who comes in between is not in it, and would be taken for somebody in it.
+            # Whether they match or were in an earlier page: they are there, none of them is still to come. This is seen
+            # before the page is read: who comes in between is in no page, and would count as having been in one.
             everybody_came = len(await self._store.trials(after=0, limit=len(ids), ids=ids)) == len(ids)
         reply = RetrieveTrialsReply()
         size, last = 0, after

@@ -1,8 +1,8 @@
 """A user of the model registry: `python models.py --records FOLDER --name NAME [--registry URL]`.
 
-It takes orders, see orders.py; without a URL the registry is discovered. A model in an order is a text and how many times
-that is repeated; in an answer it is a size and a digest. Orders that begin with `old_` go by the older of the SDK's two
-clients.
+It takes orders, see orders.py; without a URL the registry is discovered. A model in an order is a text and how many
+times that is repeated; in an answer it is a size and a digest. Orders that begin with `old_` go by the older of the
+SDK's two clients.
 """
 
 import argparse

@@ -33,7 +33,7 @@ class Servant:
                 async for entry in stream:
                     self._seen[name].append(entry)
                     await self._tell()
-            except Exception as caught:
+            except Exception as caught:  # noqa: BLE001 - whatever it is, it is told
                 error = _error_of(caught)
             self._errors[name] = error
             await self._tell()
@@ -78,7 +78,7 @@ async def _carry_out(servant: Servant, order: dict[str, Any], folder: str, name:
     number = order.pop("number")
     try:
         answer = {"done": await getattr(servant, order.pop("do"))(**order)}
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
         answer = _error_of(error)
     save(os.path.join(folder, f"{name}.{number}.answer.json"), answer)
 

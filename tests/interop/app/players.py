@@ -21,6 +21,7 @@ Keys of an environment's:
 
 import asyncio
 import json
+import logging
 import os
 import time
 from typing import Any
@@ -89,6 +90,7 @@ def environment(folder: str) -> Any:
         actors = [[actor.actor_name, actor.actor_class_name] for actor in session.get_active_actors()]
         facts = {"actors": actors, "implementation": session.impl_name, "last_tick": last_tick}
         record = Record(folder, session.get_trial_id(), session.name, **facts)
+        logging.info("the environment of %s is here", session.get_trial_id())
         step = 0
 
         def observations() -> list[tuple[str, Any]]:
