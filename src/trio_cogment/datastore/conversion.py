@@ -12,6 +12,7 @@ from trio_cogment.api.common_pb2 import Action, Message, Reward, TrialParams, Tr
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
+from trio_cogment.datastore._usual import UsualSamples
 from trio_cogment.datastore.storage import SampleWrite, WriteKind
 from trio_cogment.errors import InvalidArgumentError
 
@@ -63,6 +64,7 @@ class TrialConverter:
             trial_id=trial_id, actor_samples=[StoredTrialActorSample(actor=index) for index in self._everybody]
         )
         self._receivers: dict[str, Sequence[int]] = {}
+        self._usual = UsualSamples(trial_id, self._index, self._receivers_of, self._count)
         self.saw_end = False
         self.info_missing = False
 
@@ -72,6 +74,10 @@ class TrialConverter:
         Raises:
             InvalidArgumentError: see `convert`; nothing has changed then.
         """
+        usual = self._usual.write(sample)
+        if usual is not None:
+            self._logged(usual.tick_id, usual.state)
+            return usual
         stored, kind = self.convert(sample)
         data = stored.SerializeToString()
         return SampleWrite(self._trial_id, stored.tick_id, stored.timestamp, stored.state, data, kind)
@@ -104,9 +110,13 @@ class TrialConverter:
             self._take_messages(sample.messages[:], samples, payloads)
         stored.payloads.extend(payloads)
         if kind is _LOGGED:
-            self._next_tick = stored.tick_id + 1
-            self.saw_end = self.saw_end or stored.state == _ENDED
+            self._logged(stored.tick_id, stored.state)
         return stored, kind
+
+    def _logged(self, tick_id: int, state: int) -> None:
+        self._next_tick = tick_id + 1
+        if state == _ENDED:
+            self.saw_end = True
 
     def _take_info(self, sample: DatalogSample, stored: StoredTrialSample) -> WriteKind:
         if not sample.HasField("info"):
