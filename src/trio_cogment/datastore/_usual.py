@@ -9,7 +9,7 @@ few numbers and the payloads, which are put between. What comes of it is parsed 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from struct import Struct
 from typing import NamedTuple
 
@@ -46,8 +46,8 @@ _WIRE_TYPES = {
 
 def varint(number: int) -> bytes:
     """Return a number, 0 or more, as protobuf writes it: seven bits at a time, the lowest first."""
-    if number < 128:
-        return number.to_bytes(1, "little")
+    if number < 16384:
+        return bytes((number,) if number < 128 else (number & 127 | 128, number >> 7))
     digits = bytearray()
     while number > 127:
         digits.append(number & 127 | 128)
@@ -78,6 +78,12 @@ _pack_time_state = Struct("<BQBB").pack
 _pack_float = Struct("<Bf").pack
 _TWO_FLOATS = Struct("<BfBf")
 _pack_two_floats = _TWO_FLOATS.pack
+
+
+_NOTHING = (0.0, 0.0, b"")
+
+#: Its own constructor takes twice as long.
+_make_write = partial(tuple.__new__, SampleWrite)
 
 
 class _Shape(NamedTuple):
@@ -179,15 +185,16 @@ class UsualSamples:
         numbers = _pack_time_state(_TIMESTAMP_TAG, timestamp, _STATE_TAG, state)
         parts = [self._start, varint(tick_id), numbers, actors]
         for payload in payloads:
-            parts += _payload_head(len(payload)), payload
-        return SampleWrite(self._trial_id, tick_id, timestamp, state, b"".join(parts), _LOGGED)
+            parts.append(_payload_head(len(payload)))
+            parts.append(payload)
+        return _make_write((self._trial_id, tick_id, timestamp, state, b"".join(parts), _LOGGED))
 
     def _rewarded(self, rewards: Sequence[Reward], shape: _Shape) -> bytes | None:
         """Return the actor samples with their rewards; None: there are many, or some with user data."""
         deliveries = 0
-        received: dict[int, bytes] = {}
+        #: By receiver: the sum of weighted values, that of weights, and the rewards.
+        received: dict[int, tuple[float, float, bytes]] = {}
         sent: dict[int, bytes] = {}
-        sums: dict[int, tuple[float, float]] = {}
         for reward in rewards:
             receivers = self._receivers_of(reward.receiver_name)
             if not receivers:
@@ -197,29 +204,22 @@ class UsualSamples:
                 if deliveries > _MAX_DELIVERIES or source.HasField("user_data"):
                     return None
                 sender = self._index.get(source.sender_name, _ENVIRONMENT)
-                value, confidence = source.value, source.confidence
-                # 0.0 is added so that it is a sum of the same numbers as in the message.
-                weight = confidence if confidence > 0 else 0.0
-                weighted = 0.0 + value * confidence if confidence > 0 else 0.0
+                value = source.value
+                weight = confidence = source.confidence
+                if not weight > 0:
+                    weight = 0.0
+                weighted = value * weight if weight else 0.0
                 floats = _pack_two_floats(_VALUE_TAG, value, _CONFIDENCE_TAG, confidence)
                 for receiver in receivers:
                     entry = _reward_head(sender, receiver) + floats
-                    if receiver in sums:
-                        total, weights = sums[receiver]
-                        sums[receiver] = (total + weighted, weights + weight)
-                        received[receiver] += _RECEIVED_TAG + entry
-                    else:
-                        sums[receiver] = (weighted, weight)
-                        received[receiver] = _RECEIVED_TAG + entry
+                    total, weights, before = received.get(receiver, _NOTHING)
+                    received[receiver] = (total + weighted, weights + weight, before + _RECEIVED_TAG + entry)
                     if sender >= 0:
                         sent[sender] = sent.get(sender, b"") + _SENT_TAG + entry
         entries = list(shape.entries)
-        for receiver, (total, weights) in sums.items():
-            mean = total / weights if weights > 0 else 0.0
-            actor = shape.actors[receiver] + _pack_float(_MEAN_TAG, mean) + received[receiver]
-            if receiver in sent:
-                actor += sent.pop(receiver)
-            entries[receiver] = _actor_entry(actor)
-        for sender, sent_rewards in sent.items():
-            entries[sender] = _actor_entry(shape.actors[sender] + sent_rewards)
+        for actor, (total, weights, those_received) in received.items():
+            mean = _pack_float(_MEAN_TAG, total / weights if weights > 0 else 0.0)
+            entries[actor] = _actor_entry(shape.actors[actor] + mean + those_received + sent.pop(actor, b""))
+        for actor, those_sent in sent.items():
+            entries[actor] = _actor_entry(shape.actors[actor] + those_sent)
         return b"".join(entries)

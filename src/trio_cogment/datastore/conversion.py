@@ -45,11 +45,13 @@ class TrialConverter:
     Attributes:
         saw_end: a sample said that the trial has ended.
         info_missing: a sample had no `info`, so that none may ever say so.
+        next_tick: the number of a next sample that has none of its own.
+        usual: the quick way, for most samples.
     """
 
     def __init__(self, trial_id: str, params: TrialParams, *, next_tick: int = 0) -> None:
         self._trial_id = trial_id
-        self._next_tick = next_tick
+        self.next_tick = next_tick
         self._count = len(params.actors)
         self._everybody = range(self._count)
         self._defaults = [actor.default_action.content for actor in params.actors]
@@ -64,7 +66,7 @@ class TrialConverter:
             trial_id=trial_id, actor_samples=[StoredTrialActorSample(actor=index) for index in self._everybody]
         )
         self._receivers: dict[str, Sequence[int]] = {}
-        self._usual = UsualSamples(trial_id, self._index, self._receivers_of, self._count)
+        self.usual = UsualSamples(trial_id, self._index, self._receivers_of, self._count)
         self.saw_end = False
         self.info_missing = False
 
@@ -74,7 +76,7 @@ class TrialConverter:
         Raises:
             InvalidArgumentError: see `convert`; nothing has changed then.
         """
-        usual = self._usual.write(sample)
+        usual = self.usual.write(sample)
         if usual is not None:
             self._logged(usual.tick_id, usual.state)
             return usual
@@ -114,7 +116,7 @@ class TrialConverter:
         return stored, kind
 
     def _logged(self, tick_id: int, state: int) -> None:
-        self._next_tick = tick_id + 1
+        self.next_tick = tick_id + 1
         if state == _ENDED:
             self.saw_end = True
 
@@ -140,11 +142,11 @@ class TrialConverter:
     def _number(self, sample: DatalogSample, stored: StoredTrialSample) -> WriteKind:
         stored.timestamp = min(sample.observations.timestamp, MAX_NUMBER)
         rewards = sample.rewards
-        if len(sample.ListFields()) == 1 and rewards and 0 <= rewards[0].tick_id < self._next_tick:
+        if len(sample.ListFields()) == 1 and rewards and 0 <= rewards[0].tick_id < self.next_tick:
             # Nothing but rewards, for a tick that has been: what else than an out-of-sync sample looks like that?
             stored.tick_id = rewards[0].tick_id
             return _LATE
-        stored.tick_id = self._next_tick
+        stored.tick_id = self.next_tick
         return _LOGGED
 
     def _take_observations(
