@@ -19,7 +19,11 @@ _MAX_KNOWN = 4096
 _SWEEP_ROWS = 500
 _SWEEP_BYTES = 4 * 1024 * 1024
 
+#: Samples are added by so many in one statement: SQLite needs a quarter less time, and Python is out of its way for longer.
+_ROWS_AT_ONCE = 100
+_COLUMNS = 6
 _INSERT = "INSERT INTO samples (position, trial, tick, timestamp, waiting, data) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT_MANY = _INSERT + ", (?, ?, ?, ?, ?, ?)" * (_ROWS_AT_ONCE - 1)
 _KNOW = """
 SELECT number, ending, samples_count, high_tick, state,
     (SELECT max(tick) FROM samples WHERE samples.trial = trials.number)
@@ -205,8 +209,8 @@ class _Step:
         self._news = news
         #: What was written to, and whether it had ended before.
         self._touched: dict[str, tuple[_Known, TrialEnd]] = {}
-        #: Samples that are new for certain, not written yet.
-        self._rows: list[tuple[int, int, int, int, bool, bytes]] = []
+        #: The values of samples that are new for certain, not written yet: one sample's after the other's.
+        self._values: list[int | bytes] = []
         self.next_position = next_position
 
     def apply(self, writes: Sequence[Write]) -> dict[int, str]:
@@ -225,7 +229,7 @@ class _Step:
                     and 0 <= timestamp <= MAX_NUMBER
                     and kind is not WriteKind.LATE
                 ):
-                    self._rows.append((self.next_position, known.head.number, tick_id, timestamp, False, data))
+                    self._values += self.next_position, known.head.number, tick_id, timestamp, 0, data
                     self.next_position += 1
                     known.top_tick = tick_id
                     known.head.grow(tick_id, state)
@@ -331,12 +335,16 @@ class _Step:
         known.head.count -= self._connection.execute(f"DELETE FROM samples WHERE {condition}", (value,)).rowcount
 
     def _add(self, write: SampleWrite, known: _Known, data: bytes, *, waiting: bool) -> None:
-        row = (self.next_position, known.head.number, write.tick_id, write.timestamp, waiting, data)
-        self._rows.append(row)
+        self._values += self.next_position, known.head.number, write.tick_id, write.timestamp, waiting, data
         self.next_position += 1
         known.top_tick = max(known.top_tick, write.tick_id)
 
     def _flush(self) -> None:
-        if self._rows:
-            self._connection.executemany(_INSERT, self._rows)
-            self._rows.clear()
+        values, size = self._values, _ROWS_AT_ONCE * _COLUMNS
+        if values:
+            whole = len(values) - len(values) % size
+            for start in range(0, whole, size):
+                self._connection.execute(_INSERT_MANY, values[start : start + size])
+            rest = range(whole, len(values), _COLUMNS)
+            self._connection.executemany(_INSERT, (values[start : start + _COLUMNS] for start in rest))
+            self._values = []

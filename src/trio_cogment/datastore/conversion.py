@@ -12,6 +12,7 @@ from trio_cogment.api.common_pb2 import Action, Message, Reward, TrialParams, Tr
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
+from trio_cogment.datastore._usual import UsualSamples
 from trio_cogment.datastore.storage import SampleWrite, WriteKind
 from trio_cogment.errors import InvalidArgumentError
 
@@ -44,11 +45,13 @@ class TrialConverter:
     Attributes:
         saw_end: a sample said that the trial has ended.
         info_missing: a sample had no `info`, so that none may ever say so.
+        next_tick: the number of a next sample that has none of its own.
+        usual: the quick way, for most samples.
     """
 
     def __init__(self, trial_id: str, params: TrialParams, *, next_tick: int = 0) -> None:
         self._trial_id = trial_id
-        self._next_tick = next_tick
+        self.next_tick = next_tick
         self._count = len(params.actors)
         self._everybody = range(self._count)
         self._defaults = [actor.default_action.content for actor in params.actors]
@@ -63,6 +66,7 @@ class TrialConverter:
             trial_id=trial_id, actor_samples=[StoredTrialActorSample(actor=index) for index in self._everybody]
         )
         self._receivers: dict[str, Sequence[int]] = {}
+        self.usual = UsualSamples(trial_id, self._index, self._receivers_of, self._count)
         self.saw_end = False
         self.info_missing = False
 
@@ -72,6 +76,10 @@ class TrialConverter:
         Raises:
             InvalidArgumentError: see `convert`; nothing has changed then.
         """
+        usual = self.usual.write(sample)
+        if usual is not None:
+            self._logged(usual.tick_id, usual.state)
+            return usual
         stored, kind = self.convert(sample)
         data = stored.SerializeToString()
         return SampleWrite(self._trial_id, stored.tick_id, stored.timestamp, stored.state, data, kind)
@@ -104,9 +112,13 @@ class TrialConverter:
             self._take_messages(sample.messages[:], samples, payloads)
         stored.payloads.extend(payloads)
         if kind is _LOGGED:
-            self._next_tick = stored.tick_id + 1
-            self.saw_end = self.saw_end or stored.state == _ENDED
+            self._logged(stored.tick_id, stored.state)
         return stored, kind
+
+    def _logged(self, tick_id: int, state: int) -> None:
+        self.next_tick = tick_id + 1
+        if state == _ENDED:
+            self.saw_end = True
 
     def _take_info(self, sample: DatalogSample, stored: StoredTrialSample) -> WriteKind:
         if not sample.HasField("info"):
@@ -130,11 +142,11 @@ class TrialConverter:
     def _number(self, sample: DatalogSample, stored: StoredTrialSample) -> WriteKind:
         stored.timestamp = min(sample.observations.timestamp, MAX_NUMBER)
         rewards = sample.rewards
-        if len(sample.ListFields()) == 1 and rewards and 0 <= rewards[0].tick_id < self._next_tick:
+        if len(sample.ListFields()) == 1 and rewards and 0 <= rewards[0].tick_id < self.next_tick:
             # Nothing but rewards, for a tick that has been: what else than an out-of-sync sample looks like that?
             stored.tick_id = rewards[0].tick_id
             return _LATE
-        stored.tick_id = self._next_tick
+        stored.tick_id = self.next_tick
         return _LOGGED
 
     def _take_observations(
