@@ -131,6 +131,17 @@ async def test_through_a_pipe_from_one_datastore_to_another(tmp_path: Path) -> N
         assert [info["trialId"] for info in listed["trialInfos"]] == ["y-one", "y-two", "one", "two"]
 
 
+async def test_more_trials_than_fit_into_a_reply() -> None:
+    async with datastore() as (found, endpoint), Channel("127.0.0.1", found.port) as channel:
+        store = DatastoreClient(channel)
+        for number in range(9):
+            await store.add_trial(f"{number}", TrialParams(properties={"text": "x" * 700_000}))
+        output = json.loads(await asked("list", endpoint, "--count=100", "--console_output=json"))
+        assert [trial["trialId"] for trial in output["trialInfos"]] == [f"{number}" for number in range(9)]
+        more = await asked("list", endpoint, "--count=100", f"--from={output['nextTrialHandle']}")
+        assert more == f"TRIAL  STATE  SAMPLES  USER\nnext: --from {output['nextTrialHandle']}\n"
+
+
 async def test_files_that_are_none(tmp_path: Path) -> None:
     async with datastore() as (_, endpoint):
         for content, said in (

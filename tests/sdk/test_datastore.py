@@ -26,6 +26,7 @@ from trio_cogment import (
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
+from trio_cogment.config import DatastoreConfig
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, StatusCode
 from trio_cogment.rpc import CallOpener, Channel, open_listeners, serve
 from trio_cogment.sdk import DatastoreClient, StoredSample, export_trials, import_samples
@@ -203,6 +204,21 @@ async def test_trials_are_found_by_id_and_property_and_waited_for(how: str) -> N
         assert [trial.trial_id for trial in await store.trials()] == ["a", "c"]
         with pytest.raises(NotFoundError, match="trial_ids: 'b': not in the datastore"):
             await anext(store.samples(["a", "b"]))
+
+
+@WAYS
+async def test_trials_that_do_not_fit_into_one_reply(how: str) -> None:
+    config = DatastoreConfig(max_reply_bytes=3000)
+    async with open_platform(store="memory:", datastore_config=config) as platform, channel_of(platform, how) as channel:
+        store = DatastoreClient(channel)
+        ids = [f"{number:02}" for number in range(20)]
+        for trial_id in ids:
+            await store.add_trial(trial_id, params(text="x" * 800))
+        assert [trial.trial_id for trial in await store.trials()] == ids
+        assert [trial.trial_id for trial in await store.trials(ids, wait_seconds=60)] == ids
+        assert [trial.trial_id for trial in await store.trials(wait_seconds=60)] == ids
+        await store.add_trial("huge", params(text="x" * 9000))
+        assert [trial.trial_id for trial in await store.trials()] == [*ids, "huge"]
 
 
 @WAYS
