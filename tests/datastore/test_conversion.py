@@ -10,7 +10,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.datastore.desk import ENDED, RUNNING, late_sample, params_with, sample_of
-from trio_cogment.api.common_pb2 import Action, Message, Reward, RewardSource, SerializedMessage, TrialParams, TrialState
+from trio_cogment.api.common_pb2 import (
+    Action,
+    Message,
+    Reward,
+    RewardSource,
+    SerializedMessage,
+    TrialParams,
+    TrialState,
+)
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample

@@ -209,7 +209,10 @@ async def test_trials_are_found_by_id_and_property_and_waited_for(how: str) -> N
 @WAYS
 async def test_trials_that_do_not_fit_into_one_reply(how: str) -> None:
     config = DatastoreConfig(max_reply_bytes=3000)
-    async with open_platform(store="memory:", datastore_config=config) as platform, channel_of(platform, how) as channel:
+    async with (
+        open_platform(store="memory:", datastore_config=config) as platform,
+        channel_of(platform, how) as channel,
+    ):
         store = DatastoreClient(channel)
         ids = [f"{number:02}" for number in range(20)]
         for trial_id in ids:
