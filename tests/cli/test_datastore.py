@@ -187,6 +187,30 @@ async def test_a_file_that_cannot_be_written_keeps_what_was_in_it(tmp_path: Path
         assert file.read_bytes() == by_hand(*SAMPLES)
 
 
+async def test_what_is_no_file_is_written_to_and_stays_what_it_is(tmp_path: Path) -> None:
+    file, link, pipe = (tmp_path / name for name in ("by-hand", "link", "pipe"))
+    file.write_bytes(by_hand(*SAMPLES))
+    link.symlink_to("target")
+    os.mkfifo(pipe)
+    async with datastore() as (_, endpoint):
+        await asked("import", endpoint, f"--file={file}")
+        await asked("export", endpoint, "one", f"--file={link}")
+        assert link.is_symlink()
+        received: list[bytes] = []
+
+        async def receive() -> None:
+            received.append(await trio.to_thread.run_sync(pipe.read_bytes))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await asked("export", endpoint, "one", f"--file={pipe}")
+        assert pipe.is_fifo()
+        assert len(received[0]) == len((tmp_path / "target").read_bytes()) > 100
+        await asked("export", endpoint, "one", "--file=/dev/null")
+        assert await trio.Path("/dev/null").is_char_device()
+        assert sorted(os.listdir(tmp_path)) == ["by-hand", "link", "pipe", "target"]
+
+
 async def test_a_file_storage_keeps_what_was_confirmed(tmp_path: Path) -> None:
     database = tmp_path / "trials.db"
     async with (

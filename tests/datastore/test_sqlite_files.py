@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import trio
@@ -19,6 +22,8 @@ from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import WriteKind
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.testing._check_store_tools import ALL, MUCH, get, late, new_trial, read, sample, ticks
+
+NOBODY = 65534
 
 
 def files_in(folder: Path) -> set[str]:
@@ -92,6 +97,30 @@ async def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     await refused(tmp_path / "file" / "a.db", "Not a directory")
     await refused("/proc/a.db", "cannot lock /proc/a.db")
     await refused(tmp_path, "Is a directory")
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """For root every file can be written to."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+async def test_a_file_that_cannot_be_written_to() -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.db"
+        async with open_store(f"sqlite:{path}"):
+            pass
+        os.chmod(folder, 0o777)
+        os.chmod(f"{path}.lock", 0o666)
+        os.chmod(path, 0o444)
+        with without_privileges():
+            await refused(path, r"cannot open .*a\.db: .*Permission denied")
 
 
 async def test_what_a_killed_creation_leaves_behind(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from trio_cogment.config import DatastoreConfig
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, StatusCode
 from trio_cogment.rpc import CallOpener, Channel, open_listeners, serve
 from trio_cogment.sdk import DatastoreClient, StoredSample, export_trials, import_samples
+from trio_cogment.sdk.sample_file import encode_header
 
 TICKS = 5
 SPEC = Spec.of(ActorClass("number", observation=UInt32Value, action=UInt32Value), ActorClass("raw"))
@@ -352,6 +353,26 @@ async def test_an_import_is_all_or_nothing(how: str) -> None:
                 await import_samples(store, reading(content, 100), prefix="x-", on_progress=lambda _: scope.cancel())
             assert scope.cancelled_caught
         assert [trial.trial_id for trial in await store.trials()] == ["a", "b", "empty"]
+
+
+@pytest.mark.parametrize("trial_id", ["\u00e9t\u00e9", " one", "one ", "o\ne", ""])
+async def test_an_id_that_cannot_be_written_is_refused_before_anything_is(trial_id: str) -> None:
+    content = encode_header({"a": params(), trial_id: params()}, version="1", timestamp=5)
+    async with platform_with(Game()) as platform:
+        store = DatastoreClient(platform.channel)
+        with pytest.raises(InvalidArgumentError, match="id"):
+            await import_samples(store, reading(content, 100))
+        assert await store.trials() == []
+
+
+async def test_an_import_names_some_of_the_trials_that_are_there() -> None:
+    ids = [f"{number:02}" for number in range(15)]
+    content = encode_header({trial_id: params() for trial_id in ids}, version="1", timestamp=5)
+    async with platform_with(Game()) as platform:
+        store = DatastoreClient(platform.channel)
+        assert (await import_samples(store, reading(content, 100))).samples == dict.fromkeys(ids, 0)
+        with pytest.raises(AlreadyExistsError, match=r": 00, .*, 09 and 5 more \(another prefix"):
+            await import_samples(store, reading(content, 100))
 
 
 async def test_exports_that_have_nothing_to_say() -> None:

@@ -76,6 +76,8 @@ class Follower:
     async def page(self) -> tuple[Cursor, Sequence[StoredSample]] | None:
         """Wait for the next page; None when every trial has ended and that was all of it.
 
+        After `Cancelled`, or when the storage has failed, nothing was lost: the next call goes on.
+
         Raises:
             NotFoundError: a trial was deleted meanwhile.
             DataLossError: its samples were evicted.
@@ -85,16 +87,23 @@ class Follower:
                 await self._news.park()
             cursor = self._ready.popleft()
             cursor.queued = False
-            page = await self._read(cursor)
+            read = False
+            try:
+                page = await self._read(cursor)
+                over = not page and cursor.ending
+                if not page and not over:
+                    await self._look_for_end(cursor)
+                read = True
+            finally:
+                if not read:
+                    self._queue(cursor)
             if page:
                 cursor.position = page[-1].position
                 self._queue(cursor)
                 return cursor, page
-            if cursor.ending:
+            if over:
                 self._left -= 1
                 cursor.scope.cancel()
-            else:
-                await self._look_for_end(cursor)
         return None
 
     def _queue(self, cursor: Cursor) -> None:
@@ -134,7 +143,8 @@ class SampleReader:
     """The samples of trials for somebody in this process, without a call: ``async for samples in reader``.
 
     Each turn gives some samples of one trial, one at least; those of a trial come in order, those of several in turns.
-    It ends when every trial has ended. Each turn waits, and may raise what `TrialStore.samples` does.
+    It ends when every trial has ended. Each turn waits, and may raise what `TrialStore.samples` does; after that, or
+    after `Cancelled`, the next turn goes on where this one was.
     """
 
     def __init__(self, follower: Follower, selection: Selection) -> None:

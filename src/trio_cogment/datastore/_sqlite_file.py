@@ -202,7 +202,8 @@ def _translated(doing: str, error: OSError | sqlite3.Error) -> CogmentError:
 def _read_header(path: str) -> bytes:
     """Return the first bytes of a file; nothing: there is none, or it is empty."""
     try:
-        with open(path, "rb") as file:
+        # SQLite would open one that cannot be written to all the same, and then refuse every write.
+        with open(path, "r+b") as file:
             return file.read(_HEADER_BYTES)
     except FileNotFoundError:
         return b""

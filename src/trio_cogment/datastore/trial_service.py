@@ -34,6 +34,8 @@ from trio_cogment.rpc import ServerCall
 
 #: Trials that are read from the storage in one step.
 _TRIALS_AT_ONCE = 256
+#: Properties that trials may be asked for by; SQLite takes a statement with not many more.
+_MAX_PROPERTIES = 500
 _INTEGER = re.compile(r"[+-]?[0-9]{1,100}")
 _STATES = frozenset(TrialState.values())
 _MAX_UINT32 = 2**32 - 1
@@ -58,6 +60,8 @@ class TrialService(About):
     async def RetrieveTrials(self, request: RetrieveTrialsRequest, _call: ServerCall) -> RetrieveTrialsReply:
         """Return a page of trials; with a timeout, once it is full or the time is over."""
         after = _position(request.trial_handle)
+        if len(request.properties) > _MAX_PROPERTIES:
+            raise InvalidArgumentError(f"properties: expected at most {_MAX_PROPERTIES}, got {len(request.properties)}")
         if not request.timeout:
             return (await self._page(request, after))[0]
         deadline = trio.current_time() + request.timeout / 1000
