@@ -19,7 +19,8 @@ _MAX_KNOWN = 4096
 _SWEEP_ROWS = 500
 _SWEEP_BYTES = 4 * 1024 * 1024
 
-#: Samples are added by so many in one statement: SQLite needs a quarter less time, and Python is out of its way for longer.
+#: Samples are added by so many in one statement: SQLite needs a quarter less time, and Python is out of its way for
+#: longer.
 _ROWS_AT_ONCE = 100
 _COLUMNS = 6
 _INSERT = "INSERT INTO samples (position, trial, tick, timestamp, waiting, data) VALUES (?, ?, ?, ?, ?, ?)"
