@@ -240,6 +240,8 @@ UNUSUAL: dict[str, DatalogSample] = {
     "message": sample_of(0, messages=[Message(receiver_name="ann")]),
     "default actor": sample_of(0, default_actors=[0]),
     "unavailable actor": sample_of(0, unavailable_actors=[0]),
+    "longer map": sample_of(0, observations=ObservationSet(observations=[b"o"], actors_map=[0, 0, 0, 0])),
+    "many rewards": sample_of(0, rewards=[Reward(receiver_name="ann", sources=[RewardSource(value=1)] * 101)]),
     "user data": sample_of(
         0, rewards=[Reward(receiver_name="ann", sources=[RewardSource(value=1, user_data=some_data)])]
     ),
@@ -291,6 +293,7 @@ def test_whatever_comes_everything_stored_points_to_something(sample: DatalogSam
 numbers = st.one_of(st.floats(width=32), st.sampled_from([0.0, -0.0, 1.0, 3.4e38]))
 plain_sources = st.builds(RewardSource, sender_name=names, value=numbers, confidence=numbers)
 plain_rewards = st.builds(Reward, receiver_name=names, sources=st.lists(plain_sources, max_size=3))
+short_maps = maps.filter(lambda observations: len(observations.actors_map) <= len(PARAMS.actors))
 usual_samples = st.builds(
     DatalogSample,
     info=st.builds(
@@ -299,7 +302,7 @@ usual_samples = st.builds(
         timestamp=st.integers(0, 2**63 - 1),
         state=st.sampled_from(TrialState.values()),
     ),
-    observations=st.none() | maps,
+    observations=st.none() | short_maps,
     actions=st.lists(st.builds(Action, tick_id=st.integers(-1, 3), content=st.binary(max_size=200)), max_size=3),
     rewards=st.lists(plain_rewards, max_size=4),
 )
@@ -332,6 +335,12 @@ def test_usual_samples_are_known_as_such(sample: DatalogSample) -> None:
 @pytest.mark.parametrize("what", UNUSUAL)
 def test_unusual_samples_are_left_to_the_message(what: str) -> None:
     assert TrialConverter("t", PARAMS).usual.write(UNUSUAL[what]) is None
+
+
+def test_trials_of_many_actors_are_left_to_the_message() -> None:
+    params = params_with(*(f"actor{number}" for number in range(65)))
+    assert TrialConverter("t", params).usual.write(sample_of(0)) is None
+    assert len(convert(sample_of(0), params).actor_samples) == 65
 
 
 def test_a_number_of_any_size_is_written_as_protobuf_does() -> None:

@@ -19,12 +19,12 @@ _MAX_KNOWN = 4096
 _SWEEP_ROWS = 500
 _SWEEP_BYTES = 4 * 1024 * 1024
 
-#: Samples are added by so many in one statement: SQLite needs a quarter less time, and Python is out of its way for
-#: longer.
-_ROWS_AT_ONCE = 100
+#: So many samples are added by one statement, if there are as many: SQLite needs a quarter less time for them, and for
+#: all of it other threads can run Python.
+_ROWS_AT_ONCE = (500, 50, 1)
 _COLUMNS = 6
 _INSERT = "INSERT INTO samples (position, trial, tick, timestamp, waiting, data) VALUES (?, ?, ?, ?, ?, ?)"
-_INSERT_MANY = _INSERT + ", (?, ?, ?, ?, ?, ?)" * (_ROWS_AT_ONCE - 1)
+_INSERTS = [(_INSERT + ", (?, ?, ?, ?, ?, ?)" * (rows - 1), rows * _COLUMNS) for rows in _ROWS_AT_ONCE]
 _KNOW = """
 SELECT number, ending, samples_count, high_tick, state,
     (SELECT max(tick) FROM samples WHERE samples.trial = trials.number)
@@ -341,11 +341,9 @@ class _Step:
         known.top_tick = max(known.top_tick, write.tick_id)
 
     def _flush(self) -> None:
-        values, size = self._values, _ROWS_AT_ONCE * _COLUMNS
-        if values:
-            whole = len(values) - len(values) % size
-            for start in range(0, whole, size):
-                self._connection.execute(_INSERT_MANY, values[start : start + size])
-            rest = range(whole, len(values), _COLUMNS)
-            self._connection.executemany(_INSERT, (values[start : start + _COLUMNS] for start in rest))
-            self._values = []
+        values, done = self._values, 0
+        for statement, size in _INSERTS:
+            while len(values) - done >= size:
+                self._connection.execute(statement, values[done : done + size])
+                done += size
+        self._values = []

@@ -12,21 +12,16 @@ from trio_cogment.api.common_pb2 import Action, Message, Reward, TrialParams, Tr
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
-from trio_cogment.datastore._usual import UsualSamples
+from trio_cogment.datastore._usual import ENVIRONMENT as ENVIRONMENT
+from trio_cogment.datastore._usual import MAX_NUMBER as MAX_NUMBER
+from trio_cogment.datastore._usual import NO_ACTION_TICK, STATES, UsualSamples
 from trio_cogment.datastore.storage import SampleWrite, WriteKind
 from trio_cogment.errors import InvalidArgumentError
 
-#: The sender or receiver of a reward or message that is no actor.
-ENVIRONMENT = -1
-#: Ticks and timestamps above cannot be stored, and mean nothing.
-MAX_NUMBER = 2**63 - 1
 #: Rewards and messages of one sample, each counted for each of its receivers: a few bytes may stand for that many.
 MAX_DELIVERIES = 100_000
 
 _EVERYBODY = "*"
-#: The tick of an action that never came.
-_NO_ACTION_TICK = -2
-_STATES = frozenset(TrialState.values())
 #: Looking up a member of an enumeration of protobuf takes as long as half of a conversion.
 _ENDED = TrialState.ENDED
 _LOGGED, _LATE = WriteKind.LOGGED, WriteKind.LATE
@@ -130,7 +125,7 @@ class TrialConverter:
             raise InvalidArgumentError(f"sample.info.tick_id: expected less than 2**63 - 1, got {tick_id}")
         if timestamp > MAX_NUMBER:
             raise InvalidArgumentError(f"sample.info.timestamp: expected less than 2**63 nanoseconds, got {timestamp}")
-        if state not in _STATES:
+        if state not in STATES:
             raise InvalidArgumentError(f"sample.info.state: {state} is no trial state")
         stored.tick_id = tick_id
         stored.timestamp = timestamp
@@ -188,7 +183,7 @@ class TrialConverter:
         for index, action in enumerate(actions):
             if index in missing:
                 continue
-            if action.tick_id != _NO_ACTION_TICK:
+            if action.tick_id != NO_ACTION_TICK:
                 content = action.content
             elif index in defaults:
                 content = self._defaults[index]  # what the environment was given
