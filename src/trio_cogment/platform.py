@@ -5,6 +5,7 @@ This is where the world comes in: the wall clock and the ids. Everything below g
 
 from __future__ import annotations
 
+import os
 import random
 import ssl
 import time
@@ -16,10 +17,12 @@ from typing import TypeAlias
 from purerpc import Service
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.config import DatastoreConfig, OrchestratorConfig, RpcConfig
+from trio_cogment.config import DatastoreConfig, ModelRegistryConfig, OrchestratorConfig, RpcConfig
 from trio_cogment.datastore import Datastore, TrialStore, open_store
 from trio_cogment.directory import DirectoryClient, ServiceKind
+from trio_cogment.directory_server import DirectoryServer
 from trio_cogment.metrics import OrchestratorMetrics
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry
 from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink
 from trio_cogment.rpc import CallOpener, InProcessChannel
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
@@ -67,6 +70,7 @@ class Platform:
         controller: start, watch, describe and terminate trials.
         orchestrator: the orchestrator itself.
         datastore: keeps the trials' samples, if there is one.
+        model_registry: keeps versions of models, if there is one.
         channel: in-process calls to the services.
         services: all of it that is to be served.
     """
@@ -78,10 +82,12 @@ class Platform:
         channel: CallOpener,
         services: Sequence[Service],
         datastore: Datastore | None = None,
+        model_registry: ModelRegistry | None = None,
     ) -> None:
         self.participants = participants
         self.orchestrator = orchestrator
         self.datastore = datastore
+        self.model_registry = model_registry
         self.channel = channel
         self.services = services
         self.controller = Controller(channel, spec=participants.spec)
@@ -110,7 +116,7 @@ async def open_platform(
     rpc_config: RpcConfig | None = None,
     default_params: TrialParams | None = None,
     pre_trial_hooks: Sequence[str] = (),
-    directory: DirectoryClient | None = None,
+    directory: DirectoryClient | DirectoryServer | None = None,
     client_tls: ssl.SSLContext | None = None,
     metrics: OrchestratorMetrics | None = None,
     wall_clock: Callable[[], int] = wall_clock_ns,
@@ -118,6 +124,8 @@ async def open_platform(
     sample_sink: SampleSink | None = None,
     store: TrialStore | str | None = None,
     datastore_config: DatastoreConfig | None = None,
+    model_registry: ModelRegistry | str | os.PathLike[str] | None = None,
+    model_registry_config: ModelRegistryConfig | None = None,
     rng: random.Random | None = None,
     make_machine: Callable[..., TrialMachine] | None = None,
     open_inside: OpenInside | None = None,
@@ -134,7 +142,9 @@ async def open_platform(
         rpc_config: for the channels to participants elsewhere.
         default_params: what a trial gets whose starter gave no parameters.
         pre_trial_hooks: endpoints; `cogment://discover` means the hooks registered here.
-        directory: who is asked for what is not registered here; see `trio_cogment.directory.open_directory`.
+        directory: who is asked for what is not registered here: a client of one elsewhere (see
+            `trio_cogment.directory.open_directory`), or a directory of this process, which is served too. It stays
+            open here.
         client_tls: encrypts every connection to participants elsewhere; see `rpc.client_tls`.
         metrics: what measurements are handed to, for example a `metrics.prometheus.PrometheusMetrics`.
         wall_clock: nanoseconds since the epoch.
@@ -144,13 +154,15 @@ async def open_platform(
         store: runs a datastore, which takes those samples and serves them. Either its storage, or the address of one
             that is opened here: `memory:` or `sqlite:PATH`.
         datastore_config: limits and times of the datastore.
+        model_registry: is served too: one that is open, and stays so here, or the folder of one that is opened here.
+        model_registry_config: limits of one that is opened here.
         rng: for pauses that should differ.
         make_machine: makes the machines of trials; see `testing.TrialRecorder`.
         open_inside: opens services to calls within the process; a simulation makes them take time.
 
     Raises:
         ValueError: there is a `sample_sink` and a `store`, and only one can take the samples.
-        CogmentError: the storage cannot be opened.
+        CogmentError: a storage cannot be opened.
     """
     if store is not None and sample_sink is not None:
         raise ValueError("store: expected None where there is a sample_sink")
@@ -161,6 +173,8 @@ async def open_platform(
     inside = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
     async with (
         _datastore(store, datastore_config) as datastore,
+        _model_registry(model_registry, model_registry_config, wall_clock) as registry,
+        _directory(directory, lambda services: open_inside(services, inside)) as directory_client,
         open_inside(participants.services(), inside) as participants_channel,
     ):
         if datastore is not None:
@@ -172,7 +186,7 @@ async def open_platform(
             rpc_config=rpc_config,
             default_params=default_params,
             pre_trial_hooks=pre_trial_hooks,
-            directory=directory,
+            directory=directory_client,
             client_tls=client_tls,
             metrics=metrics,
             local=_Local(LocalParticipants(participants, participants_channel), sample_sink),
@@ -182,8 +196,12 @@ async def open_platform(
         services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
         if datastore is not None:
             services += datastore.services()
+        if registry is not None:
+            services.append(registry.service())
+        if isinstance(directory, DirectoryServer):
+            services.append(directory.service())
         async with orchestrator, open_inside(services, inside) as channel:
-            yield Platform(participants, orchestrator, channel, services, datastore)
+            yield Platform(participants, orchestrator, channel, services, datastore, registry)
             await orchestrator.stop()
 
 
@@ -197,3 +215,30 @@ async def _datastore(store: TrialStore | str | None, config: DatastoreConfig | N
         if isinstance(store, str):
             store = await opened.enter_async_context(open_store(store))
         yield await opened.enter_async_context(Datastore(store, config=config))
+
+
+@asynccontextmanager
+async def _model_registry(
+    registry: ModelRegistry | str | os.PathLike[str] | None,
+    config: ModelRegistryConfig | None,
+    wall_clock: Callable[[], int],
+) -> AsyncIterator[ModelRegistry | None]:
+    """Run a model registry for the time of the block, if there is a folder for it."""
+    if registry is None or isinstance(registry, ModelRegistry):
+        yield registry
+        return
+    async with ModelRegistry(LocalBlobs(registry), wall_clock=wall_clock, config=config) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def _directory(
+    directory: DirectoryClient | DirectoryServer | None,
+    open_inside: Callable[[Sequence[Service]], AbstractAsyncContextManager[CallOpener]],
+) -> AsyncIterator[DirectoryClient | None]:
+    """Return who asks the directory, for the time of the block."""
+    if not isinstance(directory, DirectoryServer):
+        yield directory
+        return
+    async with open_inside([directory.service()]) as channel:
+        yield DirectoryClient(channel, name="the directory of this process")

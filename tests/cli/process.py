@@ -25,17 +25,24 @@ PATIENCE_SECONDS = 40
 #: What is promised about a stop.
 STOP_SECONDS = 5
 
+NOTHING_ELSE = {
+    "TRIO_COGMENT_STORAGE": "none",
+    "COGMENT_MODEL_REGISTRY_ARCHIVE_DIR": "none",
+    "COGMENT_DIRECTORY_PERSISTENCE_FILE": "none",
+}
+
 LISTENING = re.compile(r"\w+ listening on (\S+):(\d+) \((.*)\)")
 
 
 def environment_variables(**changes: str) -> dict[str, str]:
     """Return this process's variables without any that the command line reads, and with some changes.
 
-    Whoever does not say where trials are stored has them in memory: the default is a file in the current folder.
+    A server of everything has the orchestrator alone unless a test says otherwise: the defaults of the others are files
+    in the current folder.
     """
     ours = ("COGMENT_", "TRIAL_", "PROMETHEUS_", "TRIO_COGMENT_")
     others = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    return others | {"TRIO_COGMENT_STORAGE": "memory:"} | changes
+    return others | NOTHING_ELSE | changes
 
 
 @dataclass

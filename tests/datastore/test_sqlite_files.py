@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.blocking import run_inline
 from trio_cogment.datastore import _sqlite_reader, _sqlite_writer
 from trio_cogment.datastore._sqlite import open_sqlite
@@ -280,3 +281,18 @@ async def test_large_samples_come_in_small_pages(tmp_path: Path) -> None:
         assert pages == [[0, 1], [2, 3], [4, 5, 6]]
         assert len(await store.samples(number, after=0, limit=1 << 40, max_bytes=MUCH)) == 7
         assert (await get(store, "a")).last_state == TrialState.RUNNING
+
+
+async def test_batches_of_any_size_go_in_in_order(tmp_path: Path) -> None:
+    # Some statements add hundreds, some one; nothing falls between them.
+    async with open_store(f"sqlite:{tmp_path / 'a.db'}") as store:
+        next_tick = 0
+        await store.apply([new_trial("a"), new_trial("b")])
+        for size in (1, 49, 50, 51, 499, 500, 501, 1103):
+            batch = [sample("ab"[tick % 2], tick, payload=b"%d" % tick) for tick in range(next_tick, next_tick + size)]
+            next_tick += size
+            assert await store.apply(batch) == {}
+        for first, trial_id in enumerate("ab"):
+            found = await read(store, trial_id)
+            assert [one.tick_id for one in found] == list(range(first, next_tick, 2))
+            assert all(StoredTrialSample.FromString(one.data).payloads == [b"%d" % one.tick_id] for one in found)

@@ -161,6 +161,24 @@ async def test_waiting_for_a_trial_by_its_id(autojump_clock: Clock) -> None:
         assert trio.current_time() - began == pytest.approx(6, abs=0.1)
 
 
+async def test_a_trial_that_comes_while_it_is_looked_for(autojump_clock: Clock) -> None:
+    class Late(GateStore):
+        looked = 0
+
+        async def trials(self, **arguments: Any) -> Any:
+            found = await super().trials(**arguments)
+            self.looked += 1
+            if self.looked <= 3:  # at every moment of the first two rounds
+                await table.add_trial(f"t{self.looked}")
+            return found
+
+    for wanted in ("t1", "t2", "t3"):
+        async with desk(Late()) as table:
+            began = trio.current_time()
+            assert names(await table.trials(trial_ids=[wanted], timeout=60_000)) == [wanted]
+            assert trio.current_time() - began < 1
+
+
 @pytest.mark.parametrize("kind", ["memory:", "sqlite:"])
 async def test_trials_by_many_properties(kind: str, tmp_path: Path) -> None:
     async with desk(kind if kind == "memory:" else f"sqlite:{tmp_path}/a.db") as table:

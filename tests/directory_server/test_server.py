@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import trio
@@ -31,11 +32,14 @@ from trio_cogment.api.directory_pb2 import (
     ServiceDetails,
     ServiceEndpoint,
 )
+from trio_cogment.blocking import run_inline
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory_server import Inquiry
 from trio_cogment.errors import RpcError, StatusCode, UnavailableError
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.testing import SimDisk
+
+T = TypeVar("T")
 
 Clock = trio.testing.MockClock
 GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "directory.md").read_text()
@@ -97,7 +101,7 @@ BAD = [
 
 async def test_what_is_wrong_is_told_and_the_stream_goes_on(autojump_clock: Clock) -> None:
     disk = SimDisk(random.Random(0))
-    async with directory(files=disk, run_blocking=at_once, path="state") as at:
+    async with directory(files=disk, run=run_inline, path="state") as at:
         at.net.host("good")
         before = disk.operations
         replies = await at.register(*BAD)
@@ -305,12 +309,12 @@ async def test_a_service_that_answers_just_before_it_would_be_forgotten(autojump
     """The file is slow: by the time it could be written, the service is back."""
     slow: dict[str, float] = {}
 
-    async def run(function: Any) -> Any:
+    async def slowly(function: Callable[..., T], *args: object) -> T:
         await trio.sleep(slow.get("seconds", 0))
-        return function()
+        return function(*args)
 
     config = DirectoryServerConfig(forget_seconds=0, max_failures=1, recheck_initial_seconds=1)
-    async with directory(config, files=SimDisk(random.Random(0)), run_blocking=run, path="state") as at:
+    async with directory(config, files=SimDisk(random.Random(0)), run=slowly, path="state") as at:
         at.net.host("flaky")
         at.net.host("other")
         await at.register(registration("flaky"))
@@ -444,14 +448,9 @@ async def test_waiting_inquiries_end_with_their_callers_and_with_us(autojump_clo
 # The file, and the end
 
 
-async def at_once(function: Any) -> Any:
-    await trio.lowlevel.checkpoint()
-    return function()
-
-
 async def test_registrations_outlive_the_directory(autojump_clock: Clock) -> None:
     disk = SimDisk(random.Random(0))
-    options: dict[str, Any] = {"files": disk, "run_blocking": at_once, "path": "state"}
+    options: dict[str, Any] = {"files": disk, "run": run_inline, "path": "state"}
     async with directory(**options) as at:
         at.net.host("one")
         at.net.host("two")
@@ -483,7 +482,7 @@ async def test_registrations_outlive_the_directory(autojump_clock: Clock) -> Non
 
 async def test_a_full_disk_refuses_and_recovers(autojump_clock: Clock) -> None:
     disk = SimDisk(random.Random(0))
-    async with directory(files=disk, run_blocking=at_once, path="state") as at:
+    async with directory(files=disk, run=run_inline, path="state") as at:
         at.net.host("one")
         at.net.host("two")
         [one] = await at.register(registration("one"))
@@ -504,13 +503,13 @@ async def test_a_full_disk_refuses_and_recovers(autojump_clock: Clock) -> None:
         assert (await at.register(registration("three")))[0].status == FAILED
     disk.crash()
     disk.restart()
-    async with directory(files=disk, run_blocking=at_once, path="state", net=at.net) as at:
+    async with directory(files=disk, run=run_inline, path="state", net=at.net) as at:
         assert at.server.count == 2
 
 
 async def test_a_directory_that_starts_on_a_full_disk_answers(autojump_clock: Clock) -> None:
     disk = SimDisk(random.Random(0), capacity_bytes=0)
-    async with directory(files=disk, run_blocking=at_once, path="state") as at:
+    async with directory(files=disk, run=run_inline, path="state") as at:
         assert await at.hosts() == []
         assert (await at.register(registration("h", permanent=True)))[0].status == FAILED
         disk.capacity_bytes = 1 << 20

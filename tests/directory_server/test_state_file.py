@@ -7,15 +7,13 @@ import logging
 import os
 import random
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import trio
 
 from tests.directory_server.test_file_format import FOREIGN
 from tests.directory_server.test_registry import entry, ids
+from trio_cogment.blocking import run_inline
 from trio_cogment.directory_server.registry import Registry
 from trio_cogment.directory_server.state_file import StateFile
 from trio_cogment.errors import FailedPreconditionError
@@ -26,13 +24,8 @@ PATH = "folder/state"
 OLD, NEW = Registry([entry(1)]), Registry([entry(1), entry(2)])
 
 
-async def at_once(function: Callable[[], Any]) -> Any:
-    await trio.lowlevel.checkpoint()
-    return function()
-
-
 def state_file(files: Files, path: str = PATH, seed: int = 0) -> StateFile:
-    return StateFile(path, files, at_once, random.Random(seed).randbytes)
+    return StateFile(path, files, run_inline, random.Random(seed).randbytes)
 
 
 async def load(files: Files, path: str = PATH) -> list[int]:

@@ -8,6 +8,7 @@ it runs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -18,6 +19,9 @@ from trio_cogment.cli._options import applied, nearest, tls_files, tls_options
 from trio_cogment.cli._settings import ClientSettings
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+#: What stands for standard input and output.
+_STANDARD = Path("-")
 
 
 def client_options(command: _Decorated) -> _Decorated:
@@ -56,6 +60,17 @@ def client_settings(ctx: click.Context) -> ClientSettings:
     return ClientSettings(
         output=nearest(ctx, "console_output"), timeout_seconds=nearest(ctx, "timeout"), tls=tls_files(ctx)
     )
+
+
+def file_option(text: str) -> Callable[[_Decorated], _Decorated]:
+    """Return what adds a file to read or write, with this help."""
+    return click.option("--file", type=click.Path(path_type=Path), default=_STANDARD, metavar="PATH", help=text)
+
+
+def as_file(path: Path) -> Path | None:
+    """Return what `file_option` found; None is standard input or output."""
+    # As the reference's documents have it, an empty path is none.
+    return None if path in (_STANDARD, Path()) else path
 
 
 @click.group(cls=Group)

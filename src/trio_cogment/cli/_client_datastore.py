@@ -8,15 +8,13 @@ from typing import Any, TypeVar
 
 import click
 
-from trio_cogment.cli._client import client_options, client_settings
+from trio_cogment.cli._client import as_file, client_options, client_settings, file_option
 from trio_cogment.cli._directory_options import as_properties
 from trio_cogment.cli._groups import Group
 from trio_cogment.cli._options import nearest
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
-#: What stands for standard input and output.
-_STANDARD = Path("-")
 _MOST_COUNT = 2**32 - 1
 
 
@@ -31,15 +29,6 @@ def _datastore_options(command: _Decorated) -> _Decorated:
         help="Where the datastore is.",
     )
     return endpoint(client_options(command))
-
-
-def _file_option(text: str) -> Callable[[_Decorated], _Decorated]:
-    return click.option("--file", type=click.Path(path_type=Path), default=_STANDARD, metavar="PATH", help=text)
-
-
-def _as_file(path: Path) -> Path | None:
-    # As the reference's documents have it, an empty path is none.
-    return None if path in (_STANDARD, Path()) else path
 
 
 def _options_of(ctx: click.Context) -> tuple[Any, str]:
@@ -91,27 +80,27 @@ def delete_trials(ctx: click.Context, /, trial_ids: tuple[str, ...], **_options:
 
 @click.command()
 @click.argument("trial_ids", nargs=-1, required=True, metavar="TRIAL_ID...")
-@_file_option("Where to; the file is replaced in one step. Without it, or with -: standard output.")
+@file_option("Where to; the file is replaced in one step. Without it, or with -: standard output.")
 @_datastore_options
 @click.pass_context
 def export(ctx: click.Context, /, trial_ids: tuple[str, ...], file: Path, **_options: Any) -> None:
     """Write all samples of trials to a file. What a running trial adds meanwhile is not in it."""
     from trio_cogment.cli._datastore_commands import export_to_file
 
-    export_to_file(*_options_of(ctx), trial_ids, _as_file(file))
+    export_to_file(*_options_of(ctx), trial_ids, as_file(file))
 
 
 @click.command("import")
 @click.option("--user_id", default="cogment CLI", show_default=True, help="Whose trials they are then.")
 @click.option("--prefix", default="", metavar="TEXT", help="Goes before the id of each trial.")
-@_file_option("Where from. Without it, or with -: standard input.")
+@file_option("Where from. Without it, or with -: standard input.")
 @_datastore_options
 @click.pass_context
 def import_(ctx: click.Context, /, file: Path, prefix: str, user_id: str, **_options: Any) -> None:
     """Store the trials of an exported file: all of them, or none."""
     from trio_cogment.cli._datastore_commands import import_from_file
 
-    import_from_file(*_options_of(ctx), _as_file(file), prefix=prefix, user_id=user_id)
+    import_from_file(*_options_of(ctx), as_file(file), prefix=prefix, user_id=user_id)
 
 
 trial_datastore.add_command(list_trials, aliases=("list",))

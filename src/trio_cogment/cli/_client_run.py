@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -83,3 +83,11 @@ def channel_to(settings: ClientSettings, endpoint: str, *, flag: str, config: Rp
 def show(settings: ClientSettings, text: str, data: Any) -> None:
     """Print a result: as text for people, or `data` as JSON on one line."""
     click.echo(json.dumps(data, ensure_ascii=False) if settings.output == "json" else text)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as lines, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )

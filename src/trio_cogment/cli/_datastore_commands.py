@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import click
-import trio
 from google.protobuf.json_format import MessageToDict
 
 from trio_cogment._version import __version__
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import RetrieveTrialsReply, RetrieveTrialsRequest
-from trio_cogment.cli._client_run import channel_to, run_client, show
-from trio_cogment.cli._settings import ClientSettings, Failure
-from trio_cogment.cli._transfer import open_source, open_target, progress
+from trio_cogment.cli._client_run import channel_to, columns, run_client, show
+from trio_cogment.cli._settings import ClientSettings
+from trio_cogment.cli._transfer import open_source, open_target, patience_of, progress, report
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import DatastoreClient, export_trials, import_samples
@@ -64,9 +60,7 @@ def _table(reply: RetrieveTrialsReply) -> str:
         if info.ended_abnormally:
             state += " (abnormally)"
         rows.append((info.trial_id, state, str(info.samples_count), info.user_id))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, f"next: --from {reply.next_trial_handle}"])
+    return f"{columns(rows)}\nnext: --from {reply.next_trial_handle}"
 
 
 def delete_stored_trials(settings: ClientSettings, endpoint: str, trial_ids: Sequence[str]) -> None:
@@ -81,52 +75,11 @@ def delete_stored_trials(settings: ClientSettings, endpoint: str, trial_ids: Seq
     show(settings, message, {"message": message, "trial_ids": list(trial_ids)})
 
 
-class _Patience:
-    """Notices that nothing goes on any more."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._scope = trio.CancelScope()
-        self.renew()
-
-    def renew(self) -> None:
-        """Something went on."""
-        self._scope.deadline = trio.current_time() + self._seconds
-
-    async def wait(self) -> None:
-        """Return when nothing has gone on for too long."""
-        with self._scope:
-            await trio.sleep_forever()
-
-
-@asynccontextmanager
-async def _patience(settings: ClientSettings) -> AsyncIterator[_Patience]:
-    """Give up when nothing goes on for as long as `--timeout` says; what goes on takes as long as it takes.
-
-    A task, not a deadline: a call that is opened under a deadline keeps it, though progress moves it.
-    """
-    patience = _Patience(settings.timeout_seconds)
-    gave_up = False
-
-    async def watch(scope: trio.CancelScope) -> None:
-        nonlocal gave_up
-        await patience.wait()
-        gave_up = True
-        scope.cancel()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch, nursery.cancel_scope)
-        yield patience
-        nursery.cancel_scope.cancel()
-    if gave_up:
-        raise Failure(f"nothing went on for {settings.timeout_seconds:g} s (--timeout)")
-
-
 def export_to_file(settings: ClientSettings, endpoint: str, trial_ids: Sequence[str], path: Path | None) -> None:
     """Write the samples of trials to a file."""
 
     async def write() -> Transferred:
-        async with _channel(settings, endpoint) as channel, _patience(settings) as patience:
+        async with _channel(settings, endpoint) as channel, patience_of(settings) as patience:
             client = DatastoreClient(channel)
             export = await export_trials(client, trial_ids, version=__version__, timestamp=time.time_ns())
             async with export, open_target(path) as target:
@@ -145,7 +98,7 @@ def export_to_file(settings: ClientSettings, endpoint: str, trial_ids: Sequence[
         "trial_ids": list(done.samples),
         "filepath": "" if path is None else str(path),
     }
-    _report(settings, message, data, to_stderr=path is None)
+    report(settings, message, data, to_stderr=path is None)
 
 
 def import_from_file(settings: ClientSettings, endpoint: str, path: Path | None, *, prefix: str, user_id: str) -> None:
@@ -155,7 +108,7 @@ def import_from_file(settings: ClientSettings, endpoint: str, path: Path | None,
         async with (
             _channel(settings, endpoint) as channel,
             open_source(path) as (read, size),
-            _patience(settings) as patience,
+            patience_of(settings) as patience,
         ):
             with progress("import", size) as show_progress:
 
@@ -176,11 +129,4 @@ def import_from_file(settings: ClientSettings, endpoint: str, path: Path | None,
         "trials": trials,
         "filepath": "" if path is None else str(path),
     }
-    _report(settings, message, data)
-
-
-def _report(settings: ClientSettings, message: str, data: Any, *, to_stderr: bool = False) -> None:
-    if not to_stderr:
-        show(settings, message, data)
-    elif settings.output == "text":  # standard output is taken
-        click.echo(message, err=True)
+    report(settings, message, data)

@@ -1,10 +1,12 @@
-"""A server's dealings with the directory: asking it, and being registered there while it serves."""
+"""A server's dealings with the directory: asking it, being it, and being registered there while it serves."""
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import trio
 from purerpc import Service
@@ -12,7 +14,10 @@ from purerpc import Service
 from trio_cogment.cli._directory_options import DirectorySettings
 from trio_cogment.cli._settings import Configuration
 from trio_cogment.directory import DirectoryClient, Offer, ServiceKind, host_finder, keep_registered, open_directory
-from trio_cogment.rpc import Serving
+from trio_cogment.rpc import InProcessChannel, Serving
+
+if TYPE_CHECKING:
+    from trio_cogment.directory_server import DirectoryServer
 
 #: What of a server is registered, in this order; a directory is in none.
 _REGISTERED = {
@@ -24,16 +29,46 @@ _REGISTERED = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The directory of a server.
+
+    Attributes:
+        client: asks it; None: there is none.
+        server: the directory itself, if it is ours.
+    """
+
+    client: DirectoryClient | None = None
+    server: DirectoryServer | None = None
+
+    def services(self) -> list[Service]:
+        """Return what of it is served here."""
+        return [] if self.server is None else [self.server.service()]
+
+    def stop(self) -> None:
+        """End inquiries that wait, if it is ours."""
+        if self.server is not None:
+            self.server.stop()
+
+
 @asynccontextmanager
 async def opened_directory(
     settings: DirectorySettings | None,
     *,
     client_tls: ssl.SSLContext | None,
     configuration: Configuration,
-) -> AsyncIterator[DirectoryClient | None]:
-    """Connect to the directory, if there is one; whether it can be reached is not looked at yet."""
+) -> AsyncIterator[Directory]:
+    """Connect to the directory, if there is one, or run our own; whether it can be reached is not looked at yet.
+
+    Raises:
+        Failure, CogmentError: our own cannot be run.
+    """
     if settings is None:
-        yield None
+        yield Directory()
+        return
+    if settings.endpoint is None:
+        async with _own_directory(settings, configuration) as directory:
+            yield directory
         return
     async with open_directory(
         settings.endpoint,
@@ -42,7 +77,22 @@ async def opened_directory(
         config=configuration.directory,
         rpc_config=configuration.rpc,
     ) as directory:
-        yield directory
+        yield Directory(directory)
+
+
+@asynccontextmanager
+async def _own_directory(settings: DirectorySettings, configuration: Configuration) -> AsyncIterator[Directory]:
+    # What few servers have.
+    from trio_cogment.cli._directory_server import opened_directory_server
+
+    async with (
+        opened_directory_server(settings.file, configuration) as server,
+        InProcessChannel([server.service()]) as channel,
+    ):
+        client = DirectoryClient(
+            channel, token=settings.token, config=configuration.directory, name="our own directory"
+        )
+        yield Directory(client, server)
 
 
 async def stay_registered(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from trio_cogment.errors import EndpointError
 
@@ -21,18 +23,26 @@ class DirectorySettings:
     """Where the directory is, and how we are registered there.
 
     Attributes:
-        endpoint: where it is.
+        endpoint: where it is; None: in this process.
+        file: where the one in this process keeps the registrations; empty: in memory.
         token: who we are there.
         auto_register: we register ourselves.
         host: what others shall call us; empty: our own address.
         properties: of our registrations.
     """
 
-    endpoint: GrpcEndpoint
+    endpoint: GrpcEndpoint | None
+    file: str = ""
     token: str = field(default="", repr=False)
     auto_register: bool = True
     host: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
+
+
+#: What `--persistence_file` of a server of everything says when it shall have no directory.
+NO_DIRECTORY = "none"
+_FILE = "COGMENT_DIRECTORY_PERSISTENCE_FILE"
+_DEFAULT_FILE = ".cogment-directory-data"
 
 
 class _OneText(click.types.StringParamType):
@@ -54,7 +64,7 @@ def _endpoint(_ctx: click.Context, _param: click.Parameter, value: str | None) -
         raise click.BadParameter(f"expected grpc://host:port, got {value!r}") from None
 
 
-def _token(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+def as_token(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     if not all("!" <= character <= "~" for character in value):
         raise click.BadParameter("expected printable ASCII without blanks")  # and the rest is nobody's business
     return value
@@ -113,7 +123,7 @@ def directory_options(service: str) -> Callable[[_Decorated], _Decorated]:
         click.option(
             "--directory_authentication_token",
             default="",
-            callback=_token,
+            callback=as_token,
             metavar="TOKEN",
             envvar="COGMENT_DIRECTORY_AUTHENTICATION_TOKEN",
             show_envvar=True,
@@ -138,14 +148,45 @@ def directory_options(service: str) -> Callable[[_Decorated], _Decorated]:
 
 
 def directory_settings(ctx: click.Context) -> DirectorySettings | None:
-    """Collect what `directory_options` found; None without a directory, or without these flags."""
+    """Collect what `directory_options` found, and `own_directory_option`; None without a directory, or these flags."""
     given = ctx.params
-    if given.get("directory_endpoint") is None:
+    endpoint, file = given.get("directory_endpoint"), given.get("persistence_file", NO_DIRECTORY)
+    if endpoint is None and ("directory_endpoint" not in given or file == NO_DIRECTORY):
         return None
     return DirectorySettings(
-        endpoint=given["directory_endpoint"],
+        endpoint=endpoint,
+        file="" if file == NO_DIRECTORY else file,
         token=given["directory_authentication_token"],
         auto_register=given["directory_auto_register"],
         host=given["directory_registration_host"].strip(),
         properties=given["directory_registration_properties"],
     )
+
+
+def _file(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    # As with the reference, an empty variable says something here.
+    said_elsewhere = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+    return "" if not said_elsewhere and os.environ.get(_FILE) == "" else value
+
+
+def persistence_option(text: str) -> Callable[[_Decorated], _Decorated]:
+    """Return what adds the file of a directory of ours, with this help."""
+    return click.option(
+        "--persistence_file",
+        default=_DEFAULT_FILE,
+        callback=_file,
+        metavar="PATH",
+        envvar=_FILE,
+        show_default=True,
+        show_envvar=True,
+        help=text,
+    )
+
+
+def own_directory_option(command: _Decorated) -> _Decorated:
+    """Add where a server of everything has its own directory."""
+    text = (
+        f"File in which our directory keeps its registrations; empty: in memory; {NO_DIRECTORY}: we have no directory. "
+        "Nor have we if --directory_endpoint says where another one is."
+    )
+    return persistence_option(text)(command)

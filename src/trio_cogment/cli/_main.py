@@ -14,8 +14,19 @@ from click.core import ParameterSource
 from trio_cogment._version import __version__
 from trio_cogment.cli._client import client
 from trio_cogment.cli._client_datastore import trial_datastore
+from trio_cogment.cli._client_directory import directory as client_directory
+from trio_cogment.cli._client_registry import model_registry as client_model_registry
+from trio_cogment.cli._client_status import status
 from trio_cogment.cli._datastore_options import datastore_options, datastore_settings, storage_options, storage_settings
+from trio_cogment.cli._directory_options import own_directory_option
+from trio_cogment.cli._directory_server_options import directory_server_options, directory_server_settings
 from trio_cogment.cli._groups import Group
+from trio_cogment.cli._model_registry_options import (
+    archive_folder,
+    archive_option,
+    model_registry_options,
+    model_registry_settings,
+)
 from trio_cogment.cli._options import HELP_LIKE, as_port, configuration_of, log_options
 from trio_cogment.cli._orchestrator_options import orchestrator_options, orchestrator_settings
 from trio_cogment.cli._settings import Failure
@@ -25,15 +36,8 @@ _DEFAULT_PORT = "9000"
 _INTERRUPTED = 130
 
 #: Commands of the reference that are not built yet, by group.
-_NOT_BUILT_SERVICES = (
-    "model_registry",
-    "registry",
-    "directory",
-    "web_proxy",
-    "proxy",
-)
-_NOT_BUILT_CLIENT = ("model_registry", "registry", "directory")
-_NOT_BUILT = ("launch", "status", "copy", "generate", "init", "run")
+_NOT_BUILT_SERVICES = ("web_proxy", "proxy")
+_NOT_BUILT = ("launch", "copy", "generate", "init", "run")
 
 
 @click.group(cls=Group, context_settings=HELP_LIKE)
@@ -57,12 +61,16 @@ def version() -> None:
     show_default=True,
     help="TCP port; 0: any free one.",
 )
+@own_directory_option
+@archive_option
 @storage_options
 @orchestrator_options
 @click.pass_context
 def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:
-    """Serve everything there is, on one port."""
-    settings = orchestrator_settings(ctx, lifecycle_port=port, actor_port=port, storage=storage_settings(ctx))
+    """Serve everything there is, on one port: orchestrator, trial datastore, model registry and directory."""
+    settings = orchestrator_settings(
+        ctx, lifecycle_port=port, actor_port=port, storage=storage_settings(ctx), archive=archive_folder(ctx)
+    )
     from trio_cogment.cli._serve import run_orchestrator
 
     run_orchestrator(settings)
@@ -116,6 +124,28 @@ def datastore(ctx: click.Context, /, **_options: Any) -> None:
     run_datastore(settings)
 
 
+@click.command("model_registry")
+@model_registry_options
+@click.pass_context
+def model_registry(ctx: click.Context, /, **_options: Any) -> None:
+    """Run a model registry."""
+    settings = model_registry_settings(ctx)
+    from trio_cogment.cli._model_registry import run_model_registry
+
+    run_model_registry(settings)
+
+
+@services.command()
+@directory_server_options
+@click.pass_context
+def directory(ctx: click.Context, /, **_options: Any) -> None:
+    """Run a directory."""
+    settings = directory_server_settings(ctx)
+    from trio_cogment.cli._directory_server import run_directory
+
+    run_directory(settings)
+
+
 @cli.command()
 @click.option("--grpc", is_flag=True, help="Over sockets on this machine instead of within the process.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same result, exactly.")
@@ -158,12 +188,14 @@ def _not_built(group: click.Group, name: str) -> None:
 
 cli.add_command(services)
 cli.add_command(client)
+cli.add_command(status)
 services.add_command(datastore, aliases=("datastore",))
+services.add_command(model_registry, aliases=("registry",))
 client.add_command(trial_datastore, aliases=("datastore",))
+client.add_command(client_model_registry, aliases=("registry",))
+client.add_command(client_directory)
 for _name in _NOT_BUILT_SERVICES:
     _not_built(services, _name)
-for _name in _NOT_BUILT_CLIENT:
-    _not_built(client, _name)
 for _name in _NOT_BUILT:
     _not_built(cli, _name)
 

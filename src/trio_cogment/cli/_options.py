@@ -7,6 +7,7 @@ variable counts as unset.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,14 +78,16 @@ def applied(options: Iterable[Callable[[_Decorated], _Decorated]], command: _Dec
     return command
 
 
-def boolean_option(flag: str, *, variable: str, text: str) -> Callable[[_Decorated], _Decorated]:
-    """Return a flag that is true unless it says otherwise; it may stand alone, as in the reference."""
+def boolean_option(
+    flag: str, *, text: str, variable: str | None = None, default: str | None = "true"
+) -> Callable[[_Decorated], _Decorated]:
+    """Return a flag that says true or false, or nothing (None); alone it means true, as in the reference."""
     return click.option(
         flag,
         type=click.BOOL,
         is_flag=False,
         flag_value="true",
-        default="true",
+        default=default,
         metavar="BOOLEAN",
         envvar=variable,
         show_default=True,
@@ -233,14 +236,34 @@ def nearest(ctx: click.Context, name: str) -> Any:
 
     What the environment or a default says is the same for all of them.
     """
+    takers = _takers(ctx, name)
+    return next((taker for taker in takers if _has(taker, name)), takers[0]).params[name]
+
+
+def given_on_the_line(ctx: click.Context, name: str) -> bool:
+    """Tell whether a flag that several commands on the line may take is given there."""
+    return any(_has(taker, name) for taker in _takers(ctx, name))
+
+
+def _takers(ctx: click.Context, name: str) -> list[click.Context]:
     takers = []
     above: click.Context | None = ctx
     while above is not None:
         if name in above.params:
             takers.append(above)
         above = above.parent
-    given = (taker for taker in takers if taker.get_parameter_source(name) is ParameterSource.COMMANDLINE)
-    return next(given, takers[0]).params[name]
+    return takers
+
+
+def _has(taker: click.Context, name: str) -> bool:
+    return taker.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def overridden(configuration: Configuration, section: str, **said: Any) -> Configuration:
+    """Return a configuration with what flags say about the fields of one section; None says nothing."""
+    given = {name: value for name, value in said.items() if value is not None}
+    changed: Any = replace(getattr(configuration, section), **given)
+    return replace(configuration, **{section: changed})
 
 
 def common_settings(ctx: click.Context) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from trio_cogment.datastore import TrialStore
 from trio_cogment.directory import ClientEndpoint, DiscoverEndpoint, parse_endpoint
 from trio_cogment.errors import CogmentError
 from trio_cogment.metrics import OrchestratorMetrics
+from trio_cogment.model_registry import ModelRegistry
 from trio_cogment.platform import open_platform
 from trio_cogment.spec import load_params
 from trio_cogment.trial import validate_params
@@ -43,6 +44,7 @@ async def _opened(
     configuration = settings.configuration
     async with (
         _storage(settings) as store,
+        _registry(settings) as registry,
         open_platform(
             config=configuration.orchestrator,
             rpc_config=configuration.rpc,
@@ -53,10 +55,17 @@ async def _opened(
             metrics=_metrics(settings, surroundings),
             store=store,
             datastore_config=configuration.datastore,
+            model_registry=registry,
         ) as platform,
     ):
+
+        async def stop() -> None:
+            if registry is not None:
+                registry.stop()
+            await platform.orchestrator.stop()
+
         lifecycle, *others = platform.services
-        yield Running(services=[[lifecycle], others], stop=platform.orchestrator.stop)
+        yield Running(services=[[lifecycle], others], stop=stop)
 
 
 @asynccontextmanager
@@ -69,6 +78,17 @@ async def _storage(settings: OrchestratorSettings) -> AsyncIterator[TrialStore |
 
     async with opened_storage(settings.storage) as store:
         yield store
+
+
+@asynccontextmanager
+async def _registry(settings: OrchestratorSettings) -> AsyncIterator[ModelRegistry | None]:
+    if settings.archive is None:
+        yield None
+        return
+    from trio_cogment.cli._model_registry import opened_registry
+
+    async with opened_registry(settings.archive, settings.configuration) as registry:
+        yield registry
 
 
 def _metrics(settings: OrchestratorSettings, surroundings: Surroundings) -> OrchestratorMetrics | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +10,15 @@ import click
 from click.core import ParameterSource
 
 from trio_cogment.cli._directory_options import directory_options
-from trio_cogment.cli._options import FilePath, applied, as_list, common_settings, log_options, server_options
+from trio_cogment.cli._options import (
+    FilePath,
+    applied,
+    as_list,
+    common_settings,
+    log_options,
+    overridden,
+    server_options,
+)
 from trio_cogment.cli._settings import Failure, OrchestratorSettings, StorageSettings
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -97,7 +104,12 @@ def _refused(flag: str, variables: tuple[str, ...], default: str) -> Callable[[_
 
 
 def orchestrator_settings(
-    ctx: click.Context, *, lifecycle_port: int, actor_port: int, storage: StorageSettings | None = None
+    ctx: click.Context,
+    *,
+    lifecycle_port: int,
+    actor_port: int,
+    storage: StorageSettings | None = None,
+    archive: Path | None = None,
 ) -> OrchestratorSettings:
     """Collect what `orchestrator_options` found.
 
@@ -105,10 +117,8 @@ def orchestrator_settings(
         Failure: what they say does not fit together.
     """
     common = common_settings(ctx)
-    if ctx.params["gc_frequency"] is not None:
-        configuration = common["configuration"]
-        trials = replace(configuration.orchestrator, gc_frequency=ctx.params["gc_frequency"])
-        common["configuration"] = replace(configuration, orchestrator=trials)
+    frequency = ctx.params["gc_frequency"]
+    common["configuration"] = overridden(common["configuration"], "orchestrator", gc_frequency=frequency)
     return OrchestratorSettings(
         **common,
         lifecycle_port=lifecycle_port,
@@ -117,4 +127,5 @@ def orchestrator_settings(
         pre_trial_hooks=ctx.params["pre_trial_hooks"],
         status_file=ctx.params["status_file"],
         storage=storage,
+        archive=archive,
     )

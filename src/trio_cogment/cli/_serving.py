@@ -78,12 +78,14 @@ class Program:
 
     Attributes:
         name: as it is announced.
+        ready: a line that is printed besides when it serves, with `{port}` in it.
         ports: the same port twice, also 0 and 0, means one server for both.
         open: opened when the ports are bound, left when the connections are drained, or with what went wrong. What it
             raises on purpose (`Failure`, `CogmentError`) ends the process with one line.
     """
 
     name: str
+    ready: str = ""
     ports: Sequence[int]
     open: Callable[[Surroundings], AbstractAsyncContextManager[Running]]
 
@@ -204,7 +206,7 @@ async def _serve_program(
     client_tls = None if tls is None else tls.client
     async with (
         opened_directory(settings.directory, client_tls=client_tls, configuration=configuration) as directory,
-        program.open(Surroundings(client_tls=client_tls, directory=directory, registry=registry)) as running,
+        program.open(Surroundings(client_tls=client_tls, directory=directory.client, registry=registry)) as running,
         trio.open_nursery() as nursery,
     ):
         if registry is not None:
@@ -212,21 +214,33 @@ async def _serve_program(
 
             serve_them = partial(serve_metrics, config=configuration.metrics)
             await nursery.start(serve_them, registry, listeners.metrics)
-        shared_out = zip(_servers(program.ports, running.services), listeners.servers, strict=True)
+        servers = _servers(program.ports, running.services)
+        servers[0].extend(directory.services())
+        shared_out = zip(servers, listeners.servers, strict=True)
         servings, healths = await _start_servers(nursery, shared_out, settings, _observer(registry))
         status.write(READY)
         for services, serving in servings:
-            _announce(program.name, services, serving)
-        registered = trio.CancelScope()
+            _announce(program, services, serving)
+        registered, unregistered = trio.CancelScope(), trio.Event()
+
+        async def register() -> None:
+            try:
+                await stay_registered(
+                    directory.client, settings.directory, servings, until=registered, tls=tls is not None
+                )
+            finally:
+                unregistered.set()
+
         # The directory calls our services back when they are registered: now they answer.
-        register = partial(stay_registered, until=registered, tls=tls is not None)
-        nursery.start_soon(register, directory, settings.directory, servings)
+        nursery.start_soon(register)
         await stop.asked.wait()
         registered.cancel()
         for health in healths:
             health.stop()
         # Everybody hears how it ended, then the connections are closed in order; all of it within STOP_SECONDS.
         await running.stop()
+        await unregistered.wait()
+        directory.stop()
         async with trio.open_nursery() as drains:
             for _, serving in servings:
                 drains.start_soon(serving.drain)
@@ -275,11 +289,14 @@ def _observer(registry: CollectorRegistry | None) -> ServerObserver | None:
     return CallMetrics(registry)
 
 
-def _announce(name: str, services: Iterable[Service], serving: Serving) -> None:
+def _announce(program: Program, services: Iterable[Service], serving: Serving) -> None:
     served = ", ".join(service.name.rpartition(".")[2] for service in services)
-    for address in serving.addresses:
-        # `ipv4:127.0.0.1:9000`, in gRPC's notation.
-        line = f"{name} listening on {address.partition(':')[2]} ({served})"
+    # `ipv4:127.0.0.1:9000`, in gRPC's notation.
+    where = [address.partition(":")[2] for address in serving.addresses]
+    lines = [f"{program.name} listening on {address} ({served})" for address in where]
+    if program.ready:
+        lines.append(program.ready.format(port=serving.port))
+    for line in lines:
         _log.info("%s", line)
         try:
             click.echo(line)

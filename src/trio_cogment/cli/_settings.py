@@ -119,14 +119,34 @@ class DatastoreSettings(ServerSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRegistrySettings(ServerSettings):
+    """What a model registry is started with, besides."""
+
+    port: int
+    archive: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryServerSettings(ServerSettings):
+    """What a directory is started with, besides; an empty file is none."""
+
+    port: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrchestratorSettings(ServerSettings):
-    """What an orchestrator is started with, besides; with a storage a datastore is part of it."""
+    """What an orchestrator is started with, besides.
+
+    With a storage a datastore is part of it, with an archive a model registry.
+    """
 
     lifecycle_port: int
     actor_port: int
     params: Path | None = None
     pre_trial_hooks: Sequence[str] = ()
     storage: StorageSettings | None = None
+    archive: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

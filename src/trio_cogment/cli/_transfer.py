@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
+import click
 import trio
 
-from trio_cogment.cli._settings import Failure
+from trio_cogment.cli._client_run import show
+from trio_cogment.cli._settings import ClientSettings, Failure
 from trio_cogment.files import TEMPORARY
+
+#: Reads the next bytes; none are the end.
+Read: TypeAlias = Callable[[], Awaitable[bytes]]
 
 #: What is read at a time.
 _PIECE_BYTES = 256 * 1024
@@ -61,7 +67,7 @@ async def open_target(path: Path | None) -> AsyncIterator[Target]:
     """
     if path is None:
         if sys.stdout.isatty():
-            raise Failure("--file: a terminal is no place for the samples: expected a path, or a pipe")
+            raise Failure("--file: a terminal is no place for bytes: expected a path, or a pipe")
         yield Target(sys.stdout.buffer, None)
         return
     try:
@@ -101,7 +107,7 @@ def _put_in_place(file: BinaryIO, temporary: Path, path: Path) -> None:
 
 
 @asynccontextmanager
-async def open_source(path: Path | None) -> AsyncIterator[tuple[Callable[[], Awaitable[bytes]], int | None]]:
+async def open_source(path: Path | None) -> AsyncIterator[tuple[Read, int | None]]:
     """Open a file: gives what reads its next bytes, and its size if it has one. None is standard input.
 
     Raises:
@@ -109,7 +115,7 @@ async def open_source(path: Path | None) -> AsyncIterator[tuple[Callable[[], Awa
     """
     if path is None:
         if sys.stdin.isatty():
-            raise Failure("--file: a terminal has no samples: expected a path, or a pipe")
+            raise Failure("--file: a terminal has no bytes: expected a path, or a pipe")
         yield _reader(sys.stdin.buffer), None
         return
     try:
@@ -125,7 +131,30 @@ async def open_source(path: Path | None) -> AsyncIterator[tuple[Callable[[], Awa
         file.close()
 
 
-def _reader(file: BinaryIO) -> Callable[[], Awaitable[bytes]]:
+@asynccontextmanager
+async def open_sized_source(path: Path | None) -> AsyncIterator[tuple[Read, int]]:
+    """As `open_source`, with a size in any case: what comes through a pipe waits in a temporary file.
+
+    Raises:
+        Failure: it cannot be read, or not be kept.
+    """
+    async with open_source(path) as (read, size):
+        if size is not None:
+            yield read, size
+            return
+        with tempfile.TemporaryFile() as file:
+            size = 0
+            try:
+                while piece := await read():
+                    size += len(piece)
+                    await trio.to_thread.run_sync(file.write, piece)
+                file.seek(0)
+            except OSError as error:
+                raise Failure(f"--file: {path or 'standard input'}: {error.strerror or error}") from error
+            yield _reader(file), size
+
+
+def _reader(file: BinaryIO) -> Read:
     # A pipe gives what it has.
     read: Callable[[int], bytes] = getattr(file, "read1", file.read)
 
@@ -148,3 +177,52 @@ def progress(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+class Patience:
+    """Notices that nothing goes on any more."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._scope = trio.CancelScope()
+        self.renew()
+
+    def renew(self) -> None:
+        """Something went on."""
+        self._scope.deadline = trio.current_time() + self._seconds
+
+    async def wait(self) -> None:
+        """Return when nothing has gone on for too long."""
+        with self._scope:
+            await trio.sleep_forever()
+
+
+@asynccontextmanager
+async def patience_of(settings: ClientSettings) -> AsyncIterator[Patience]:
+    """Give up when nothing goes on for as long as `--timeout` says; what goes on takes as long as it takes.
+
+    A task, not a deadline: a call that is opened under a deadline keeps it, though progress moves it.
+    """
+    patience = Patience(settings.timeout_seconds)
+    gave_up = False
+
+    async def watch(scope: trio.CancelScope) -> None:
+        nonlocal gave_up
+        await patience.wait()
+        gave_up = True
+        scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch, nursery.cancel_scope)
+        yield patience
+        nursery.cancel_scope.cancel()
+    if gave_up:
+        raise Failure(f"nothing went on for {settings.timeout_seconds:g} s (--timeout)")
+
+
+def report(settings: ClientSettings, message: str, data: Any, *, to_stderr: bool = False) -> None:
+    """Print how a transfer went; on stderr, and as text only, where standard output is taken."""
+    if not to_stderr:
+        show(settings, message, data)
+    elif settings.output == "text":
+        click.echo(message, err=True)

@@ -79,6 +79,11 @@ class TrialService(About):
         """Return what there is now, and whether more can come that was asked for."""
         ids = frozenset(request.trial_ids) or None
         count = request.trials_count or _MAX_UINT32 + 1
+        everybody_came = False
+        if ids is not None and request.timeout:
+            # Whether they match or were in an earlier page: they are there, none of them is still to come. This is seen
+            # before the page is read: who comes in between is in no page, and would count as having been in one.
+            everybody_came = len(await self._store.trials(after=0, limit=len(ids), ids=ids)) == len(ids)
         reply = RetrieveTrialsReply()
         size, last = 0, after
         while (missing := count - len(reply.trial_infos)) > 0:
@@ -97,11 +102,7 @@ class TrialService(About):
             if len(trials) < limit:
                 break
         reply.next_trial_handle = str(last)
-        complete = len(reply.trial_infos) >= count
-        if not complete and ids is not None and request.timeout:
-            # Whether they match or were in an earlier page: they are there, none of them is still to come.
-            complete = len(await self._store.trials(after=0, limit=len(ids), ids=ids)) == len(ids)
-        return reply, complete
+        return reply, everybody_came or len(reply.trial_infos) >= count
 
     async def RetrieveSamples(self, request: RetrieveSamplesRequest, call: ServerCall) -> None:
         """Send the samples of trials, those to come too, until all of the trials have ended."""

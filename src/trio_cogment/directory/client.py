@@ -159,6 +159,31 @@ class DirectoryClient:
         timeout = self.config.registration_timeout_seconds
         return await self._inquire(request, None, f"looking for service {service_id}", timeout)
 
+    async def inquire(
+        self,
+        kind: ServiceKind | None = None,
+        properties: Mapping[str, str] | None = None,
+        *,
+        service_id: int = 0,
+        token: str | None = None,
+    ) -> list[FullServiceData]:
+        """Return what the directory says about everybody who fits, unchecked, in its order.
+
+        Args:
+            kind: None for any.
+            properties: all that it must have.
+            service_id: one registration; then the others do not count.
+            token: another one than ours.
+        """
+        details = ServiceDetails(type=SERVICE_TYPES[kind] if kind else None, properties=properties)
+        request = InquireRequest(service_id=service_id) if service_id else InquireRequest(details=details)
+        timeout = self.config.inquiry_timeout_seconds
+        with self._reporting("asking who is registered"):
+            async with self._opener.call(_METHODS["Inquire"], metadata=self._metadata(token), timeout=timeout) as call:
+                await call.send(request)
+                await call.done_sending()
+                return [reply.data async for reply in call]
+
     async def _inquire(
         self, request: InquireRequest, token: str | None, doing: str, timeout: float | None = None
     ) -> FullServiceData | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -12,6 +11,7 @@ import trio
 from purerpc import Service as RpcService
 
 from trio_cogment.api import directory_pb2
+from trio_cogment.blocking import Runner, ThreadRunner
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory_server.changes import STOPPING, Changes
 from trio_cogment.directory_server.checking import Checker
@@ -19,7 +19,7 @@ from trio_cogment.directory_server.probing import Dial, Prober
 from trio_cogment.directory_server.registry import Entry, Registry
 from trio_cogment.directory_server.requests import Inquiry, Service
 from trio_cogment.directory_server.service import DirectoryService
-from trio_cogment.directory_server.state_file import RunBlocking, StateFile
+from trio_cogment.directory_server.state_file import StateFile
 from trio_cogment.directory_server.table import Table
 from trio_cogment.errors import AlreadyExistsError, UnavailableError
 from trio_cogment.files import Files, SystemFiles
@@ -44,7 +44,7 @@ class DirectoryServer:
         config: the rules.
         rpc_config: for the channels to the services that are looked at.
         files: where the file is; on the system's disk unless given, for its owner alone.
-        run_blocking: runs what blocks, one after the other; in a thread unless given.
+        run: runs what blocks; in a thread of our own, one after the other, unless given.
         dial: connects to services; over TCP unless given.
         rng: shares out load.
 
@@ -60,17 +60,16 @@ class DirectoryServer:
         config: DirectoryServerConfig | None = None,
         rpc_config: RpcConfig | None = None,
         files: Files | None = None,
-        run_blocking: RunBlocking | None = None,
+        run: Runner | None = None,
         dial: Dial | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.config = config = config or DirectoryServerConfig()
         self._random_bytes = random_bytes
         self._rng = rng or random.Random()
-        # A thread of its own: the lookups of names share theirs, and may take long.
-        in_thread = partial(trio.to_thread.run_sync, limiter=trio.CapacityLimiter(1))
         files = SystemFiles(mode=0o600) if files is None else files
-        self._file = StateFile(path, files, run_blocking or in_thread, random_bytes)
+        # A thread of its own: the lookups of names share theirs, and may take long.
+        self._file = StateFile(path, files, run or ThreadRunner(1), random_bytes)
         self._table = Table(config)
         self._changes = Changes(
             self._file.save,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable
 
+from trio_cogment.blocking import Runner
 from trio_cogment.directory_server.file_format import FormatError, decode, encode
 from trio_cogment.directory_server.registry import SALT_BYTES, Hasher, Registry
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.files import Files, replace_durably
-
-#: Runs a function that blocks, and returns what it returns. A function that was begun is run to its end.
-RunBlocking: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 #: What a file that cannot be understood is called from then on, after a number if need be.
 ASIDE = ".unreadable"
@@ -27,20 +24,18 @@ class StateFile:
     Args:
         path: of the file; empty for none, then nothing is kept.
         files: where it is.
-        run_blocking: runs what blocks.
+        run: runs what blocks.
         random_bytes: for the salt.
 
     Attributes:
         hasher: makes the digests that are in the file; known after `load`.
     """
 
-    def __init__(
-        self, path: str, files: Files, run_blocking: RunBlocking, random_bytes: Callable[[int], bytes]
-    ) -> None:
+    def __init__(self, path: str, files: Files, run: Runner, random_bytes: Callable[[int], bytes]) -> None:
         self.hasher = Hasher(random_bytes(SALT_BYTES))
         self._path = path
         self._files = files
-        self._run_blocking = run_blocking
+        self._run = run
 
     async def load(self) -> tuple[Registry, bool]:
         """Return the registrations, and whether the file should be written at once.
@@ -53,7 +48,7 @@ class StateFile:
         if not self._path:
             return Registry(), False
         try:
-            registry, current = await self._run_blocking(self._load)
+            registry, current = await self._run(self._load)
         except OSError as error:
             raise FailedPreconditionError(
                 f"persistence file {self._path}: {error}. Mend that, move the file away, or name another one"
@@ -68,7 +63,7 @@ class StateFile:
         """
         if self._path:
             # The copy belongs to us alone until we are done, so the thread may read it.
-            await self._run_blocking(lambda: replace_durably(self._files, self._path, encode(registry, self.hasher)))
+            await self._run(lambda: replace_durably(self._files, self._path, encode(registry, self.hasher)))
 
     def _load(self) -> tuple[Registry, bool]:
         try:

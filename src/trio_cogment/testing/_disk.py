@@ -5,11 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
-
-import trio
 
 from trio_cogment.files import FileLock, OpenFile, ReadFile
 
@@ -329,12 +325,6 @@ class _SimLock:
     def release(self) -> None:
         if self._locks.get(self._path) is self:
             del self._locks[self._path]
-
-
-async def at_once(function: Callable[[], Any]) -> Any:
-    """Run what a thread would run: a simulated disk blocks nobody."""
-    await trio.lowlevel.checkpoint()
-    return function()
 
 
 def _apply(names: dict[str, _Node], change: dict[str, _Node | None]) -> None:

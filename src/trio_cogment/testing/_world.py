@@ -13,13 +13,14 @@ from typing import Any
 import trio
 from purerpc import Service
 
+from trio_cogment.blocking import run_inline
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory_server import DirectoryServer
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import OwnNursery, serve
 from trio_cogment.spec import Spec
-from trio_cogment.testing._disk import SimDisk, at_once
+from trio_cogment.testing._disk import SimDisk
 from trio_cogment.testing._history import History
 from trio_cogment.testing._in_process import LatentChannel
 from trio_cogment.testing._network import SimNetwork
@@ -180,7 +181,7 @@ class World:
             config=config,
             rpc_config=rpc_config,
             files=disk,
-            run_blocking=at_once,
+            run=run_inline,
             dial=here.connect,
             rng=self._directories,
         )
