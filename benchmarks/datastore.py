@@ -4,12 +4,15 @@
   four trials at a time), as a ratio to `sqlite3.executemany` of the very rows that come of it: 500 a transaction,
   synchronous=FULL, the same unique index.
 * `grpc_ingest_per_s`: samples per second, confirmed, from another process by `DatalogSP.RunTrialDatalog`.
-* `read_ratio`: samples per second read back by `DatastoreClient.samples`, as a ratio to a bare select with a protobuf
-  parse of each row.
+* `read_ratio`: samples per second read back in process (`Datastore.reading`, no call), as a ratio to a bare select with
+  a protobuf parse of each row.
+* `client_read_ratio`: the same by `DatastoreClient.samples`, whose every sample is a message of a call in process.
 * `follow_p99_ms`: how long after a sample was written a follower has it, while a trial writes at half the measured
   speed; the 99th percentile.
 
-Rounds alternate who goes first; each figure is the median over them.
+Rounds alternate who goes first; each figure is the median over them, a ratio that of the rounds' own ratios. Beside
+each ratio by time is the one by the processor time of all threads, as `..._cpu_ratio`: it says more on a machine that
+has other work to do, and less of what goes on at the same time.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 from _report import number, print_json, print_table
@@ -30,7 +34,7 @@ from _report import number, print_json, print_table
 from trio_cogment.api import datalog_pb2
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
-from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
+from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, StoredTrialSample
 from trio_cogment.datastore import Datastore, open_store
 from trio_cogment.datastore.conversion import TrialConverter
 from trio_cogment.rpc import Channel, InProcessChannel, RpcConfig, methods_of, open_listeners, serve
@@ -40,6 +44,10 @@ from trio_cogment.sdk import DatastoreClient, actor_params, trial_params
 RUN = methods_of(datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"])["RunTrialDatalog"]
 #: As within a platform.
 INSIDE = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
+KEYS = (
+    *("ingest_ratio", "grpc_ingest_per_s", "read_ratio", "follow_p99_ms", "client_read_ratio"),
+    *("ingest_cpu_ratio", "read_cpu_ratio", "client_read_cpu_ratio"),
+)
 TRIALS = 4
 BATCH = 500
 OBSERVATION_BYTES = 448
@@ -83,15 +91,31 @@ def rows(number_of_trial: int, made: list[DatalogSample]) -> list[tuple[int, int
     return [(number_of_trial, write.tick_id, write.timestamp, 0, write.data) for write in writes]
 
 
+class Speed(NamedTuple):
+    """Samples per second, and per second of processor time of all threads."""
+
+    per_second: float
+    per_cpu_second: float
+
+
+class Watch:
+    def __init__(self) -> None:
+        self._started, self._cpu_started = time.perf_counter(), time.process_time()
+
+    def speed(self, count: int) -> Speed:
+        seconds, cpu_seconds = time.perf_counter() - self._started, time.process_time() - self._cpu_started
+        return Speed(count / seconds, count / cpu_seconds)
+
+
 # Bare SQLite
 
 
-def bare_ingest(path: Path, all_rows: list[tuple[int, int, int, int, bytes]]) -> float:
+def bare_ingest(path: Path, all_rows: list[tuple[int, int, int, int, bytes]]) -> Speed:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.executescript(SCHEMA)
-    started = time.perf_counter()
+    watch = Watch()
     for start in range(0, len(all_rows), BATCH):
         connection.execute("BEGIN")
         connection.executemany(
@@ -99,28 +123,28 @@ def bare_ingest(path: Path, all_rows: list[tuple[int, int, int, int, bytes]]) ->
             all_rows[start : start + BATCH],
         )
         connection.execute("COMMIT")
-    seconds = time.perf_counter() - started
+    speed = watch.speed(len(all_rows))
     connection.close()
-    return len(all_rows) / seconds
+    return speed
 
 
-def bare_read(path: Path) -> float:
+def bare_read(path: Path) -> Speed:
     connection = sqlite3.connect(path)
-    started = time.perf_counter()
+    watch = Watch()
     count = 0
     for trial in range(TRIALS):
         for (data,) in connection.execute("SELECT data FROM samples WHERE trial = ? ORDER BY position", (trial,)):
             StoredTrialSample.FromString(data)
             count += 1
-    seconds = time.perf_counter() - started
+    speed = watch.speed(count)
     connection.close()
-    return count / seconds
+    return speed
 
 
 # Ours
 
 
-async def our_ingest(path: Path, trials: list[list[DatalogSample]]) -> float:
+async def our_ingest(path: Path, trials: list[list[DatalogSample]]) -> Speed:
     async with open_store(f"sqlite:{path}") as store, Datastore(store) as datastore:
         sink = datastore.sink()
 
@@ -130,25 +154,36 @@ async def our_ingest(path: Path, trials: list[list[DatalogSample]]) -> float:
                     await stream.write(sample)
                 await stream.complete()
 
-        started = time.perf_counter()
+        watch = Watch()
         async with trio.open_nursery() as nursery:
             for index, made in enumerate(trials):
                 nursery.start_soon(write, f"trial-{index}", made)
-        return sum(map(len, trials)) / (time.perf_counter() - started)
+        return watch.speed(sum(map(len, trials)))
 
 
-async def our_read(path: Path) -> float:
+async def our_read(path: Path) -> Speed:
+    async with open_store(f"sqlite:{path}") as store, Datastore(store) as datastore:
+        watch = Watch()
+        count = 0
+        for trial in range(TRIALS):
+            async with datastore.reading(RetrieveSamplesRequest(trial_ids=[f"trial-{trial}"])) as pages:
+                async for page in pages:
+                    count += len(page)
+        return watch.speed(count)
+
+
+async def client_read(path: Path) -> Speed:
     async with (
         open_store(f"sqlite:{path}") as store,
         Datastore(store) as datastore,
         InProcessChannel(datastore.services(), config=INSIDE) as channel,
     ):
-        started = time.perf_counter()
+        watch = Watch()
         count = 0
         for trial in range(TRIALS):
             async for _sample in DatastoreClient(channel).samples(f"trial-{trial}", follow=True):
                 count += 1
-        return count / (time.perf_counter() - started)
+        return watch.speed(count)
 
 
 async def follow(path: Path, made: list[DatalogSample], per_second: float) -> float:
@@ -243,31 +278,39 @@ def benchmark(rounds: int, count: int, folder: Path | None) -> dict[str, float |
     for number_of_round in range(rounds):
         with tempfile.TemporaryDirectory(dir=folder) as name:
             bare, ours = Path(name) / "bare.db", Path(name) / "ours.db"
-            pairs: list[tuple[str, Callable[[], float], Callable[[], float]]] = [
-                ("ingest", partial(bare_ingest, bare, all_rows), partial(trio.run, our_ingest, ours, trials)),
-                ("read", partial(bare_read, bare), partial(trio.run, our_read, ours)),
+            contests: list[dict[str, Callable[[], Speed]]] = [
+                {
+                    "bare": partial(bare_ingest, bare, all_rows),
+                    "ingest": partial(trio.run, our_ingest, ours, trials),
+                },
+                {
+                    "bare": partial(bare_read, bare),
+                    "read": partial(trio.run, our_read, ours),
+                    "client_read": partial(trio.run, client_read, ours),
+                },
             ]
-            for what, run_bare, run_ours in pairs:
-                if number_of_round % 2:
-                    speed, base = run_ours(), run_bare()
-                else:
-                    base, speed = run_bare(), run_ours()
-                note(f"bare_{what}", base)
-                note(f"our_{what}", speed)
-                note(f"{what}_ratio", speed / base)
-            half = figures["our_ingest"][-1] / 2
-            note("follow_p99_ms", trio.run(follow, Path(name) / "follow.db", one, half))
+            for contest in contests:
+                order = list(contest)[::-1] if number_of_round % 2 else list(contest)
+                speeds = {name: contest[name]() for name in order}
+                base = speeds.pop("bare")
+                for what, speed in speeds.items():
+                    note(f"{what}_base", base.per_second)
+                    note(f"{what}_per_s", speed.per_second)
+                    note(f"{what}_ratio", speed.per_second / base.per_second)
+                    note(f"{what}_cpu_ratio", speed.per_cpu_second / base.per_cpu_second)
+            per_second = figures["ingest_per_s"][-1]
+            note("follow_p99_ms", trio.run(follow, Path(name) / "follow.db", one, per_second / 2))
             note("grpc_ingest_per_s", trio.run(grpc_ingest, Path(name) / "grpc.db", count))
     found = {name: statistics.median(values) for name, values in figures.items()}
     print(f"{TRIALS} trials of {count} samples of about 1 KiB; medians of {rounds} rounds")
-    table = []
-    for what in ("ingest", "read"):
-        speeds = [number(found[f"{who}_{what}"]) for who in ("bare", "our")]
-        table.append([f"{what}, samples/s", *speeds, number(found[f"{what}_ratio"])])
-    print_table(["", "bare", "ours", "ratio"], table)
+    table = [
+        [name, *(number(found[f"{what}_{part}"]) for part in ("base", "per_s", "ratio", "cpu_ratio"))]
+        for what, name in (("ingest", "ingest"), ("read", "read"), ("client_read", "read by a client's call"))
+    ]
+    print_table(["samples/s", "bare", "ours", "ratio", "CPU ratio"], table)
     print(f"over gRPC: {number(found['grpc_ingest_per_s'])} samples/s")
     print(f"a follower at half load: p99 {number(found['follow_p99_ms'])} ms")
-    return {name: found[name] for name in ("ingest_ratio", "grpc_ingest_per_s", "read_ratio", "follow_p99_ms")}
+    return {name: found[name] for name in KEYS}
 
 
 def main() -> None:

@@ -131,6 +131,17 @@ async def test_through_a_pipe_from_one_datastore_to_another(tmp_path: Path) -> N
         assert [info["trialId"] for info in listed["trialInfos"]] == ["y-one", "y-two", "one", "two"]
 
 
+async def test_more_trials_than_fit_into_a_reply() -> None:
+    async with datastore() as (found, endpoint), Channel("127.0.0.1", found.port) as channel:
+        store = DatastoreClient(channel)
+        for number in range(9):
+            await store.add_trial(f"{number}", TrialParams(properties={"text": "x" * 700_000}))
+        output = json.loads(await asked("list", endpoint, "--count=100", "--console_output=json"))
+        assert [trial["trialId"] for trial in output["trialInfos"]] == [f"{number}" for number in range(9)]
+        more = await asked("list", endpoint, "--count=100", f"--from={output['nextTrialHandle']}")
+        assert more == f"TRIAL  STATE  SAMPLES  USER\nnext: --from {output['nextTrialHandle']}\n"
+
+
 async def test_files_that_are_none(tmp_path: Path) -> None:
     async with datastore() as (_, endpoint):
         for content, said in (
@@ -174,6 +185,30 @@ async def test_a_file_that_cannot_be_written_keeps_what_was_in_it(tmp_path: Path
         output = await client("export", endpoint, "one", f"--file={tmp_path}")
         assert output.code == 1
         assert file.read_bytes() == by_hand(*SAMPLES)
+
+
+async def test_what_is_no_file_is_written_to_and_stays_what_it_is(tmp_path: Path) -> None:
+    file, link, pipe = (tmp_path / name for name in ("by-hand", "link", "pipe"))
+    file.write_bytes(by_hand(*SAMPLES))
+    link.symlink_to("target")
+    os.mkfifo(pipe)
+    async with datastore() as (_, endpoint):
+        await asked("import", endpoint, f"--file={file}")
+        await asked("export", endpoint, "one", f"--file={link}")
+        assert link.is_symlink()
+        received: list[bytes] = []
+
+        async def receive() -> None:
+            received.append(await trio.to_thread.run_sync(pipe.read_bytes))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await asked("export", endpoint, "one", f"--file={pipe}")
+        assert pipe.is_fifo()
+        assert len(received[0]) == len((tmp_path / "target").read_bytes()) > 100
+        await asked("export", endpoint, "one", "--file=/dev/null")
+        assert await trio.Path("/dev/null").is_char_device()
+        assert sorted(os.listdir(tmp_path)) == ["by-hand", "link", "pipe", "target"]
 
 
 async def test_a_file_storage_keeps_what_was_confirmed(tmp_path: Path) -> None:

@@ -6,14 +6,23 @@ from typing import Any
 
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.datastore.desk import ENDED, RUNNING, late_sample, params_with, sample_of
-from trio_cogment.api.common_pb2 import Action, Message, Reward, RewardSource, SerializedMessage, TrialParams
+from trio_cogment.api.common_pb2 import (
+    Action,
+    Message,
+    Reward,
+    RewardSource,
+    SerializedMessage,
+    TrialParams,
+    TrialState,
+)
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
+from trio_cogment.datastore._usual import varint
 from trio_cogment.datastore.conversion import MAX_DELIVERIES, TrialConverter
 from trio_cogment.datastore.storage import WriteKind
 from trio_cogment.datastore.trial_service import check_sample
@@ -222,6 +231,22 @@ def test_bad_samples_are_refused_by_the_name_of_the_field(what: str) -> None:
     assert converter.write(good).tick_id == 3
 
 
+some_data = AnyMessage(type_url="a/b")
+UNUSUAL: dict[str, DatalogSample] = {
+    **{what: sample for what, (sample, _) in BAD.items()},
+    "late": late_sample(1),
+    "events": DatalogSample(info=SampleInfo(tick_id=1, timestamp=1, special_events=["e"])),
+    "action that never came": sample_of(0, actions=[Action(tick_id=-2)]),
+    "message": sample_of(0, messages=[Message(receiver_name="ann")]),
+    "default actor": sample_of(0, default_actors=[0]),
+    "unavailable actor": sample_of(0, unavailable_actors=[0]),
+    "longer map": sample_of(0, observations=ObservationSet(observations=[b"o"], actors_map=[0, 0, 0, 0])),
+    "many rewards": sample_of(0, rewards=[Reward(receiver_name="ann", sources=[RewardSource(value=1)] * 101)]),
+    "user data": sample_of(
+        0, rewards=[Reward(receiver_name="ann", sources=[RewardSource(value=1, user_data=some_data)])]
+    ),
+}
+
 names = st.sampled_from(["ann", "bob", "ada", "env", "*", "c0.*", "c1.bob", "*.*", "", "nobody", "c0."])
 payloads = st.builds(AnyMessage, type_url=st.sampled_from(["", "a/b"]), value=st.binary(max_size=4))
 sources = st.builds(
@@ -263,6 +288,64 @@ def test_whatever_comes_everything_stored_points_to_something(sample: DatalogSam
         assert {got.receiver for got in actor.received_messages} <= {actor.actor}
         assert {sent.sender for sent in actor.sent_rewards} <= {actor.actor}
         assert {sent.sender for sent in actor.sent_messages} <= {actor.actor}
+
+
+numbers = st.one_of(st.floats(width=32), st.sampled_from([0.0, -0.0, 1.0, 3.4e38]))
+plain_sources = st.builds(RewardSource, sender_name=names, value=numbers, confidence=numbers)
+plain_rewards = st.builds(Reward, receiver_name=names, sources=st.lists(plain_sources, max_size=3))
+short_maps = maps.filter(lambda observations: len(observations.actors_map) <= len(PARAMS.actors))
+usual_samples = st.builds(
+    DatalogSample,
+    info=st.builds(
+        SampleInfo,
+        tick_id=st.integers(0, 2**63 - 2),
+        timestamp=st.integers(0, 2**63 - 1),
+        state=st.sampled_from(TrialState.values()),
+    ),
+    observations=st.none() | short_maps,
+    actions=st.lists(st.builds(Action, tick_id=st.integers(-1, 3), content=st.binary(max_size=200)), max_size=3),
+    rewards=st.lists(plain_rewards, max_size=4),
+)
+
+
+def same_bytes(data: bytes) -> bytes:
+    """Return the bytes that protobuf would have chosen; numbers that are none are compared by them, too."""
+    return StoredTrialSample.FromString(data).SerializeToString(deterministic=True)
+
+
+@given(st.one_of(usual_samples, samples_drawn))
+@example(sample_of(0, actors=3))
+def test_what_is_written_is_the_message(sample: DatalogSample) -> None:
+    converter = TrialConverter("t", PARAMS)
+    stored, kind = converter.convert(sample)
+    tick_id, saw_end = converter.next_tick, converter.saw_end
+    converter = TrialConverter("t", PARAMS)
+    write = converter.write(sample)
+    assert write[:4] == ("t", stored.tick_id, stored.timestamp, stored.state)
+    assert write.kind is kind
+    assert same_bytes(write.data) == stored.SerializeToString(deterministic=True)
+    assert (converter.next_tick, converter.saw_end) == (tick_id, saw_end)
+
+
+@given(usual_samples)
+def test_usual_samples_are_known_as_such(sample: DatalogSample) -> None:
+    assert TrialConverter("t", PARAMS).usual.write(sample) is not None
+
+
+@pytest.mark.parametrize("what", UNUSUAL)
+def test_unusual_samples_are_left_to_the_message(what: str) -> None:
+    assert TrialConverter("t", PARAMS).usual.write(UNUSUAL[what]) is None
+
+
+def test_trials_of_many_actors_are_left_to_the_message() -> None:
+    params = params_with(*(f"actor{number}" for number in range(65)))
+    assert TrialConverter("t", params).usual.write(sample_of(0)) is None
+    assert len(convert(sample_of(0), params).actor_samples) == 65
+
+
+def test_a_number_of_any_size_is_written_as_protobuf_does() -> None:
+    for number in (0, 1, 127, 128, 300, 16383, 16384, 2**35, 2**63 - 1):
+        assert StoredTrialSample(tick_id=number).SerializeToString() == (b"\x18" + varint(number) if number else b"")
 
 
 @given(st.binary(max_size=200))

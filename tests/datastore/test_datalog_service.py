@@ -355,6 +355,20 @@ async def test_a_storage_that_fails_is_told_of_the_end_later(autojump_clock: Clo
         assert (await info_of(table, "t")).ended_abnormally
 
 
+async def test_a_log_that_breaks_after_its_last_sample_is_not_missed(
+    autojump_clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with desk() as table:
+        async with table.data_log("t") as call:
+            await send_log(call, whole(2))
+            for _ in range(3):
+                await call.receive()
+        await trio.sleep(60)
+        (trial,) = (await table.trials()).trial_infos
+        assert (trial.last_state, trial.ended_abnormally) == (ENDED, False)
+    assert "did not come back" not in caplog.text
+
+
 async def test_a_deleted_trial_is_not_waited_for(autojump_clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     async with desk() as table:
         await broken_log(table, "t")

@@ -17,12 +17,13 @@ import trio
 
 from tests.datastore import killed_writer
 from tests.datastore.killed_writer import BATCH, TRIALS, payload
+from tests.datastore.test_sqlite_room import big
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.blocking import run_inline
 from trio_cogment.datastore._sqlite import SqliteStore, open_sqlite
 from trio_cogment.datastore._sqlite_file import connect
 from trio_cogment.datastore.opening import open_store
-from trio_cogment.datastore.storage import SampleWrite, TrialStore
+from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.errors import ResourceExhaustedError, UnavailableError
 from trio_cogment.testing._check_store_tools import ALL, get, ids, late_rewards, new_trial, read, sample, ticks
 
@@ -94,45 +95,6 @@ def test_killed_while_writing(tmp_path: Path) -> None:
 @pytest.mark.soak
 def test_killed_while_writing_often(tmp_path: Path) -> None:
     kill_often(tmp_path / "a.db", 200, 2, check_each=True)
-
-
-def big(trial_id: str, tick_id: int) -> SampleWrite:
-    return sample(trial_id, tick_id, payload=bytes(20_000))
-
-
-async def fill(store: TrialStore) -> int:
-    """Write until there is no room; return how many samples were taken."""
-    written = 0
-    while True:
-        try:
-            await store.apply([big("a", written), big("a", written + 1)])
-        except ResourceExhaustedError:
-            return written
-        written += 2
-
-
-async def test_full_and_with_room_again(tmp_path: Path) -> None:
-    """A write without room is refused whole; deleting makes room, without a restart."""
-    async with open_store(f"sqlite:{tmp_path}/a.db", file_bytes=1_000_000) as store:
-        await store.apply([new_trial("a"), new_trial("b")])
-        written = await fill(store)
-        assert 20 < written < 50
-        for _ in range(3):
-            with pytest.raises(ResourceExhaustedError, match="no room left"):
-                await store.apply([new_trial("c"), sample("b", 0), *(big("b", tick) for tick in range(1, 50))])
-        assert await ticks(store, "a") == list(range(written))
-        assert await ids(store) == ["a", "b"]
-        assert (await get(store, "b")).samples_count == 0
-        await store.delete(["a"])
-        await trio.testing.wait_all_tasks_blocked()
-        with trio.fail_after(30):
-            while True:  # until the samples are swept
-                try:
-                    await store.apply([big("b", tick) for tick in range(written)])
-                    break
-                except ResourceExhaustedError:
-                    await trio.sleep(0.01)
-        assert await ticks(store, "b") == list(range(written))
 
 
 async def test_one_that_is_too_large_does_not_harm_those_beside_it(tmp_path: Path) -> None:
@@ -292,39 +254,6 @@ def recoveries(path: Path) -> int:
         (count,) = connection.execute("SELECT count FROM recoveries").fetchone()
         assert isinstance(count, int)
         return count
-
-
-@pytest.mark.soak
-def test_full_disk(tmp_path: Path) -> None:
-    """A small file system: full, and then not any more."""
-    mount = tmp_path / "small"
-    mount.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mount)], check=False, capture_output=True
-    )
-    if done.returncode:
-        pytest.skip(f"cannot mount a tmpfs: {done.stderr.decode().strip()}")
-    try:
-        filler = mount / "filler"
-        filler.write_bytes(bytes(1_500_000))
-
-        async def main() -> None:
-            async with open_store(f"sqlite:{mount}/a.db") as store:
-                await store.apply([new_trial("a")])
-                written = await fill(store)
-                assert written > 10
-                with pytest.raises((ResourceExhaustedError, UnavailableError)):
-                    await store.apply([big("a", tick) for tick in range(written, written + 100)])
-                assert await ticks(store, "a") == list(range(written))
-                filler.unlink()
-                await store.apply([big("a", written), big("a", written + 1)])
-                assert await ticks(store, "a") == list(range(written + 2))
-            async with open_store(f"sqlite:{mount}/a.db") as store:
-                assert await ticks(store, "a") == list(range(written + 2))
-
-        trio.run(main)
-    finally:
-        subprocess.run(["umount", str(mount)], check=True)
 
 
 FIU = ("fiu-run", "-x", "-c", "enable_random name=posix/io/sync/*,probability=0.3")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import trio
 
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.blocking import run_inline
 from trio_cogment.datastore import _sqlite_reader, _sqlite_writer
 from trio_cogment.datastore._sqlite import open_sqlite
@@ -19,6 +23,8 @@ from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import WriteKind
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.testing._check_store_tools import ALL, MUCH, get, late, new_trial, read, sample, ticks
+
+NOBODY = 65534
 
 
 def files_in(folder: Path) -> set[str]:
@@ -92,6 +98,30 @@ async def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     await refused(tmp_path / "file" / "a.db", "Not a directory")
     await refused("/proc/a.db", "cannot lock /proc/a.db")
     await refused(tmp_path, "Is a directory")
+
+
+@contextmanager
+def without_privileges() -> Iterator[None]:
+    """For root every file can be written to."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+async def test_a_file_that_cannot_be_written_to() -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.db"
+        async with open_store(f"sqlite:{path}"):
+            pass
+        os.chmod(folder, 0o777)
+        os.chmod(f"{path}.lock", 0o666)
+        os.chmod(path, 0o444)
+        with without_privileges():
+            await refused(path, r"cannot open .*a\.db: .*Permission denied")
 
 
 async def test_what_a_killed_creation_leaves_behind(tmp_path: Path) -> None:
@@ -251,3 +281,18 @@ async def test_large_samples_come_in_small_pages(tmp_path: Path) -> None:
         assert pages == [[0, 1], [2, 3], [4, 5, 6]]
         assert len(await store.samples(number, after=0, limit=1 << 40, max_bytes=MUCH)) == 7
         assert (await get(store, "a")).last_state == TrialState.RUNNING
+
+
+async def test_batches_of_any_size_go_in_in_order(tmp_path: Path) -> None:
+    # Some statements add hundreds, some one; nothing falls between them.
+    async with open_store(f"sqlite:{tmp_path / 'a.db'}") as store:
+        next_tick = 0
+        await store.apply([new_trial("a"), new_trial("b")])
+        for size in (1, 49, 50, 51, 499, 500, 501, 1103):
+            batch = [sample("ab"[tick % 2], tick, payload=b"%d" % tick) for tick in range(next_tick, next_tick + size)]
+            next_tick += size
+            assert await store.apply(batch) == {}
+        for first, trial_id in enumerate("ab"):
+            found = await read(store, trial_id)
+            assert [one.tick_id for one in found] == list(range(first, next_tick, 2))
+            assert all(StoredTrialSample.FromString(one.data).payloads == [b"%d" % one.tick_id] for one in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,10 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialActorSampleReward,
     StoredTrialSample,
 )
-from trio_cogment.errors import NotFoundError, RpcError, StatusCode
+from trio_cogment.datastore._following import SampleReader
+from trio_cogment.datastore._memory import MemoryStore
+from trio_cogment.datastore.storage import StoredSample, StoredTrial
+from trio_cogment.errors import NotFoundError, RpcError, StatusCode, UnavailableError
 
 Clock = trio.testing.MockClock
 both = pytest.mark.parametrize("wire", [False, True])
@@ -155,6 +159,35 @@ async def test_waiting_for_a_trial_by_its_id(autojump_clock: Clock) -> None:
         # Of "as many as there are" nobody knows when it is met.
         assert names(await table.trials(timeout=1000)) == ["t"]
         assert trio.current_time() - began == pytest.approx(6, abs=0.1)
+
+
+async def test_a_trial_that_comes_while_it_is_looked_for(autojump_clock: Clock) -> None:
+    class Late(GateStore):
+        looked = 0
+
+        async def trials(self, **arguments: Any) -> Any:
+            found = await super().trials(**arguments)
+            self.looked += 1
+            if self.looked <= 3:  # at every moment of the first two rounds
+                await table.add_trial(f"t{self.looked}")
+            return found
+
+    for wanted in ("t1", "t2", "t3"):
+        async with desk(Late()) as table:
+            began = trio.current_time()
+            assert names(await table.trials(trial_ids=[wanted], timeout=60_000)) == [wanted]
+            assert trio.current_time() - began < 1
+
+
+@pytest.mark.parametrize("kind", ["memory:", "sqlite:"])
+async def test_trials_by_many_properties(kind: str, tmp_path: Path) -> None:
+    async with desk(kind if kind == "memory:" else f"sqlite:{tmp_path}/a.db") as table:
+        properties = {f"{number}": "x" for number in range(500)}
+        await table.add_trial("t", params_with("ann", properties=properties))
+        assert names(await table.trials(properties=properties)) == ["t"]
+        with pytest.raises(RpcError, match="properties: expected at most 500, got 501") as caught:
+            await table.trials(properties={**properties, "more": "x"})
+        assert caught.value.code is StatusCode.INVALID_ARGUMENT
 
 
 async def test_who_waits_can_leave(autojump_clock: Clock) -> None:
@@ -459,6 +492,50 @@ async def test_reading_without_a_call(autojump_clock: Clock) -> None:
             assert [sample.tick_id for sample in await anext(reader)] == [0]
             await call.send(RunTrialDatalogInput(sample=sample_of(1, ENDED)))
             assert [sample.tick_id for sample in await anext(reader)] == [1]
+            with pytest.raises(StopAsyncIteration):
+                await anext(reader)
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_a_turn_that_does_not_come_to_an_end_is_made_up_for(cancelled: bool, autojump_clock: Clock) -> None:
+    class Hindered(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__(1 << 30)
+            self.hindrance: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
+
+        async def samples(self, number: int, *, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
+            await self.hindrance()
+            return await super().samples(number, after=after, limit=limit, max_bytes=max_bytes)
+
+        async def trial(self, trial_id: str) -> StoredTrial | None:
+            await self.hindrance()
+            return await super().trial(trial_id)
+
+    async def fail() -> None:
+        raise UnavailableError("away")
+
+    async def hindered(reader: SampleReader) -> None:
+        store.hindrance = trio.sleep_forever if cancelled else fail
+        try:
+            with trio.move_on_after(1) as scope:
+                await anext(reader)
+            assert scope.cancelled_caught
+        except UnavailableError:
+            assert not cancelled
+        store.hindrance = trio.lowlevel.checkpoint
+
+    store = Hindered()
+    async with desk(store) as table, table.data_log("a") as call:
+        await send_log(call, [sample_of(0)])
+        await call.receive()
+        await call.receive()
+        async with table.datastore.reading(RetrieveSamplesRequest(trial_ids=["a"])) as reader:
+            await hindered(reader)
+            assert [sample.tick_id for sample in await anext(reader)] == [0]
+            await hindered(reader)
+            await call.send(RunTrialDatalogInput(sample=sample_of(1, ENDED)))
+            assert [sample.tick_id for sample in await anext(reader)] == [1]
+            await hindered(reader)
             with pytest.raises(StopAsyncIteration):
                 await anext(reader)
 

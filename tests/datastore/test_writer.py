@@ -137,7 +137,7 @@ async def test_a_failure_is_told_to_everybody_in_the_batch_and_to_nobody_else(au
         assert await first.progress(1) == 2
         # Nothing of it is held any more.
         await writer.drain()
-        assert (writer._held_writes, writer._held_bytes, writer._queued_bytes) == (0, 0, 0)
+        assert (writer._held_writes, writer._held_bytes, len(writer._queue)) == (0, 0, 0)
 
 
 async def test_who_waits_for_room_when_its_lane_fails_is_told(autojump_clock: Clock) -> None:

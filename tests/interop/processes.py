@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import IO, Any
 import pytest
 
 HERE = Path(__file__).resolve().parent
-LISTENING = re.compile(r"^orchestrator listening on \S+:(\d+) \((.*)\)", re.MULTILINE)
+LISTENING = re.compile(r"^\w+ listening on \S+:(\d+) \((.*)\)", re.MULTILINE)
 
 #: What a developer's shell may have set for the platform; neither side is to find it.
 _OURS = ("COGMENT_", "TRIAL_", "PROMETHEUS_", "TRIO_COGMENT_")
@@ -66,6 +66,11 @@ class Process:
     def wait(self, seconds: float) -> int:
         return self._child.wait(seconds)
 
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal that will end it."""
+        self.may_end = True
+        self._child.send_signal(number)
+
     def stop(self, seconds: float = 15) -> int:
         """Ask the child to end, insist after `seconds`, and return its exit code."""
         if self._child.poll() is None:
@@ -85,12 +90,25 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Orchestrator:
-    """Ours, and the endpoints of its two services."""
+class Server:
+    """One of ours, and where to reach each of its services."""
 
     process: Process
-    lifecycle: str
-    actors: str
+    endpoints: Mapping[str, str]
+
+    @property
+    def endpoint(self) -> str:
+        """The one endpoint of all its services."""
+        (endpoint,) = set(self.endpoints.values())
+        return endpoint
+
+    @property
+    def lifecycle(self) -> str:
+        return self.endpoints["TrialLifecycleSP"]
+
+    @property
+    def actors(self) -> str:
+        return self.endpoints["ClientActorSP"]
 
 
 class Stage:
@@ -114,34 +132,28 @@ class Stage:
         self.processes.append(process)
         return process
 
-    def orchestrator(self, *flags: str, lifecycle_port: int = 0) -> Orchestrator:
+    def orchestrator(self, *flags: str, lifecycle_port: int = 0) -> Server:
         """Start ours and wait until it is ready; the system chooses its ports, and of two zeros makes one."""
         status = self.folder / "orchestrator.status"
-        process = self.start(
-            "orchestrator",
-            *our_command(),
-            "services",
-            "orchestrator",
-            f"--lifecycle_port={lifecycle_port}",
-            "--actor_port=0",
-            f"--status_file={status}",
-            *flags,
-        )
-        self.until("the orchestrator is ready", lambda: status.exists() and "R" in status.read_text())
-        servers = 2 if lifecycle_port else 1
-        self.until("it says where it listens", lambda: len(LISTENING.findall(process.output)) == servers)
-        found = {
-            name.strip(): f"grpc://127.0.0.1:{port}"
-            for port, names in LISTENING.findall(process.output)
-            for name in names.split(",")
-        }
-        return Orchestrator(process, found["TrialLifecycleSP"], found["ClientActorSP"])
+        ports = [f"--lifecycle_port={lifecycle_port}", "--actor_port=0", f"--status_file={status}"]
+        found = self.ours("orchestrator", "services", "orchestrator", *ports, *flags, ports=2 if lifecycle_port else 1)
+        assert "R" in status.read_text()
+        return found
 
-    def directory(self, *options: str) -> str:
-        """Start a stand-in for the directory; returns its endpoint."""
-        program = str(HERE / "directory_stand_in.py")
-        self.start("directory", sys.executable, program, "--records", str(self.folder), *options)
-        return f"grpc://127.0.0.1:{self.port('directory')}"
+    def ours(self, name: str, *arguments: str, ports: int = 1) -> Server:
+        """Start a server of ours by the command line, and wait until it listens."""
+        return self.server(name, *our_command(), *arguments, ports=ports)
+
+    def server(self, name: str, *command: str, ports: int = 1) -> Server:
+        """Start a server of ours, and wait until it has told of so many ports."""
+        process = self.start(name, *command)
+        self.until(f"{name} says where it listens", lambda: len(LISTENING.findall(process.output)) == ports)
+        found = {
+            service.strip(): f"grpc://127.0.0.1:{port}"
+            for port, services in LISTENING.findall(process.output)
+            for service in services.split(",")
+        }
+        return Server(process, found)
 
     def until(self, what: str, ready: Callable[[], Any], seconds: float = 30) -> Any:
         """Poll until `ready` returns something true."""
@@ -168,13 +180,14 @@ class Stage:
         found: dict[str, Any] = json.loads(file.read_text())
         return found
 
-    def end(self, orchestrator: Orchestrator, *, expected_errors: Sequence[str] = ()) -> None:
-        """Stop our orchestrator, and look for complaints of both sides that nobody expected."""
-        process = orchestrator.process
-        code = process.stop()
-        if code or "Traceback" in process.output:
-            self.fail(f"the orchestrator ended with {code} on SIGTERM, or has written a traceback")
-        self.processes.remove(process)
+    def end(self, *servers: Server, expected_errors: Sequence[str] = ()) -> None:
+        """Stop servers of ours, one by one, and look for complaints of both sides that nobody expected."""
+        for server in servers:
+            process = server.process
+            code = process.stop()
+            if code or "Traceback" in process.output:
+                self.fail(f"{process.name} ended with {code} on SIGTERM, or has written a traceback")
+            self.processes.remove(process)
         for process in self.processes:
             check_errors(self, process, expected_errors)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-from tests.interop.processes import Orchestrator, Remote, Stage
+from tests.interop.directories import Directory
+from tests.interop.processes import HERE, Remote, Server, Stage
 
 #: An actor that is to miss its time is silent; one that is not must manage to answer within this, on a busy machine.
 RESPONSE_SECONDS = 1.5
@@ -28,11 +30,31 @@ class Scene(Stage):
         self.start(name, *self._program("participants"), "--name", name, *options)
         return f"grpc://127.0.0.1:{self.port(name)}"
 
-    def remote(self, orchestrator: Orchestrator | None, *options: str, name: str = "remote") -> Remote:
+    def remote(self, orchestrator: Server | None, *options: str, name: str = "remote") -> Remote:
         """Start a controller, which discovers the orchestrator if it gets none."""
         urls = ["--lifecycle", orchestrator.lifecycle, "--actors", orchestrator.actors] if orchestrator else []
-        process = self.start(name, *self._program("remote"), "--name", name, *urls, *options, asked=True)
-        return Remote(self, process)
+        return self.told("remote", *urls, *options, name=name)
+
+    def told(self, program: str, *options: str, name: str = "") -> Remote:
+        """Start a program that takes orders; it is called as what it is unless it gets a name."""
+        name = name or program
+        return Remote(self, self.start(name, *self._program(program), "--name", name, *options, asked=True))
+
+    def directory(self, tls: Path | None = None) -> Directory:
+        """Start our directory; it has a file."""
+        options = [] if tls is None else [f"--tls={tls}"]
+        return Directory(self, self._our_server("directory", str(self.folder / "registrations"), *options), tls)
+
+    def model_registry(self, *options: str, name: str = "model_registry") -> Server:
+        """Start our model registry; its archive stays when it is started anew."""
+        return self._our_server("model_registry", str(self.folder / "archive"), *options, name=name)
+
+    def datastore(self, *flags: str, name: str = "datastore") -> Server:
+        """Start our trial datastore; it keeps trials in memory unless told otherwise."""
+        return self.ours(name, "services", "trial_datastore", "--host=127.0.0.1", "--port=0", *flags)
+
+    def _our_server(self, program: str, *options: str, name: str = "") -> Server:
+        return self.server(name or program, sys.executable, str(HERE / "our_servers.py"), program, *options)
 
     def _program(self, name: str) -> list[str]:
         return [self._python, str(self._project / f"{name}.py"), "--records", str(self.folder)]
@@ -47,7 +69,8 @@ class Scene(Stage):
 
 def actor(name: str, endpoint: str, **fields: Any) -> Spec:
     """An actor's parameters, a player's with `bonus` if nothing else is said; other names go into its script."""
-    known = {"actor_class", "initial_connection_timeout", "response_timeout", "optional", "default_action"}
+    known = {"actor_class", "implementation", "initial_connection_timeout", "response_timeout", "optional"}
+    known |= {"default_action"}
     given = {key: fields.pop(key) for key in known & fields.keys()}
     spec = {"name": name, "actor_class": "player", "endpoint": endpoint, "implementation": "scripted", **given}
     if spec["actor_class"] == "player":

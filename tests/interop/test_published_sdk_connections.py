@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
 import trustme
 
-from tests.interop.scenes import CLIENT, Scene, Spec, action_sets, active, actor, field, observations
+from tests.interop.scenes import CLIENT, Scene, action_sets, active, actor, field, observations
+from trio_cogment.api.directory_pb2 import ServiceEndpoint
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
@@ -76,50 +76,42 @@ def test_mutual_tls(scene: Scene, certificates: Path) -> None:
 @pytest.mark.parametrize("encrypted", [False, True], ids=["clear", "tls"])
 def test_everybody_finds_the_others_in_a_directory(scene: Scene, certificates: Path, encrypted: bool) -> None:
     tls = [f"--tls={certificates}"] if encrypted else []
-    directory = scene.directory(*tls)
-
-    def entries(service: str) -> list[Spec]:
-        found: list[Spec] = scene.record("directory")["entries"]
-        return [entry for entry in found if entry["type"] == service and not entry["hidden"]]
-
-    def registered(service: str, number: int) -> bool:
-        return len(entries(service)) == number
-
+    directory = scene.directory(certificates if encrypted else None)
     ports: dict[str, int] = {}
-    for name in ("older", "newer"):
-        known = len(entries("DATALOG_SERVICE")) if ports else 0
-        scene.participants(name, f"--directory={directory}", *tls)
+    for number, name in enumerate(("older", "newer"), 1):
+        scene.participants(name, f"--directory={directory.endpoint}", *tls)
         ports[name] = scene.port(name)
         # The data log is what the SDK registers last.
-        scene.until(f"{name} is registered", partial(registered, "DATALOG_SERVICE", known + 1))
+        directory.until("DATALOG_SERVICE", number)
     orchestrator = scene.orchestrator(
-        f"--directory_endpoint={directory}",
+        f"--directory_endpoint={directory.endpoint}",
         "--directory_registration_host=127.0.0.1",
         "--directory_registration_properties=site=lab,spare",
         "--pre_trial_hooks=cogment://discover/prehook",
         *(tls_flags(certificates) if encrypted else []),
     )
-    scene.until("the orchestrator is registered", partial(registered, "TRIAL_LIFE_CYCLE_SERVICE", 1))
     for service, url in (
-        ("CLIENT_ACTOR_CONNECTION_SERVICE", orchestrator.actors),
         ("TRIAL_LIFE_CYCLE_SERVICE", orchestrator.lifecycle),
+        ("CLIENT_ACTOR_CONNECTION_SERVICE", orchestrator.actors),
     ):
-        (entry,) = entries(service)
-        assert entry["host"] == "127.0.0.1"
-        assert entry["port"] == int(url.rpartition(":")[2])
-        assert entry["protocol"] == ("GRPC_SSL" if encrypted else "GRPC")
-        assert entry["properties"].items() >= {"site": "lab", "spare": ""}.items()
-        assert entry["properties"]["__version"]
-        assert entry["properties"]["__registration_source"] == "Self-Command_Line"
+        (entry,) = directory.until(service, 1)
+        assert entry.endpoint.host == "127.0.0.1"
+        assert entry.endpoint.port == int(url.rpartition(":")[2])
+        assert entry.endpoint.protocol == (ServiceEndpoint.GRPC_SSL if encrypted else ServiceEndpoint.GRPC)
+        properties = entry.details.properties
+        assert properties.items() >= {"site": "lab", "spare": ""}.items()
+        assert properties["__version"]
+        assert properties["__registration_source"] == "Self-Command_Line"
 
     # The controller knows the directory and nothing else; so do the parameters.
-    remote = scene.remote(None, f"--directory={directory}", *tls)
-    (older,) = (entry for entry in entries("ACTOR_SERVICE") if entry["port"] == ports["older"] and referee(entry))
+    remote = scene.remote(None, f"--directory={directory.endpoint}", *tls)
+    referees = directory.entries("ACTOR_SERVICE", __actor_class="referee")
+    (older,) = (entry for entry in referees if entry.endpoint.port == ports["older"])
     actors = [
         actor("implied", ""),
         actor("context", "cogment://discover", actor_class="referee"),
         actor("explicit", "cogment://discover/actor?__implementation=scripted&__actor_class=player"),
-        actor("by-id", f"cogment://discover/service?__id={older['id']}", actor_class="referee"),
+        actor("by-id", f"cogment://discover/service?__id={older.service_id}", actor_class="referee"),
         actor("cleo", CLIENT),
     ]
     made = {
@@ -145,9 +137,6 @@ def test_everybody_finds_the_others_in_a_directory(scene: Scene, certificates: P
     assert remote.ask("info", trials=["lost"]) == []
     remote.leave()
     scene.end(orchestrator)
-    scene.until("it has left the directory", partial(registered, "TRIAL_LIFE_CYCLE_SERVICE", 0))
-    assert registered("CLIENT_ACTOR_CONNECTION_SERVICE", 0)
-
-
-def referee(entry: Spec) -> bool:
-    return bool(entry["properties"].get("__actor_class") == "referee")
+    assert directory.entries("TRIAL_LIFE_CYCLE_SERVICE") == []
+    assert directory.entries("CLIENT_ACTOR_CONNECTION_SERVICE") == []
+    scene.end(directory.server)

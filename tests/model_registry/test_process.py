@@ -119,7 +119,7 @@ async def test_kill_9_under_uploads(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 async def test_kill_9_under_uploads_200_times(tmp_path: Path) -> None:
     await kill_often(tmp_path / "archive", 200)
 

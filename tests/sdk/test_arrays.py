@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import InvalidArgumentError
@@ -104,6 +106,41 @@ def test_texts_and_scalars_and_npy() -> None:
 def test_what_is_no_array_is_refused(message: Any, text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=text):
         as_array(message)
+
+
+def npy(array: np.ndarray[Any, Any]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "array", [np.asfortranarray(np.arange(6).reshape(2, 3)), np.zeros((0, 3)), np.array(3, dtype=">i2")]
+)
+def test_npy_of_every_kind(array: np.ndarray[Any, Any]) -> None:
+    found = as_array(Array(dtype=2, shape=array.shape, npy_data=npy(array)))
+    np.testing.assert_array_equal(found, array)
+    assert found.dtype == array.dtype
+
+
+def test_npy_that_is_something_else() -> None:
+    archive = io.BytesIO()
+    np.savez(archive, np.eye(2))
+    huge = npy(np.zeros(3)).replace(b"(3,)", b"(%d,)" % 10**15)
+    for data in (archive.getvalue(), archive.getvalue()[:50], huge):
+        with pytest.raises(InvalidArgumentError, match=r"array\.npy_data: "):
+            as_array(Array(dtype=2, shape=[3], npy_data=data))
+
+
+@given(st.integers(0, 200), st.binary(max_size=8), st.integers(0, 300))
+def test_broken_npy_is_refused_or_read(place: int, garbage: bytes, size: int) -> None:
+    data = npy(np.arange(6.0))
+    data = (data[:place] + garbage + data[place + len(garbage) :])[:size]
+    try:
+        found = as_array(Array(dtype=2, shape=[6], npy_data=data))
+    except InvalidArgumentError:
+        return
+    assert found.shape == (6,)
 
 
 def test_pickles_are_never_loaded() -> None:

@@ -26,9 +26,11 @@ from trio_cogment import (
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
+from trio_cogment.config import DatastoreConfig
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, StatusCode
 from trio_cogment.rpc import CallOpener, Channel, open_listeners, serve
 from trio_cogment.sdk import DatastoreClient, StoredSample, export_trials, import_samples
+from trio_cogment.sdk.sample_file import encode_header
 
 TICKS = 5
 SPEC = Spec.of(ActorClass("number", observation=UInt32Value, action=UInt32Value), ActorClass("raw"))
@@ -206,6 +208,24 @@ async def test_trials_are_found_by_id_and_property_and_waited_for(how: str) -> N
 
 
 @WAYS
+async def test_trials_that_do_not_fit_into_one_reply(how: str) -> None:
+    config = DatastoreConfig(max_reply_bytes=3000)
+    async with (
+        open_platform(store="memory:", datastore_config=config) as platform,
+        channel_of(platform, how) as channel,
+    ):
+        store = DatastoreClient(channel)
+        ids = [f"{number:02}" for number in range(20)]
+        for trial_id in ids:
+            await store.add_trial(trial_id, params(text="x" * 800))
+        assert [trial.trial_id for trial in await store.trials()] == ids
+        assert [trial.trial_id for trial in await store.trials(ids, wait_seconds=60)] == ids
+        assert [trial.trial_id for trial in await store.trials(wait_seconds=60)] == ids
+        await store.add_trial("huge", params(text="x" * 9000))
+        assert [trial.trial_id for trial in await store.trials()] == [*ids, "huge"]
+
+
+@WAYS
 async def test_an_iteration_that_is_left_ends_its_call(how: str) -> None:
     game = Game()
     game.held_tick = 4
@@ -333,6 +353,26 @@ async def test_an_import_is_all_or_nothing(how: str) -> None:
                 await import_samples(store, reading(content, 100), prefix="x-", on_progress=lambda _: scope.cancel())
             assert scope.cancelled_caught
         assert [trial.trial_id for trial in await store.trials()] == ["a", "b", "empty"]
+
+
+@pytest.mark.parametrize("trial_id", ["\u00e9t\u00e9", " one", "one ", "o\ne", ""])
+async def test_an_id_that_cannot_be_written_is_refused_before_anything_is(trial_id: str) -> None:
+    content = encode_header({"a": params(), trial_id: params()}, version="1", timestamp=5)
+    async with platform_with(Game()) as platform:
+        store = DatastoreClient(platform.channel)
+        with pytest.raises(InvalidArgumentError, match="id"):
+            await import_samples(store, reading(content, 100))
+        assert await store.trials() == []
+
+
+async def test_an_import_names_some_of_the_trials_that_are_there() -> None:
+    ids = [f"{number:02}" for number in range(15)]
+    content = encode_header({trial_id: params() for trial_id in ids}, version="1", timestamp=5)
+    async with platform_with(Game()) as platform:
+        store = DatastoreClient(platform.channel)
+        assert (await import_samples(store, reading(content, 100))).samples == dict.fromkeys(ids, 0)
+        with pytest.raises(AlreadyExistsError, match=r": 00, .*, 09 and 5 more \(another prefix"):
+            await import_samples(store, reading(content, 100))
 
 
 async def test_exports_that_have_nothing_to_say() -> None:

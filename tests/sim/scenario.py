@@ -37,7 +37,7 @@ async def safety(world: World) -> None:
         await trio.sleep(rng.uniform(2, 18))
         await stop(play, orchestrator, hosting, rng.choice(["stop", "cancel", "both"]), rng.choice([0.0, 0.003, 0.5]))
         await trio.sleep(3)  # who is left learns of it
-        check_leftovers(orchestrator)
+        check_leftovers(play, orchestrator)
         nursery.cancel_scope.cancel()
     judge(play)
 
@@ -74,9 +74,7 @@ async def liveness(world: World) -> None:
             acting.start_soon(calm_down, play, orchestrator)
             await all_over(play, controller, orchestrator)
             acting.cancel_scope.cancel()
-        check_leftovers(orchestrator)
-        known = [trial.trial_id for trial in orchestrator.trials]
-        world.history.record("orchestrator", "known", trial_ids=known)
+        check_leftovers(play, orchestrator)
         await orchestrator.stop()  # which ends the watches
         await trio.sleep(0.1)
         nursery.cancel_scope.cancel()
@@ -125,8 +123,8 @@ def waiting(world: World) -> bool:
     )
 
 
-def check_leftovers(orchestrator: Orchestrator) -> None:
-    """Nothing of a trial that has ended is left: no task, nothing in a queue."""
+def check_leftovers(play: Play, orchestrator: Orchestrator) -> None:
+    """Nothing of a trial that has ended is left: no task, nothing in a queue. Which are known still is noted."""
     root = trio.lowlevel.current_root_task()
     assert root is not None
     tasks = [root]
@@ -138,6 +136,8 @@ def check_leftovers(orchestrator: Orchestrator) -> None:
     assert orchestrator.running_trials == 0
     for trial in orchestrator.trials:
         assert (trial.queued_messages, trial.queued_samples) == (0, 0), trial.trial_id
+    known = [trial.trial_id for trial in orchestrator.trials]
+    play.world.history.record("orchestrator", "known", trial_ids=known)
 
 
 def check_optional_actors(world: World) -> None:

@@ -117,6 +117,7 @@ async def test_honest_run_passes_and_a_doctored_one_does_not() -> None:
         "samples-come-once": changed(history, find("sample")),
         "soft-end-waits-for-everybody": changed(history, ack),
         "ids-are-given-once": changed(history, again, again, again),
+        "failed-starts-leave-nothing": _failed_start(history),
         "queues-stay-within-limits": changed(history, find("tasks"), _queues(end)),
         "tasks-end-with-their-trial": changed(history, find("tasks"), _tasks(find("tasks"))),
         "shields-have-deadlines": changed(history, end, end, shield),
@@ -132,6 +133,16 @@ async def test_honest_run_passes_and_a_doctored_one_does_not() -> None:
 
 def _far(state: HistoryEvent) -> list[HistoryEvent]:
     return [dataclasses.replace(state, who="far", details={"state": number}) for number in (1, 2, 5)]
+
+
+def _failed_start(history: History) -> History:
+    copy = History()
+    for event in history:
+        if event.what == "state" and event.details["state"] in (1, 5):
+            copy._events.append(event)
+    known = {"trial_ids": ["t"]}
+    copy._events.append(HistoryEvent(copy.recent(1)[0].seconds, "orchestrator", "known", details=known))
+    return copy
 
 
 def _queues(event: HistoryEvent) -> HistoryEvent:

@@ -9,18 +9,18 @@ from pathlib import Path
 from google.protobuf.json_format import MessageToDict
 
 from trio_cogment._version import __version__
-from trio_cogment.api import trial_datastore_pb2
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import RetrieveTrialsReply, RetrieveTrialsRequest
 from trio_cogment.cli._client_run import channel_to, columns, run_client, show
 from trio_cogment.cli._settings import ClientSettings
 from trio_cogment.cli._transfer import open_source, open_target, patience_of, progress, report
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc import Channel, methods_of
+from trio_cogment.rpc import Channel
 from trio_cogment.sdk import DatastoreClient, export_trials, import_samples
 from trio_cogment.sdk.sample_transfer import Transferred
 
-_DATASTORE = methods_of(trial_datastore_pb2.DESCRIPTOR.services_by_name["TrialDatastoreSP"])
+#: How many trials are asked for at a time.
+_PAGE = 1000
 
 #: A sample with a picture in it may be larger than what a server would take.
 _RPC = RpcConfig(max_receive_message_bytes=256 * 1024 * 1024, max_send_message_bytes=256 * 1024 * 1024)
@@ -33,13 +33,21 @@ def _channel(settings: ClientSettings, endpoint: str) -> Channel:
 def list_stored_trials(
     settings: ClientSettings, endpoint: str, *, count: int, properties: Mapping[str, str], handle: str
 ) -> None:
-    """Print a page of trials, and the handle of the next one."""
+    """Print so many trials, and the handle of the next ones."""
 
     async def ask() -> RetrieveTrialsReply:
-        request = RetrieveTrialsRequest(trials_count=count, properties=properties, trial_handle=handle)
+        whole = RetrieveTrialsReply(next_trial_handle=handle)
         async with _channel(settings, endpoint) as channel:
-            reply: RetrieveTrialsReply = await channel.unary(_DATASTORE["RetrieveTrials"], request)
-            return reply
+            client = DatastoreClient(channel)
+            while missing := count - len(whole.trial_infos):
+                request = RetrieveTrialsRequest(
+                    trials_count=min(missing, _PAGE), properties=properties, trial_handle=whole.next_trial_handle
+                )
+                reply = await client.page_of_trials(request)
+                whole.MergeFrom(reply)
+                if len(reply.trial_infos) < request.trials_count:
+                    break
+        return whole
 
     reply = run_client(settings, ask)
     show(settings, _table(reply), MessageToDict(reply))

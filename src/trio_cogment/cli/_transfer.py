@@ -59,7 +59,8 @@ class Target:
 async def open_target(path: Path | None) -> AsyncIterator[Target]:
     """Open a file for the time of an `async with` block; None is standard output.
 
-    The file has its new content when the block has been left in good order, and its old one before, and otherwise.
+    The file has its new content when the block has been left in good order, and its old one before, and otherwise. A
+    link stays one; what is no file (a pipe, a device) stays what it is, and is written to as the pieces come.
 
     Raises:
         Failure: it cannot be written.
@@ -69,22 +70,34 @@ async def open_target(path: Path | None) -> AsyncIterator[Target]:
             raise Failure("--file: a terminal is no place for bytes: expected a path, or a pipe")
         yield Target(sys.stdout.buffer, None)
         return
-    temporary = path.with_name(path.name + TEMPORARY)
     try:
-        file = await trio.to_thread.run_sync(lambda: open(temporary, "wb"))  # noqa: SIM115  closed below
+        # To open a pipe is to wait for its reader: Control-C must end that.
+        file, temporary, final = await trio.to_thread.run_sync(_open_beside, path, abandon_on_cancel=True)
     except OSError as error:
         raise _failure(path, error) from error
     whole = False
     try:
         yield Target(file, path)
-        await trio.to_thread.run_sync(_put_in_place, file, temporary, path)
+        if temporary is None:
+            await trio.to_thread.run_sync(file.flush, abandon_on_cancel=True)
+        else:
+            await trio.to_thread.run_sync(_put_in_place, file, temporary, final)
         whole = True
     except OSError as error:
         raise _failure(path, error) from error
     finally:
         file.close()
-        if not whole:
+        if temporary is not None and not whole:
             temporary.unlink(missing_ok=True)
+
+
+def _open_beside(path: Path) -> tuple[BinaryIO, Path | None, Path]:
+    """Open what is written to: a file, its name, and the name it gets once it is whole; None: it has that already."""
+    final = path.resolve()
+    if final.exists() and not final.is_file() and not final.is_dir():
+        return open(final, "wb"), None, final
+    temporary = final.with_name(final.name + TEMPORARY)
+    return open(temporary, "wb"), temporary, final
 
 
 def _put_in_place(file: BinaryIO, temporary: Path, path: Path) -> None:

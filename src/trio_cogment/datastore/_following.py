@@ -19,7 +19,7 @@ from trio_cogment.rpc import OwnNursery
 class Cursor:
     """How far one trial has been read."""
 
-    __slots__ = ("actors", "ending", "number", "position", "queued", "scope", "trial_id")
+    __slots__ = ("actors", "at_end", "ending", "number", "position", "queued", "scope", "told", "trial_id")
 
     def __init__(self, trial: StoredTrial, selection: Selection) -> None:
         self.trial_id = trial.trial_id
@@ -29,6 +29,10 @@ class Cursor:
         #: No more samples are expected: once nothing is left, that is all.
         self.ending = trial.end != TrialEnd.OPEN
         self.queued = False
+        #: There may be something new since it was read last.
+        self.told = True
+        #: When it was read last, that was all there was.
+        self.at_end = False
         #: Of the task that watches it.
         self.scope = trio.CancelScope()
 
@@ -85,17 +89,30 @@ class Follower:
                 await self._news.park()
             cursor = self._ready.popleft()
             cursor.queued = False
-            page = await self._read(cursor)
-            if page:
-                cursor.position = page[-1].position
-                self._queue(cursor)
-                return cursor, page
-            if cursor.ending:
+            if cursor.ending and cursor.at_end and not cursor.told:
                 self._left -= 1
                 cursor.scope.cancel()
+            elif page := await self._advance(cursor):
+                return cursor, page
+        return None
+
+    async def _advance(self, cursor: Cursor) -> Sequence[StoredSample]:
+        """Read on, or look for the end. After a failure or `Cancelled` the next turn begins where this one did."""
+        advanced = False
+        try:
+            page: Sequence[StoredSample] = ()
+            if cursor.told or not cursor.at_end:
+                cursor.told = False
+                page = await self._read(cursor)
+                self._queue(cursor)
             else:
                 await self._look_for_end(cursor)
-        return None
+            advanced = True
+        finally:
+            if not advanced:
+                cursor.told = True
+                self._queue(cursor)
+        return page
 
     def _queue(self, cursor: Cursor) -> None:
         if not cursor.queued:
@@ -108,25 +125,28 @@ class Follower:
             async with self._store.watch(cursor.trial_id) as watch:
                 while True:
                     # The first time for what came before the watch.
+                    cursor.told = True
                     self._queue(cursor)
                     await watch.changed()
 
     async def _read(self, cursor: Cursor) -> Sequence[StoredSample]:
-        config = self._config
+        limit, max_bytes = self._config.page_samples, self._config.page_bytes
         try:
-            return await self._store.samples(
-                cursor.number, after=cursor.position, limit=config.page_samples, max_bytes=config.page_bytes
-            )
+            page = await self._store.samples(cursor.number, after=cursor.position, limit=limit, max_bytes=max_bytes)
         except NotFoundError as error:
             raise NotFoundError(f"trial {cursor.trial_id!r} was deleted") from error
         except DataLossError as error:
             raise DataLossError(f"trial {cursor.trial_id!r}: its samples were evicted, to make room") from error
+        cursor.at_end = len(page) < limit and sum(len(stored.data) for stored in page) < max_bytes
+        if page:
+            cursor.position = page[-1].position
+        return page
 
     async def _look_for_end(self, cursor: Cursor) -> None:
         """See whether the trial has ended, after what may have been its last sample: that is looked for once more."""
         trial = await self._store.trial(cursor.trial_id)
         if trial is None or trial.number != cursor.number or trial.end != TrialEnd.OPEN:
-            cursor.ending = True
+            cursor.ending = cursor.told = True
             self._queue(cursor)
 
 

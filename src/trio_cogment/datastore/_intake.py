@@ -52,6 +52,11 @@ class IntakeStream:
             # Whoever sent it must be able to tell which one it was.
             await self.flush()
             raise
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if not self.lane.put_nowait(write):
+            await self._put(write)
+
+    async def _put(self, write: Write) -> None:
         try:
             await self.lane.put(write)
         except CogmentError as error:

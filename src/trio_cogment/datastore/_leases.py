@@ -86,7 +86,10 @@ class Leases:
 
     async def _end_one(self, trial_id: str) -> None:
         try:
-            # Whatever has come to its end by itself stays as it is.
+            trial = await self._store.trial(trial_id)
+            if trial is None or trial.end != TrialEnd.OPEN:
+                return
+            # Should it have come to its end by itself meanwhile, it stays as it is.
             await self._writer.write(EndWrite(trial_id, TrialEnd.ABNORMAL))
         except NotFoundError:
             return

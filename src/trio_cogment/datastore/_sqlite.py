@@ -39,8 +39,11 @@ class _Waiting:
     """A batch on its way, and what became of it."""
 
     writes: Sequence[Write]
-    bytes: int
     result: Mapping[int, str] | Exception | None = None
+
+    @property
+    def bytes(self) -> int:
+        return sum(len(write.data) for write in self.writes if isinstance(write, SampleWrite))
 
 
 class SqliteStore:
@@ -64,8 +67,7 @@ class SqliteStore:
 
     async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
         """See `TrialStore.apply`."""
-        size = sum(len(write.data) for write in writes if isinstance(write, SampleWrite))
-        ours = _Waiting(writes, size)
+        ours = _Waiting(writes)
         self._waiting.append(ours)
         try:
             async with self._turn:
@@ -93,6 +95,8 @@ class SqliteStore:
 
     def _take_group(self) -> list[_Waiting]:
         group = [self._waiting.popleft()]
+        if not self._waiting:
+            return group
         writes, size = len(group[0].writes), group[0].bytes
         while self._waiting:
             one = self._waiting[0]

@@ -159,6 +159,8 @@ def connect(path: str, *, full: bool = True, query_only: bool = False, max_bytes
             f"wal_autocheckpoint = {_CHECKPOINT_PAGES}",
             f"journal_size_limit = {_LOG_BYTES}",
             f"cache_size = -{_CACHE_KIBIBYTES}",
+            # Some builds write zeros over all that is deleted: as much as was there, which a full disk has no room for.
+            "secure_delete = 0",
             f"query_only = {int(query_only)}",
         ):
             connection.execute(f"PRAGMA {setting}")
@@ -202,7 +204,8 @@ def _translated(doing: str, error: OSError | sqlite3.Error) -> CogmentError:
 def _read_header(path: str) -> bytes:
     """Return the first bytes of a file; nothing: there is none, or it is empty."""
     try:
-        with open(path, "rb") as file:
+        # SQLite would open one that cannot be written to all the same, and then refuse every write.
+        with open(path, "r+b") as file:
             return file.read(_HEADER_BYTES)
     except FileNotFoundError:
         return b""

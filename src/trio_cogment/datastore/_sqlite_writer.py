@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from trio_cogment.datastore._rules import MAX_NUMBER, NO_SUCH_TRIAL, NO_TICK, RULES, Action, Found, Head, refusal
 from trio_cogment.datastore._sqlite_file import connect, file_errors
+from trio_cogment.datastore._sqlite_room import keep_room, use_room
 from trio_cogment.datastore.merging import begin_waiting, merge_late
 from trio_cogment.datastore.storage import SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
 from trio_cogment.errors import InvalidArgumentError, UnavailableError
@@ -19,7 +20,12 @@ _MAX_KNOWN = 4096
 _SWEEP_ROWS = 500
 _SWEEP_BYTES = 4 * 1024 * 1024
 
+#: So many samples are added by one statement, if there are as many: SQLite needs a quarter less time for them, and for
+#: all of it other threads can run Python.
+_ROWS_AT_ONCE = (500, 50, 1)
+_COLUMNS = 6
 _INSERT = "INSERT INTO samples (position, trial, tick, timestamp, waiting, data) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERTS = [(_INSERT + ", (?, ?, ?, ?, ?, ?)" * (rows - 1), rows * _COLUMNS) for rows in _ROWS_AT_ONCE]
 _KNOW = """
 SELECT number, ending, samples_count, high_tick, state,
     (SELECT max(tick) FROM samples WHERE samples.trial = trials.number)
@@ -84,7 +90,7 @@ class Writer:
         """Write batches, in one transaction if possible; return what was refused of each, or why it failed."""
         news = News()
         try:
-            with self._transaction() as connection:
+            with self._transaction(sum(map(_size, batches))) as connection:
                 step = _Step(connection, self._known, self._next_position, news)
                 results: list[dict[int, str] | Exception] = [step.apply(writes) for writes in batches]
                 step.finish()
@@ -138,12 +144,21 @@ class Writer:
         return True
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, size: int | None = None) -> Iterator[sqlite3.Connection]:
+        """Do what the block does in one transaction.
+
+        Args:
+            size: of the data it writes; None: it makes room.
+        """
         done = False
         try:
             with file_errors(f"cannot write to {self._path}"):
                 connection = self._open()
                 try:
+                    if size is None:
+                        use_room(connection, self._path)
+                    else:
+                        keep_room(connection, self._path, size)
                     connection.execute("BEGIN IMMEDIATE")
                     self._look_around(connection)
                     yield connection
@@ -194,6 +209,16 @@ class Writer:
             del self._known[next(iter(self._known))]
 
 
+def _size(writes: Sequence[Write]) -> int:
+    size = 0
+    for write in writes:
+        if isinstance(write, SampleWrite):
+            size += len(write.data)
+        elif isinstance(write, TrialWrite):
+            size += write.params.ByteSize()
+    return size
+
+
 class _Step:
     """What is done within one transaction. If that fails, what is in mind must be forgotten."""
 
@@ -205,8 +230,8 @@ class _Step:
         self._news = news
         #: What was written to, and whether it had ended before.
         self._touched: dict[str, tuple[_Known, TrialEnd]] = {}
-        #: Samples that are new for certain, not written yet.
-        self._rows: list[tuple[int, int, int, int, bool, bytes]] = []
+        #: The values of samples that are new for certain, not written yet: one sample's after the other's.
+        self._values: list[int | bytes] = []
         self.next_position = next_position
 
     def apply(self, writes: Sequence[Write]) -> dict[int, str]:
@@ -225,7 +250,7 @@ class _Step:
                     and 0 <= timestamp <= MAX_NUMBER
                     and kind is not WriteKind.LATE
                 ):
-                    self._rows.append((self.next_position, known.head.number, tick_id, timestamp, False, data))
+                    self._values += self.next_position, known.head.number, tick_id, timestamp, 0, data
                     self.next_position += 1
                     known.top_tick = tick_id
                     known.head.grow(tick_id, state)
@@ -331,12 +356,14 @@ class _Step:
         known.head.count -= self._connection.execute(f"DELETE FROM samples WHERE {condition}", (value,)).rowcount
 
     def _add(self, write: SampleWrite, known: _Known, data: bytes, *, waiting: bool) -> None:
-        row = (self.next_position, known.head.number, write.tick_id, write.timestamp, waiting, data)
-        self._rows.append(row)
+        self._values += self.next_position, known.head.number, write.tick_id, write.timestamp, waiting, data
         self.next_position += 1
         known.top_tick = max(known.top_tick, write.tick_id)
 
     def _flush(self) -> None:
-        if self._rows:
-            self._connection.executemany(_INSERT, self._rows)
-            self._rows.clear()
+        values, done = self._values, 0
+        for statement, size in _INSERTS:
+            while len(values) - done >= size:
+                self._connection.execute(statement, values[done : done + size])
+                done += size
+        self._values = []

@@ -7,7 +7,7 @@ enough, or the first has waited long enough, or somebody cannot go on without it
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 
 import trio
@@ -29,27 +29,23 @@ class Lane:
     always the beginning of what was put.
 
     Attributes:
+        max_writes: how many may be under way.
         taken: how many were put.
         durable: how many of them are durable: the first so many.
         failure: why it takes no more.
         on_failure: called once, when there is one; must not raise or wait.
     """
 
-    __slots__ = ("_max_writes", "_news", "_writer", "durable", "failure", "on_failure", "taken")
+    __slots__ = ("_news", "_writer", "durable", "failure", "max_writes", "on_failure", "taken")
 
     def __init__(self, writer: Writer, max_writes: int) -> None:
         self._writer = writer
-        self._max_writes = max_writes
+        self.max_writes = max_writes
         self._news = trio.lowlevel.ParkingLot()
         self.taken = 0
         self.durable = 0
         self.failure: CogmentError | None = None
         self.on_failure: Callable[[], None] | None = None
-
-    @property
-    def full(self) -> bool:
-        """Whether it has as many writes under way as it may."""
-        return self.taken - self.durable >= self._max_writes
 
     async def put(self, write: Write) -> None:
         """Queue a write; wait while the queue is full. After `Cancelled` it has not been taken.
@@ -58,12 +54,18 @@ class Lane:
             CogmentError: `failure`.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        if self.failure is None and not self._writer.has_room(self):
+        if not self.put_nowait(write):
             await self._writer.wait_room(self)
-        if self.failure is not None:
-            raise self.failure
-        self.taken += 1
+            if self.failure is not None:
+                raise self.failure
+            self._writer.add(self, write)
+
+    def put_nowait(self, write: Write) -> bool:
+        """Queue a write if there is room for it; False: there is none, or there was a failure."""
+        if self.failure is not None or not self._writer.has_room(self):
+            return False
         self._writer.add(self, write)
+        return True
 
     async def flush(self) -> None:
         """Return when all that was put is durable, without waiting for company.
@@ -106,6 +108,29 @@ class Lane:
                 self.on_failure()
 
 
+class _Batch:
+    """What is committed together, in its order.
+
+    Attributes:
+        writes: what is given to the storage.
+        lanes: whose they are, one for one.
+        bytes: their size.
+        full: nothing is added any more.
+        hurried: somebody waits for one of them.
+        since: when the first came.
+    """
+
+    __slots__ = ("bytes", "full", "hurried", "lanes", "since", "writes")
+
+    def __init__(self) -> None:
+        self.writes: list[Write] = []
+        self.lanes: list[Lane] = []
+        self.bytes = 0
+        self.full = False
+        self.hurried = False
+        self.since = trio.current_time()
+
+
 class Writer:
     """The queue, and the one task that empties it.
 
@@ -117,14 +142,14 @@ class Writer:
     def __init__(self, store: TrialStore, config: DatastoreConfig) -> None:
         self._store = store
         self._config = config
-        self._queue: deque[tuple[Lane, Write, int]] = deque()
-        #: Of what is in the queue; `_held_` counts what is being committed, too.
-        self._queued_bytes = 0
+        # Names of their own, for they are read for every sample.
+        self._max_writes, self._max_bytes = config.max_pending_writes, config.max_pending_bytes
+        self._batch_writes, self._batch_bytes = config.commit_samples, config.commit_bytes
+        #: All but the last are full.
+        self._queue: deque[_Batch] = deque()
+        #: What is in the queue or being committed.
         self._held_bytes = 0
         self._held_writes = 0
-        self._first_at = 0.0
-        #: How many of those in the queue are waited for.
-        self._hurried = 0
         self._work = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
 
@@ -152,12 +177,16 @@ class Writer:
         while True:
             while not self._queue:
                 await self._work.park()
-            await self._wait_due()
-            batch, size = self._take()
-            if batch:
-                await self._commit(batch)
-            self._held_bytes -= size
-            self._held_writes -= len(batch)
+            await self._wait_due(self._queue[0])
+            batch = self._queue.popleft()
+            held_bytes, held_writes = batch.bytes, len(batch.writes)
+            counts = Counter(batch.lanes)
+            if any(lane.failure is not None for lane in counts):
+                counts = _drop_failed(batch)
+            if batch.writes:
+                await self._commit(batch, counts)
+            self._held_bytes -= held_bytes
+            self._held_writes -= held_writes
             self._room.unpark_all()
 
     async def drain(self) -> None:
@@ -171,11 +200,10 @@ class Writer:
 
     def has_room(self, lane: Lane) -> bool:
         """Whether a write may be added now: one of any size, if there is no other."""
-        config = self._config
         return (
-            self._held_writes < config.max_pending_writes
-            and self._held_bytes < config.max_pending_bytes
-            and not lane.full
+            self._held_writes < self._max_writes
+            and self._held_bytes < self._max_bytes
+            and lane.taken - lane.durable < lane.max_writes
         )
 
     async def wait_room(self, lane: Lane) -> None:
@@ -191,79 +219,72 @@ class Writer:
             size += len(write.data)
         elif type(write) is TrialWrite:
             size += write.params.ByteSize()
-        queue = self._queue
-        queue.append((lane, write, size))
+        lane.taken += 1
         self._held_writes += 1
         self._held_bytes += size
-        self._queued_bytes += size
-        if len(queue) == 1:
-            self._first_at = trio.current_time()
+        queue = self._queue
+        if queue and not queue[-1].full:
+            batch = queue[-1]
+        else:
+            batch = _Batch()
+            queue.append(batch)
             self._work.unpark()
-        elif self._enough:
+        batch.writes.append(write)
+        batch.lanes.append(lane)
+        batch.bytes += size
+        if len(batch.writes) >= self._batch_writes or batch.bytes >= self._batch_bytes:
+            batch.full = True
             self._work.unpark()
 
     def hurry(self) -> None:
         """Have what is queued committed without waiting for more."""
-        self._hurried = len(self._queue)
-        if self._hurried:
+        if self._queue:
+            self._queue[-1].hurried = True
             self._work.unpark()
 
     # The task
 
-    @property
-    def _enough(self) -> bool:
-        config = self._config
-        return len(self._queue) >= config.commit_samples or self._queued_bytes >= config.commit_bytes
-
-    async def _wait_due(self) -> None:
-        with trio.move_on_at(self._first_at + self._config.commit_delay_seconds):
-            while not (self._hurried or self._enough):
+    async def _wait_due(self, batch: _Batch) -> None:
+        with trio.move_on_at(batch.since + self._config.commit_delay_seconds):
+            while not (batch.hurried or batch.full):
                 await self._work.park()
 
-    def _take(self) -> tuple[list[tuple[Lane, Write]], int]:
-        """Take what is committed together off the queue, and its size; what stands behind a failure is dropped."""
-        config, queue = self._config, self._queue
-        batch: list[tuple[Lane, Write]] = []
-        total = 0
-        while queue and len(batch) < config.commit_samples and total < config.commit_bytes:
-            lane, write, size = queue.popleft()
-            self._queued_bytes -= size
-            self._hurried = max(0, self._hurried - 1)
-            if lane.failure is not None:
-                self._held_bytes -= size
-                self._held_writes -= 1
-                continue
-            batch.append((lane, write))
-            total += size
-        if queue:
-            # What is left came while others were waited for; how long ago is not known so exactly.
-            self._first_at = trio.current_time()
-        return batch, total
-
-    async def _commit(self, batch: list[tuple[Lane, Write]]) -> None:
+    async def _commit(self, batch: _Batch, counts: Mapping[Lane, int]) -> None:
         try:
-            refused = await self._store.apply([write for _, write in batch])
+            refused = await self._store.apply(batch.writes)
         except CogmentError as error:
-            _log.warning("%d writes failed: %s", len(batch), error)
+            _log.warning("%d writes failed: %s", len(batch.writes), error)
             failure = error
         except Exception:  # noqa: BLE001  a storage may be anybody's code, and there will be other writes
-            _log.exception("%d writes failed", len(batch))
+            _log.exception("%d writes failed", len(batch.writes))
             failure = UnavailableError("the storage failed; the server's log has the details")
         else:
-            self._settle(batch, refused)
+            _settle(batch, counts, refused)
             return
-        for lane in dict.fromkeys(lane for lane, _ in batch):
+        for lane in counts:
             lane.fail(failure)
 
-    def _settle(self, batch: list[tuple[Lane, Write]], refused: Mapping[int, str]) -> None:
-        counts: dict[Lane, int] = {}
-        failed: dict[Lane, str] = {}
-        for index, (lane, _) in enumerate(batch):
+
+def _drop_failed(batch: _Batch) -> Counter[Lane]:
+    """Drop what stands behind a failure; return how many are left of each lane."""
+    left = [(write, lane) for write, lane in zip(batch.writes, batch.lanes, strict=True) if lane.failure is None]
+    batch.writes = [write for write, _ in left]
+    batch.lanes = [lane for _, lane in left]
+    return Counter(batch.lanes)
+
+
+def _settle(batch: _Batch, counts: Mapping[Lane, int], refused: Mapping[int, str]) -> None:
+    """Tell lanes what has become of their writes: those before the first that was refused are durable."""
+    failed: dict[Lane, str] = {}
+    if refused:
+        done = Counter[Lane]()
+        for index, lane in enumerate(batch.lanes):
             if index in refused:
                 failed.setdefault(lane, refused[index])
             if lane not in failed:
-                counts[lane] = counts.get(lane, 0) + 1
-        for lane, count in counts.items():
-            lane.settle(count)
-        for lane, reason in failed.items():
-            lane.fail(NotFoundError(reason))
+                done[lane] += 1
+        counts = done
+    for lane, count in counts.items():
+        lane.settle(count)
+    for lane, reason in failed.items():
+        lane.fail(NotFoundError(reason))

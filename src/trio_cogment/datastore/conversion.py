@@ -12,20 +12,16 @@ from trio_cogment.api.common_pb2 import Action, Message, Reward, TrialParams, Tr
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
+from trio_cogment.datastore._usual import ENVIRONMENT as ENVIRONMENT
+from trio_cogment.datastore._usual import MAX_NUMBER as MAX_NUMBER
+from trio_cogment.datastore._usual import NO_ACTION_TICK, STATES, UsualSamples
 from trio_cogment.datastore.storage import SampleWrite, WriteKind
 from trio_cogment.errors import InvalidArgumentError
 
-#: The sender or receiver of a reward or message that is no actor.
-ENVIRONMENT = -1
-#: Ticks and timestamps above cannot be stored, and mean nothing.
-MAX_NUMBER = 2**63 - 1
 #: Rewards and messages of one sample, each counted for each of its receivers: a few bytes may stand for that many.
 MAX_DELIVERIES = 100_000
 
 _EVERYBODY = "*"
-#: The tick of an action that never came.
-_NO_ACTION_TICK = -2
-_STATES = frozenset(TrialState.values())
 #: Looking up a member of an enumeration of protobuf takes as long as half of a conversion.
 _ENDED = TrialState.ENDED
 _LOGGED, _LATE = WriteKind.LOGGED, WriteKind.LATE
@@ -44,11 +40,13 @@ class TrialConverter:
     Attributes:
         saw_end: a sample said that the trial has ended.
         info_missing: a sample had no `info`, so that none may ever say so.
+        next_tick: the number of a next sample that has none of its own.
+        usual: the quick way, for most samples.
     """
 
     def __init__(self, trial_id: str, params: TrialParams, *, next_tick: int = 0) -> None:
         self._trial_id = trial_id
-        self._next_tick = next_tick
+        self.next_tick = next_tick
         self._count = len(params.actors)
         self._everybody = range(self._count)
         self._defaults = [actor.default_action.content for actor in params.actors]
@@ -63,6 +61,7 @@ class TrialConverter:
             trial_id=trial_id, actor_samples=[StoredTrialActorSample(actor=index) for index in self._everybody]
         )
         self._receivers: dict[str, Sequence[int]] = {}
+        self.usual = UsualSamples(trial_id, self._index, self._receivers_of, self._count)
         self.saw_end = False
         self.info_missing = False
 
@@ -72,6 +71,10 @@ class TrialConverter:
         Raises:
             InvalidArgumentError: see `convert`; nothing has changed then.
         """
+        usual = self.usual.write(sample)
+        if usual is not None:
+            self._logged(usual.tick_id, usual.state)
+            return usual
         stored, kind = self.convert(sample)
         data = stored.SerializeToString()
         return SampleWrite(self._trial_id, stored.tick_id, stored.timestamp, stored.state, data, kind)
@@ -104,9 +107,13 @@ class TrialConverter:
             self._take_messages(sample.messages[:], samples, payloads)
         stored.payloads.extend(payloads)
         if kind is _LOGGED:
-            self._next_tick = stored.tick_id + 1
-            self.saw_end = self.saw_end or stored.state == _ENDED
+            self._logged(stored.tick_id, stored.state)
         return stored, kind
+
+    def _logged(self, tick_id: int, state: int) -> None:
+        self.next_tick = tick_id + 1
+        if state == _ENDED:
+            self.saw_end = True
 
     def _take_info(self, sample: DatalogSample, stored: StoredTrialSample) -> WriteKind:
         if not sample.HasField("info"):
@@ -118,7 +125,7 @@ class TrialConverter:
             raise InvalidArgumentError(f"sample.info.tick_id: expected less than 2**63 - 1, got {tick_id}")
         if timestamp > MAX_NUMBER:
             raise InvalidArgumentError(f"sample.info.timestamp: expected less than 2**63 nanoseconds, got {timestamp}")
-        if state not in _STATES:
+        if state not in STATES:
             raise InvalidArgumentError(f"sample.info.state: {state} is no trial state")
         stored.tick_id = tick_id
         stored.timestamp = timestamp
@@ -130,11 +137,11 @@ class TrialConverter:
     def _number(self, sample: DatalogSample, stored: StoredTrialSample) -> WriteKind:
         stored.timestamp = min(sample.observations.timestamp, MAX_NUMBER)
         rewards = sample.rewards
-        if len(sample.ListFields()) == 1 and rewards and 0 <= rewards[0].tick_id < self._next_tick:
+        if len(sample.ListFields()) == 1 and rewards and 0 <= rewards[0].tick_id < self.next_tick:
             # Nothing but rewards, for a tick that has been: what else than an out-of-sync sample looks like that?
             stored.tick_id = rewards[0].tick_id
             return _LATE
-        stored.tick_id = self._next_tick
+        stored.tick_id = self.next_tick
         return _LOGGED
 
     def _take_observations(
@@ -176,7 +183,7 @@ class TrialConverter:
         for index, action in enumerate(actions):
             if index in missing:
                 continue
-            if action.tick_id != _NO_ACTION_TICK:
+            if action.tick_id != NO_ACTION_TICK:
                 content = action.content
             elif index in defaults:
                 content = self._defaults[index]  # what the environment was given

@@ -172,7 +172,7 @@ class TrialStore(Protocol):
         """Return the ids of the trials that a data log writes and that are open."""
 
     async def samples(self, number: int, *, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
-        """Return samples of a trial, by position.
+        """Return samples of a trial, by position; fewer than both limits allow are all there are.
 
         Args:
             number: of the trial, so that one that was deleted and created again is not taken for the other.

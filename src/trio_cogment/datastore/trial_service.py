@@ -34,6 +34,8 @@ from trio_cogment.rpc import ServerCall
 
 #: Trials that are read from the storage in one step.
 _TRIALS_AT_ONCE = 256
+#: Properties that trials may be asked for by; SQLite takes a statement with not many more.
+_MAX_PROPERTIES = 500
 _INTEGER = re.compile(r"[+-]?[0-9]{1,100}")
 _STATES = frozenset(TrialState.values())
 _MAX_UINT32 = 2**32 - 1
@@ -58,6 +60,8 @@ class TrialService(About):
     async def RetrieveTrials(self, request: RetrieveTrialsRequest, _call: ServerCall) -> RetrieveTrialsReply:
         """Return a page of trials; with a timeout, once it is full or the time is over."""
         after = _position(request.trial_handle)
+        if len(request.properties) > _MAX_PROPERTIES:
+            raise InvalidArgumentError(f"properties: expected at most {_MAX_PROPERTIES}, got {len(request.properties)}")
         if not request.timeout:
             return (await self._page(request, after))[0]
         deadline = trio.current_time() + request.timeout / 1000
@@ -75,6 +79,11 @@ class TrialService(About):
         """Return what there is now, and whether more can come that was asked for."""
         ids = frozenset(request.trial_ids) or None
         count = request.trials_count or _MAX_UINT32 + 1
+        everybody_came = False
+        if ids is not None and request.timeout:
+            # Whether they match or were in an earlier page: they are there, none of them is still to come. This is seen
+            # before the page is read: who comes in between is in no page, and would count as having been in one.
+            everybody_came = len(await self._store.trials(after=0, limit=len(ids), ids=ids)) == len(ids)
         reply = RetrieveTrialsReply()
         size, last = 0, after
         while (missing := count - len(reply.trial_infos)) > 0:
@@ -93,11 +102,7 @@ class TrialService(About):
             if len(trials) < limit:
                 break
         reply.next_trial_handle = str(last)
-        complete = len(reply.trial_infos) >= count
-        if not complete and ids is not None and request.timeout:
-            # Whether they match or were in an earlier page: they are there, none of them is still to come.
-            complete = len(await self._store.trials(after=0, limit=len(ids), ids=ids)) == len(ids)
-        return reply, complete
+        return reply, everybody_came or len(reply.trial_infos) >= count
 
     async def RetrieveSamples(self, request: RetrieveSamplesRequest, call: ServerCall) -> None:
         """Send the samples of trials, those to come too, until all of the trials have ended."""

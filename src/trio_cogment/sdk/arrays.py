@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import math
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
@@ -84,8 +85,13 @@ def _dtype(number: int) -> str:
 def _npy(data: bytes) -> np.ndarray[Any, Any]:
     import numpy as np
 
+    # Not `np.load`: it takes other formats too, and as much memory as the header asks for.
+    file = io.BytesIO(data)
     try:
-        array: np.ndarray[Any, Any] = np.load(io.BytesIO(data), allow_pickle=False)
-    except ValueError as error:
+        version = np.lib.format.read_magic(file)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, by_columns, dtype = read_header(file)
+        array = np.frombuffer(data[file.tell() :], dtype=dtype)
+        return array.reshape(shape, order="F" if by_columns else "C")
+    except (ValueError, SyntaxError, TokenError) as error:
         raise InvalidArgumentError(f"array.npy_data: {error}") from error
-    return array

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TypeAlias
+
+import trio
 
 from trio_cogment.api import trial_datastore_pb2
 from trio_cogment.api.common_pb2 import TrialParams
@@ -15,11 +18,12 @@ from trio_cogment.api.trial_datastore_pb2 import (
     AddTrialRequest,
     DeleteTrialsRequest,
     RetrieveSamplesRequest,
+    RetrieveTrialsReply,
     RetrieveTrialsRequest,
     StoredTrialSample,
     StoredTrialSampleField,
 )
-from trio_cogment.errors import InvalidArgumentError, NotFoundError, RpcError
+from trio_cogment.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
 from trio_cogment.sdk.stored import StoredSample, StoredTrial
 from trio_cogment.spec import Spec
@@ -81,27 +85,47 @@ class DatastoreClient:
         wait_seconds: float = 0,
         page: int = _PAGE,
     ) -> AsyncIterator[StoredTrial]:
-        """Yield trials as `trials` returns them, asking for `page` of them at a time."""
-        if trial_ids is not None and not trial_ids:
-            return
+        """Yield trials as `trials` returns them, asking for `page` of them at a time.
+
+        Where so many do not fit into a reply, fewer are asked for.
+        """
+        wanted = math.inf if trial_ids is None else len(set(trial_ids))
+        deadline = trio.current_time() + wait_seconds if wait_seconds else -math.inf
         if trial_ids is not None and wait_seconds:
             # The wait is over once as many are there as were asked for.
             page = len(set(trial_ids))
-        request = RetrieveTrialsRequest(
-            trial_ids=trial_ids or (),
-            properties=properties or {},
-            timeout=round(wait_seconds * 1000),
-            trials_count=1 if wait_seconds and trial_ids is None else page,
-        )
-        while True:
-            reply = await self._opener.unary(_DATASTORE["RetrieveTrials"], request)
+        request = RetrieveTrialsRequest(trial_ids=trial_ids or (), properties=properties or {})
+        while wanted:
+            any_at_all = trial_ids is None and deadline > -math.inf
+            request.trials_count = 1 if any_at_all else page
+            request.timeout = round(max(0.0, deadline - trio.current_time()) * 1000)
+            reply = await self.page_of_trials(request)
             for info in reply.trial_infos:
                 yield StoredTrial.of(info)
             if len(reply.trial_infos) < request.trials_count:
                 return
             request.trial_handle = reply.next_trial_handle
-            request.trials_count = page
-            request.timeout = 0
+            wanted -= len(reply.trial_infos)
+            if any_at_all:
+                deadline = -math.inf
+            else:
+                page = request.trials_count
+
+    async def page_of_trials(self, request: RetrieveTrialsRequest) -> RetrieveTrialsReply:
+        """Return a page of trials as the API has it.
+
+        Args:
+            request: where so many do not fit into a reply, its `trials_count` is lowered.
+        """
+        while True:
+            try:
+                reply: RetrieveTrialsReply = await self._opener.unary(_DATASTORE["RetrieveTrials"], request)
+            except RpcError as error:
+                if error.code is not StatusCode.RESOURCE_EXHAUSTED or request.trials_count <= 1:
+                    raise
+                request.trials_count //= 2
+            else:
+                return reply
 
     async def trial(self, trial_id: str) -> StoredTrial | None:
         """Return what is known of a trial; None: it is not there."""

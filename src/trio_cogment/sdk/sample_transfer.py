@@ -19,6 +19,9 @@ _OPEN_TRIALS = 16
 #: What is written is handed over in pieces of at least this many bytes.
 _PIECE_BYTES = 256 * 1024
 
+#: How many trials an error names.
+_NAMED = 10
+
 #: How long clearing away a broken import may take.
 _CLEAR_SECONDS = 5.0
 
@@ -189,11 +192,18 @@ class _Import:
         if self.created or header is None:
             return
         ids = {trial_id: self._prefix + trial_id for trial_id in header.trial_params}
-        if not all(ids.values()):
-            raise InvalidArgumentError("the file's header has a trial without an id")
+        for trial_id in ids.values():
+            if not trial_id:
+                raise InvalidArgumentError("the file's header has a trial without an id")
+            if not (trial_id.isascii() and trial_id.isprintable()) or trial_id != trial_id.strip():
+                raise InvalidArgumentError(
+                    f"trial {trial_id!r}: expected an id of printable ASCII without blanks at its ends, "
+                    "as it has to go into the metadata of calls"
+                )
         there = await self._client.trials(list(ids.values()))
         if there:
-            names = ", ".join(trial.trial_id for trial in there)
+            names = ", ".join(trial.trial_id for trial in there[:_NAMED])
+            names += f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
             raise AlreadyExistsError(f"in the datastore already: {names} (another prefix would make other ids)")
         for trial_id in sorted(ids):
             self.created.append(ids[trial_id])

@@ -84,6 +84,7 @@ async def main() -> None:
 
     context = cogment.Context(user_id=args.name, cog_settings=cog_settings, **connecting(args))
     context.register_actor(impl=players.actor(args.records), impl_name="scripted", actor_classes=["player", "referee"])
+    context.register_actor(impl=players.actor(args.records), impl_name="understudy", actor_classes=["player"])
     context.register_environment(
         impl=players.environment(args.records), impl_name="scripted_field", properties={"ground": args.name}
     )

@@ -9,7 +9,7 @@ Keys of an actor's script; ticks are numbers as texts:
     leaves          the tick at which the implementation returns
     keeps_end       true: acknowledge the end only when a message comes that says "done"
     raises          the tick at which it raises
-    rewards         tick: [{to, value, confidence, tick?}], before the action
+    rewards         tick: [{to, value, confidence, tick?, note?}], before the action
     messages        tick: [{to, text}], before the action
     rewards_after, messages_after  the same after the action; with `keeps_end` at the final tick too
 Keys of an environment's:
@@ -21,6 +21,7 @@ Keys of an environment's:
 
 import asyncio
 import json
+import logging
 import os
 import time
 from typing import Any
@@ -89,6 +90,7 @@ def environment(folder: str) -> Any:
         actors = [[actor.actor_name, actor.actor_class_name] for actor in session.get_active_actors()]
         facts = {"actors": actors, "implementation": session.impl_name, "last_tick": last_tick}
         record = Record(folder, session.get_trial_id(), session.name, **facts)
+        logging.info("the environment of %s is here", session.get_trial_id())
         step = 0
 
         def observations() -> list[tuple[str, Any]]:
@@ -134,6 +136,7 @@ def _talk(session: Any, script: dict[str, Any], tick: int, when: str = "") -> No
             confidence=reward["confidence"],
             to=reward["to"],
             tick_id=reward.get("tick", -1),
+            user_data=data_pb2.Note(text=reward["note"]) if "note" in reward else None,
         )
     for message in script.get(f"messages{when}", {}).get(str(tick), ()):
         session.send_message(data_pb2.Note(text=message["text"]), to=message["to"])

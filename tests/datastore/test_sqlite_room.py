@@ -1,0 +1,125 @@
+"""Disks and databases that are full, and then not any more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import trio
+
+from trio_cogment.datastore import _sqlite_room
+from trio_cogment.datastore.opening import open_store
+from trio_cogment.datastore.storage import SampleWrite, TrialStore, Write
+from trio_cogment.errors import ResourceExhaustedError, UnavailableError
+from trio_cogment.testing._check_store_tools import get, ids, new_trial, sample, ticks
+
+
+def big(trial_id: str, tick_id: int) -> SampleWrite:
+    return sample(trial_id, tick_id, payload=bytes(20_000))
+
+
+async def fill(store: TrialStore, written: int = 0) -> int:
+    """Write until there is no room, beginning with a tick; return the next one."""
+    while True:
+        try:
+            await store.apply([big("a", written), big("a", written + 1)])
+        except ResourceExhaustedError:
+            return written
+        written += 2
+
+
+async def test_full_and_with_room_again(tmp_path: Path) -> None:
+    """A write without room is refused whole; deleting makes room, without a restart."""
+    async with open_store(f"sqlite:{tmp_path}/a.db", file_bytes=1_000_000) as store:
+        await store.apply([new_trial("a"), new_trial("b")])
+        written = await fill(store)
+        assert 20 < written < 50
+        for _ in range(3):
+            with pytest.raises(ResourceExhaustedError, match="no room left"):
+                await store.apply([new_trial("c"), sample("b", 0), *(big("b", tick) for tick in range(1, 50))])
+        assert await ticks(store, "a") == list(range(written))
+        assert await ids(store) == ["a", "b"]
+        assert (await get(store, "b")).samples_count == 0
+        await store.delete(["a"])
+        await trio.testing.wait_all_tasks_blocked()
+        await apply_when_swept(store, [big("b", tick) for tick in range(written)])
+        assert await ticks(store, "b") == list(range(written))
+
+
+async def apply_when_swept(store: TrialStore, writes: list[Write]) -> None:
+    with trio.fail_after(30):
+        while True:
+            try:
+                await store.apply(writes)
+                return
+            except ResourceExhaustedError:
+                await trio.sleep(0.01)
+
+
+async def test_a_full_disk_can_be_deleted_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log's way into the database is kept free, or deletions would need room themselves."""
+    disk = 12_000_000
+    least = disk
+
+    def look(_path: str) -> SimpleNamespace:
+        nonlocal least
+        free = disk - sum(one.stat().st_size for one in tmp_path.iterdir())
+        least = min(least, free)
+        return SimpleNamespace(f_frsize=1, f_blocks=disk, f_bavail=free)
+
+    monkeypatch.setattr(_sqlite_room, "os", SimpleNamespace(statvfs=look, stat=os.stat))
+    async with open_store(f"sqlite:{tmp_path}/a.db", durability="batch") as store:
+        await store.apply([new_trial("a"), new_trial("b")])
+        written = await fill(store)
+        assert written * 20_000 > disk / 2
+        for _ in range(3):
+            with pytest.raises(ResourceExhaustedError, match="no room left"):
+                await store.apply([big("b", tick) for tick in range(5)])
+            assert await store.delete(["a"]) == ["a"]
+            for tick in range(0, written // 2, 10):
+                await apply_when_swept(store, [big("b", tick + more) for more in range(10)])
+            assert await store.delete(["b"]) == ["b"]
+            await apply_when_swept(store, [new_trial("a"), new_trial("b")])
+            await fill(store)
+    assert least > 0
+
+
+@pytest.mark.soak
+def test_full_disk(tmp_path: Path) -> None:
+    """A small file system: full, and then not any more."""
+    mount = tmp_path / "small"
+    mount.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mount)], check=False, capture_output=True
+    )
+    if done.returncode:
+        pytest.skip(f"cannot mount a tmpfs: {done.stderr.decode().strip()}")
+    try:
+        filler = mount / "filler"
+        filler.write_bytes(bytes(1_500_000))
+
+        async def main() -> None:
+            async with open_store(f"sqlite:{mount}/a.db") as store:
+                await store.apply([new_trial("a")])
+                written = await fill(store)
+                assert written > 10
+                with pytest.raises((ResourceExhaustedError, UnavailableError)):
+                    await store.apply([big("a", tick) for tick in range(written, written + 100)])
+                assert await ticks(store, "a") == list(range(written))
+                filler.unlink()
+                await store.apply([big("a", written), big("a", written + 1)])
+                assert await ticks(store, "a") == list(range(written + 2))
+                await store.apply([new_trial("b")])
+            async with open_store(f"sqlite:{mount}/a.db") as store:
+                assert await ticks(store, "a") == list(range(written + 2))
+                written = await fill(store, written + 2)
+                await store.delete(["a"])
+                for tick in range(written // 2):
+                    await apply_when_swept(store, [big("b", tick)])
+
+        trio.run(main)
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
