@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 import trio
 from click.testing import CliRunner
+from purerpc import Service
 
 from trio_cogment.cli import main
+from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.sdk import ActorSession, EnvironmentSession, Participants, serve_participants
 
 #: Starting takes well below a second; a machine busy with other tests may take its time.
@@ -65,12 +67,12 @@ async def run(*arguments: str, module: str = "trio_cogment", **variables: str) -
     return Output(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-async def run_here(*arguments: str) -> Output:
-    """Run a command to its end in a thread of this process: that takes no second to start."""
+async def run_here(*arguments: str, data: bytes = b"") -> Output:
+    """Run a command to its end in a thread of this process, with standard input: that takes no second to start."""
 
     def run() -> Output:
         ours = dict.fromkeys(os.environ.keys() - environment_variables().keys())
-        with CliRunner().isolation(env=ours) as (out, err, _):
+        with CliRunner().isolation(data, env=ours) as (out, err, _):
             with pytest.raises(SystemExit) as left:
                 main(arguments)
             return Output(int(left.value.code or 0), out.getvalue().decode(), err.getvalue().decode())
@@ -194,6 +196,15 @@ class Endless:
         participants.register_actor(self.actor, "endless")
         async with served(participants) as endpoint:
             yield endpoint
+
+
+@asynccontextmanager
+async def listening(*services: Service) -> AsyncIterator[str]:
+    """Serve in this process for the time of a block; gives the endpoint."""
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(serve, services, await open_listeners("127.0.0.1"))
+        yield f"grpc://127.0.0.1:{serving.port}"
+        nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager

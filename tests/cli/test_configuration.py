@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_type_hints
 
 import click
@@ -14,7 +15,7 @@ import trio
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, run, server
 from trio_cogment import config as config_module
 from trio_cogment.cli._config_file import READERS, SECTIONS, load_configuration
-from trio_cogment.cli._main import orchestrator, serve
+from trio_cogment.cli._main import datastore, orchestrator, serve
 from trio_cogment.cli._settings import Failure, OrchestratorSettings
 
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "configuration.md"
@@ -35,14 +36,22 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def settings(monkeypatch: pytest.MonkeyPatch, command: click.Command, *arguments: str) -> OrchestratorSettings:
-    """Return what a command would run with."""
-    found: list[OrchestratorSettings] = []
-    from trio_cogment.cli import _serve
-
-    monkeypatch.setattr(_serve, "run_orchestrator", found.append)
+def settings_of(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, function: str, command: click.Command, *arguments: str
+) -> object:
+    """Return what a command would run this function with."""
+    found: list[object] = []
+    monkeypatch.setattr(module, function, found.append)
     command.main(list(arguments), standalone_mode=False)
     return found[0]
+
+
+def settings(monkeypatch: pytest.MonkeyPatch, command: click.Command, *arguments: str) -> OrchestratorSettings:
+    from trio_cogment.cli import _serve
+
+    found = settings_of(monkeypatch, _serve, "run_orchestrator", command, *arguments)
+    assert isinstance(found, OrchestratorSettings)
+    return found
 
 
 def test_everything_in_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,16 +224,43 @@ def test_the_document_has_every_setting_with_its_default(section: str) -> None:
     assert {name: row[0] for name, row in rows(section).items()} == expected
 
 
-def test_the_document_has_every_flag_with_its_variables() -> None:
-    documented = {name.removeprefix("--"): row for name, row in rows("Flags").items()}
-    options = {
-        option.opts[0].removeprefix("--"): option
-        for command in (serve, orchestrator)
-        for option in command.params
-        if isinstance(option, click.Option) and not option.hidden
-    }
+def options_of(command: click.Command) -> dict[str, click.Option]:
+    """Return the options that are shown, by their names."""
+    options = (option for option in command.params if isinstance(option, click.Option) and not option.hidden)
+    return {option.opts[0]: option for option in options}
+
+
+def variables_of(option: click.Option) -> list[str]:
+    given = option.envvar or []
+    return [given] if isinstance(given, str) else list(given)
+
+
+def check_table(heading: str, options: dict[str, click.Option]) -> None:
+    documented = rows(heading)
     assert documented.keys() == options.keys()
     for name, option in options.items():
-        given = option.envvar or []
-        variables = [given] if isinstance(given, str) else list(given)
-        assert re.findall(r"`([A-Z_]+)`", documented[name][0]) == variables, name
+        assert re.findall(r"`([A-Z_]+)`", documented[name][0]) == variables_of(option), name
+
+
+def documented_flags(heading: str, command: click.Command, *, but_those_of: click.Command) -> None:
+    """Hold a service's table against what it has beside the flags and variables of all servers."""
+    common = {
+        name: {variable.replace("ORCHESTRATOR", "*") for variable in variables_of(option)}
+        for name, option in options_of(but_those_of).items()
+        if name not in ("--archive_dir", "--persistence_file", "--durability", "--prometheus_port")
+    }
+    service = variables_of(options_of(command)["--port"])[0].removeprefix("COGMENT_").removesuffix("_PORT")
+    own = {
+        name: option
+        for name, option in options_of(command).items()
+        if common.get(name) != {variable.replace(service, "*") for variable in variables_of(option)}
+    }
+    check_table(heading, own)
+
+
+def test_the_document_has_every_flag_with_its_variables() -> None:
+    check_table("Flags", options_of(serve) | options_of(orchestrator))
+
+
+def test_the_document_has_the_flags_of_a_datastore() -> None:
+    documented_flags("Trial datastore", datastore, but_those_of=serve)

@@ -275,7 +275,7 @@ async def test_with_tls_everything_has_it_and_files_may_say_it_all(tmp_path: Pat
             )
             async with server("serve", "--port=0", f"--config={config}") as running:
                 await fake.wait_until(lambda: fake.methods().count("Inquire") > 4)
-                assert len(fake.entries) == 4  # two of the orchestrator, two of the datastore
+                assert len(fake.entries) == 2
                 for entry in fake.entries.values():
                     endpoint = ServiceEndpoint(protocol=ServiceEndpoint.GRPC_SSL, host="us.example", port=running.port)
                     assert entry.data.endpoint == endpoint

@@ -57,16 +57,9 @@ def where_options(command: _Decorated) -> _Decorated:
     return applied(options, command)
 
 
-def type_option(text: str, *, required: bool = False) -> Callable[[_Decorated], _Decorated]:
+def type_option(text: str) -> Callable[[_Decorated], _Decorated]:
     """Return what adds the type of a service, with this help; an empty one is none."""
-    return click.option(
-        "--type",
-        "kind",
-        type=click.Choice([*KINDS, ""]),
-        default=None if required else "",
-        required=required,
-        help=text,
-    )
+    return click.option("--type", "kind", type=click.Choice([*KINDS, ""]), default="", help=text)
 
 
 def _properties_option(text: str) -> Callable[[_Decorated], _Decorated]:
@@ -100,7 +93,7 @@ def directory(**_options: Any) -> None:
 @directory.command()
 @boolean_option("--permanent", text="It is kept without health checks.", default="false")
 @_properties_option("What it can be found by")
-@type_option("What it is.", required=True)
+@type_option("What it is; needed.")
 @boolean_option("--ssl_required", text="It expects TLS.", default="false")
 @click.option(
     "--protocol",

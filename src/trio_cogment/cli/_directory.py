@@ -90,7 +90,7 @@ async def _own_directory(settings: DirectorySettings, configuration: Configurati
         InProcessChannel([server.service()]) as channel,
     ):
         client = DirectoryClient(
-            channel, token=settings.token, config=configuration.directory, name="our own directory"
+            channel, token=settings.token, config=configuration.directory, name="the server's own directory"
         )
         yield Directory(client, server)
 

@@ -16,8 +16,8 @@ _NO_ROOM = frozenset([errno.ENOSPC, errno.EDQUOT])
 
 
 @contextmanager
-def storage_errors(doing: str) -> Iterator[None]:
-    """Turn what the storage raises into what a caller is told; the log has the rest.
+def storage_errors(doing: str, *, log: bool = True) -> Iterator[None]:
+    """Turn what the storage raises into what a caller is told; the log has the rest, unless the caller is our host.
 
     Raises:
         ResourceExhaustedError: there is no room.
@@ -29,7 +29,8 @@ def storage_errors(doing: str) -> Iterator[None]:
     except FileExistsError:
         raise
     except OSError as error:
-        logger.error("model registry: %s: %s", doing, error)
+        if log:
+            logger.error("model registry: %s: %s", doing, error)
         if error.errno in _NO_ROOM:
             raise ResourceExhaustedError(f"{doing}: there is no room left in the storage") from error
         reason = os.strerror(error.errno) if error.errno else "unknown error"

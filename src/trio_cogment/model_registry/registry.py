@@ -89,7 +89,7 @@ class ModelRegistry:
     async def __aenter__(self) -> ModelRegistry:
         run = self._given_run or ThreadRunner(self.config.storage_threads)
         try:
-            with storage_errors("opening the archive"):
+            with storage_errors("opening the archive", log=False):
                 found = await run(self._open)
         except UnavailableError as error:
             if isinstance(error.__cause__, BlockingIOError):

@@ -1,0 +1,98 @@
+"""What `open_platform` has beside its orchestrator: a model registry, and a directory of the same process."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import trio
+
+from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
+from trio_cogment.config import ModelRegistryConfig
+from trio_cogment.directory import DirectoryClient, GrpcEndpoint, ServiceKind
+from trio_cogment.directory_server import DirectoryServer
+from trio_cogment.directory_server.requests import Service
+from trio_cogment.errors import FailedPreconditionError, RpcError, UnavailableError
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.platform import open_platform
+from trio_cogment.sdk import ModelRegistryClient, Participants, actor_params, serve_participants, trial_params
+
+
+async def test_a_model_registry_in_a_folder(tmp_path: Path) -> None:
+    config = ModelRegistryConfig(cache_max_items=3)
+    async with open_platform(model_registry=tmp_path / "models", model_registry_config=config) as platform:
+        assert platform.model_registry is not None
+        assert platform.model_registry.config is config
+        assert "cogmentAPI.ModelRegistrySP" in [service.name for service in platform.services]
+        info = await ModelRegistryClient(platform.channel).store("m", b"weights")
+        with pytest.raises(FailedPreconditionError):
+            async with open_platform(model_registry=str(tmp_path / "models")):
+                pass
+    assert info.version_number == 1
+    with pytest.raises(UnavailableError):
+        await platform.model_registry.delete("m")
+    async with open_platform(model_registry=tmp_path / "models") as platform:
+        assert (await ModelRegistryClient(platform.channel).retrieve("m"))[1] == b"weights"
+
+
+async def test_a_model_registry_of_somebody_else_stays_open(tmp_path: Path) -> None:
+    async with ModelRegistry(LocalBlobs(tmp_path), wall_clock=lambda: 1) as registry:
+        async with open_platform(model_registry=registry) as platform:
+            assert platform.model_registry is registry
+            await ModelRegistryClient(platform.channel).publish("m", b"")
+        await registry.delete("m")
+    async with open_platform() as platform:
+        assert platform.model_registry is None
+        with pytest.raises(RpcError, match="UNIMPLEMENTED"):
+            await ModelRegistryClient(platform.channel).model_info("m")
+
+
+async def test_a_directory_of_this_process_is_asked_and_served() -> None:
+    """Participants that are served over a socket, and registered in it, take part in a trial that names nobody."""
+    played = trio.Event()
+
+    async def world(session: object) -> None:
+        await session.start([("*", b"hello")])  # type: ignore[attr-defined]
+        async for event in session.all_events():  # type: ignore[attr-defined]
+            if event.actions is not None:
+                await session.end([("*", b"goodbye")])  # type: ignore[attr-defined]
+
+    async def actor(session: object) -> None:
+        async for event in session.all_events():  # type: ignore[attr-defined]
+            if event.observation is not None:
+                await session.do_action(b"")  # type: ignore[attr-defined]
+        played.set()
+
+    elsewhere = Participants()
+    elsewhere.register_environment(world)
+    elsewhere.register_actor(actor, "talker")
+    with trio.fail_after(60):
+        async with (
+            DirectoryServer(random_bytes=random.Random(0).randbytes) as directory,
+            open_platform(directory=directory) as platform,
+            trio.open_nursery() as nursery,
+        ):
+            assert "cogmentAPI.DirectorySP" in [service.name for service in platform.services]
+            client = DirectoryClient(platform.channel)
+            serving = await nursery.start(
+                lambda task_status: serve_participants(elsewhere, host="127.0.0.1", task_status=task_status)
+            )
+            there = GrpcEndpoint("127.0.0.1", serving.port)
+            await client.register(ServiceKind.ENVIRONMENT, there, {"__implementation": ""})
+            await client.register(ServiceKind.ACTOR, there, {"__actor_class": "c", "__implementation": "talker"})
+            params = trial_params([actor_params("a", "c", implementation="talker")])
+            trial_id = await platform.controller.start_trial(params)
+            await platform.controller.wait_trial(trial_id)
+            await played.wait()
+            nursery.cancel_scope.cancel()
+        assert directory.stopping
+
+
+async def test_the_directory_outlives_the_platform() -> None:
+    service = Service(kind=ServiceType.OTHER_SERVICE, protocol=ServiceEndpoint.COGMENT, host="client", port=0)
+    async with DirectoryServer(random_bytes=random.Random(0).randbytes) as directory:
+        async with open_platform(directory=directory):
+            pass
+        await directory.register(service)
+        assert directory.count == 1
