@@ -137,6 +137,7 @@ def test_like_the_model(backend: Callable[[Path], Make], script: list[list[Write
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("backend", [in_memory, in_sqlite_inline], ids=name)
 @settings(max_examples=5000, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(script=steps)

@@ -154,7 +154,8 @@ class SampleReader:
     """The samples of trials for somebody in this process, without a call: ``async for samples in reader``.
 
     Each turn gives some samples of one trial, one at least; those of a trial come in order, those of several in turns.
-    It ends when every trial has ended. Each turn waits, and may raise what `TrialStore.samples` does.
+    It ends when every trial has ended. Each turn waits, and may raise what `TrialStore.samples` does; after that, or
+    after `Cancelled`, the next turn goes on where this one was.
     """
 
     def __init__(self, follower: Follower, selection: Selection) -> None:
