@@ -25,8 +25,8 @@ SAFE = re.compile(r"(?!\.)[A-Za-z0-9_.%-]{1,180}")
 def test_every_id_has_a_safe_folder(model_id: str) -> None:
     folder = layout.folder_of(model_id)
     assert SAFE.fullmatch(folder)
-    path = os.path.normpath(os.path.join("/root", folder, layout.data_name(folder, 1)))
-    assert path == f"/root/{folder}/{folder}-v000001.data"
+    path = os.path.normpath(os.path.join("/archive", folder, layout.data_name(folder, 1)))
+    assert path == f"/archive/{folder}/{folder}-v000001.data"
     if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,100}", model_id) and not re.search(r"-v[0-9]+$", model_id):
         assert folder == model_id
 
