@@ -9,7 +9,9 @@ from functools import partial
 from trio_cogment.testing import Fault, FaultPlan, Misbehaviour
 
 TRIALS = 4
-MOST_TICKS = 20
+MOST_TICKS = 12
+#: Of the trial that has such a limit.
+MOST_STEPS = 6
 HOOKED = "trial-3"
 STATES = ("INITIALIZING", "PENDING", "RUNNING", "TERMINATING")
 
@@ -50,7 +52,7 @@ def _misbehaviour(rng: random.Random, target: str) -> Fault:
     kind = rng.choice(list(Misbehaviour))
     details: Details = {
         "misbehaviour": kind.value,
-        "from_tick": -1 if target.endswith("/hook") else rng.choice([-1, rng.randint(0, 10)]),
+        "from_tick": -1 if target.endswith("/hook") else rng.choice([-1, rng.randint(0, 6)]),
     }
     if kind is Misbehaviour.SLOW:
         details["seconds"] = rng.choice([0.5, 4.9, 5.1, 8.0, 40.0])

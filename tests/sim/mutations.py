@@ -1,4 +1,4 @@
-"""Twelve bugs, each put into a copy of the source, to see that the simulated suite finds it.
+"""Twenty bugs, each put into a copy of the source, to see that the simulated suite finds it.
 
 `python -m tests.sim.mutations` (`nox -s mutations`) tries the seeds of `python -m tests.sim` one after the other until
 one fails, bug by bug, and the same seeds on an unchanged copy, which must all pass. It fails when a bug is not found,
@@ -164,6 +164,64 @@ MUTATIONS = (
         "trial/_stream_table.py",
         "    (_S.CONNECTING, _I.SEND_END): (_S.ENDED, _V.PROCEED),",
         "    (_S.CONNECTING, _I.SEND_END): (_S.ENDED, _V.DROP),",
+    ),
+    Mutation(
+        "every actor shown the same observation",
+        "the map of who sees what is not looked at",
+        "trial/_ticks.py",
+        "        observation.content = contents[indexes[index]]",
+        "        observation.content = contents[0]",
+    ),
+    Mutation(
+        "final rewards lost",
+        "what was given for the last tick does not come with the final observation",
+        "trial/_closing.py",
+        "            send_rewards(trial, actor)\n        actor.step(StreamInput.SEND_LAST)",
+        "            actor.reward_sources = []\n        actor.step(StreamInput.SEND_LAST)",
+    ),
+    Mutation(
+        "a reward to the wrong actor",
+        "it goes to the actor after the one that it names",
+        "trial/_exchange.py",
+        "    receivers = resolve(reward.receiver_name, trial.actors)\n",
+        "    receivers = resolve(reward.receiver_name, trial.actors)\n"
+        "    receivers = [trial.actors[(actor.index + 1) % len(trial.actors)] for actor in receivers]\n",
+    ),
+    Mutation(
+        "a default action ignored",
+        "an absent actor is unavailable, though it has a default",
+        "trial/_ticks.py",
+        "            content = actor.default_action\n",
+        "            content = None\n",
+    ),
+    Mutation(
+        "one step beyond the last",
+        "the limit of steps is compared with the wrong sign",
+        "trial/_ticks.py",
+        "0 < trial.max_steps <= trial.tick_id",
+        "0 < trial.max_steps < trial.tick_id",
+    ),
+    Mutation(
+        "an idle trial never ended",
+        "the timer of inactivity is not armed",
+        "trial/_opening.py",
+        "    trial.arm(INACTIVITY, params.max_inactivity)\n",
+        "",
+    ),
+    Mutation(
+        "no patience with a soft end",
+        "its timer is not armed: an environment may take for ever to come to its end",
+        "trial/_core.py",
+        "            self.arm(PATIENCE, self.rules.soft_end_patience_seconds)\n",
+        "            return\n",
+    ),
+    Mutation(
+        "a response timeout forgotten",
+        "required actors may take for ever to act",
+        "trial/_ticks.py",
+        "        trial.arm(Timer(_RESPONSE, actor.index), actor.response_timeout)\n",
+        "        if not actor.required:\n"
+        "            trial.arm(Timer(_RESPONSE, actor.index), actor.response_timeout)\n",
     ),
 )
 

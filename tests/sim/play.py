@@ -10,7 +10,7 @@ from functools import partial
 import trio
 from purerpc import Service
 
-from tests.sim.faults import HOOKED, MOST_TICKS, TRIALS
+from tests.sim.faults import HOOKED, MOST_STEPS, MOST_TICKS, TRIALS
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.directory import ServiceKind
@@ -31,6 +31,7 @@ from trio_cogment.testing import (
     RecordedCalls,
     SimDisk,
     World,
+    record_params,
     record_states,
 )
 
@@ -89,7 +90,7 @@ class Play:
             for kind in ("actors", "env", "log")
         )
         waits = {"initial_connection_timeout_seconds": 20.0, "response_timeout_seconds": 5.0}
-        return trial_params(
+        params = trial_params(
             [
                 actor_params("ann", "player", endpoint=actors, **waits),  # type: ignore[arg-type]
                 actor_params("bob", "player", endpoint=actors, optional=True, default_action=b"default", **waits),  # type: ignore[arg-type]
@@ -98,9 +99,11 @@ class Play:
             environment_endpoint=environment,
             environment_name="env",
             datalog_endpoint=log,
-            max_steps=15 if number == "2" else 0,
+            max_steps=MOST_STEPS if number == "2" else 0,
             max_inactivity_seconds=30 if number == "1" else 0,
         )
+        record_params(self.world.history, trial_id, params)
+        return params
 
     # Hosts
 

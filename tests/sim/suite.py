@@ -1,9 +1,10 @@
-"""Both suites over many seeds, on several cores: `python -m tests.sim --seeds 20000`.
+"""All suites over many seeds, on several cores: `python -m tests.sim --seeds 20000`.
 
-Each seed is one run of safety and one of liveness. Prints over how many seeds each `sometimes` was reached, and for
-each run that failed the smallest plan that still fails, with the command that shows it again. What is declared in
-`tests.sim.counting` and was never reached is a failure, too. Once in twenty seeds, the seed is run twice and the
-schedules are compared.
+A seed is a run of safety if it is even, of liveness if it is odd; every fifth also one of a service's suite, in turn.
+Those that once failed (`seeds.txt`) are run in both. Prints in how many runs each `sometimes` was reached, and for each
+run that failed what it said and did, the smallest plan that still fails in the same way, and the command that shows it
+again. What is declared in `tests.sim.counting` and was never reached is a failure, too. Once in twenty seeds, the seed
+is run twice, and schedules and histories are compared.
 """
 
 from __future__ import annotations
@@ -12,18 +13,36 @@ import argparse
 import logging
 import multiprocessing
 import os
+import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from tests.sim.counting import missing
 from tests.sim.scenario import SUITES, draw_plan
-from trio_cogment.testing import FaultPlan, check_determinism, simulate
+from tests.sim.services import SERVICE_SUITES
+from trio_cogment.testing import FaultPlan, World, check_determinism, simulate
 
+SERVICE_ONCE_IN = 5
 CHECKED_ONCE_IN = 20
 KEPT = Path(__file__).with_name("seeds.txt")
 CHUNK = 25
+
+
+class Unit(NamedTuple):
+    """One run."""
+
+    seed: int
+    suite: str
+
+
+class Failure(NamedTuple):
+    """A run that failed, and what is told about it."""
+
+    unit: Unit
+    text: str
 
 
 def kept_seeds() -> list[int]:
@@ -32,53 +51,111 @@ def kept_seeds() -> list[int]:
     return [int(line) for line in lines if line]
 
 
-def run_suite(seed: int, suite: str, plan: FaultPlan | None = None) -> Counter[str]:
-    """Run a seed of one suite, with its own plan or another; return what was reached."""
-    run = check_determinism if seed % CHECKED_ONCE_IN == 0 else simulate
-    return run(seed, SUITES[suite], plan=draw_plan(seed, suite) if plan is None else plan).counters
+def units_of(seed: int) -> list[Unit]:
+    """Return what is run for a seed."""
+    units = [Unit(seed, ("safety", "liveness")[seed % 2])]
+    if seed % SERVICE_ONCE_IN == 0:
+        services = list(SERVICE_SUITES)
+        # Which is checked for determinism depends on the seed as well, and it shall not always be the same.
+        turn = seed // SERVICE_ONCE_IN + seed // (2 * CHECKED_ONCE_IN)
+        units.append(Unit(seed, services[turn % len(services)]))
+    return units
+
+
+def is_checked(seed: int) -> bool:
+    """Tell whether a seed is run twice: of even and odd ones alike one in `CHECKED_ONCE_IN`."""
+    return seed // 2 % CHECKED_ONCE_IN == 0
+
+
+def scenario_of(suite: str) -> Callable[[World], Awaitable[Any]]:
+    return SUITES[suite] if suite in SUITES else SERVICE_SUITES[suite]
+
+
+def plan_of(unit: Unit) -> FaultPlan:
+    """Return the plan that the seed makes; the services' suites draw their faults as they go along."""
+    return draw_plan(*unit) if unit.suite in SUITES else FaultPlan()
+
+
+def run_unit(unit: Unit, plan: FaultPlan | None = None) -> Counter[str]:
+    """Do one run, with its own plan or another; return what was reached."""
+    run = check_determinism if is_checked(unit.seed) else simulate
+    outcome = run(unit.seed, scenario_of(unit.suite), plan=plan_of(unit) if plan is None else plan)
+    if unit.suite in SUITES:
+        return outcome.counters
+    return Counter({unit.suite: 1, **{f"{unit.suite}: {name}": n for name, n in outcome.counters.items()}})
 
 
 def run_seed(seed: int) -> Counter[str]:
-    """Run a seed of every suite."""
+    """Do all that is run for a seed."""
     reached: Counter[str] = Counter()
-    for suite in SUITES:
-        reached.update(run_suite(seed, suite))
+    for unit in units_of(seed):
+        reached.update(run_unit(unit))
     return reached
 
 
-def fails(seed: int, suite: str, plan: FaultPlan) -> bool:
-    try:
-        simulate(seed, SUITES[suite], plan=plan)
-    except Exception:  # noqa: BLE001  whatever a run raises is its failure
-        return True
-    return False
-
-
-def run_chunk(seeds: list[int]) -> tuple[Counter[str], list[tuple[int, str, str]]]:
+def run_chunk(units: list[Unit]) -> tuple[Counter[str], list[Failure]]:
     logging.disable(logging.CRITICAL)  # what fakes do on purpose is logged as what it would be
     reached: Counter[str] = Counter()
     failures = []
-    for seed in seeds:
-        names: set[str] = set()
-        for suite in SUITES:
-            try:
-                names.update(+run_suite(seed, suite))
-            except Exception as error:  # noqa: BLE001  as above
-                failures.append((seed, suite, describe(seed, suite, error)))
-        reached.update(dict.fromkeys(names, 1))
+    for unit in units:
+        try:
+            reached.update(dict.fromkeys(+run_unit(unit), 1))
+        except Exception as error:  # noqa: BLE001  whatever a run raises is its failure
+            failures.append(Failure(unit, describe(unit, error)))
     return reached, failures
 
 
-def describe(seed: int, suite: str, error: BaseException) -> str:
-    """Return what failed, and the smallest plan with which it does."""
-    plan = draw_plan(seed, suite).shrink(lambda smaller: fails(seed, suite, smaller), attempts=40)
+def describe(unit: Unit, error: Exception) -> str:
+    """Return what failed and how it came to that, the smallest plan with which it does, and how to see it again."""
+    kind = kind_of(error)
+    smallest = plan_of(unit).shrink(lambda smaller: kind_of_failure(unit, smaller) == kind, attempts=40)
+    again = f'nox -s sim -- --seed {unit.seed} --suite "{unit.suite}"'
+    return "\n".join(
+        [
+            f"seed {unit.seed} failed at {commit()}: {unit.suite}: {kind}",
+            str(first_of(error)),
+            *getattr(error, "__notes__", ()),
+            f"smallest plan: {smallest}",
+            f"again: {again}",
+            *([f'with the smallest plan: {again} --plan "{smallest}"'] if unit.suite in SUITES else ()),
+        ]
+    )
+
+
+def kind_of_failure(unit: Unit, plan: FaultPlan) -> str | None:
+    """Return in what way a run with another plan fails; None when it does not."""
+    try:
+        simulate(unit.seed, scenario_of(unit.suite), plan=plan)
+    except Exception as error:  # noqa: BLE001  as above
+        return kind_of(error)
+    return None
+
+
+def kind_of(error: BaseException) -> str:
+    """Return what distinguishes a failure from others: what was raised, and by which checker if it was one."""
+    first = first_of(error)
+    checker = str(first).partition(":")[0] if isinstance(first, AssertionError) else ""
+    return f"{type(first).__name__} {checker}".strip()
+
+
+def first_of(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}\nsmallest plan: {plan}"
+    return error
 
 
-def chunks(seeds: Iterator[int]) -> Iterator[list[int]]:
-    while chunk := list(islice(seeds, CHUNK)):
+def commit() -> str:
+    """Return which source this is, as git says, or that it does not."""
+    command = ["git", "describe", "--always", "--dirty"]
+    try:
+        done = subprocess.run(command, cwd=KEPT.parent, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "a commit that git does not know"
+    return done.stdout.strip()
+
+
+def chunks(units: Iterator[Unit]) -> Iterator[list[Unit]]:
+    while chunk := list(islice(units, CHUNK)):
         yield chunk
 
 
@@ -87,33 +164,37 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=300, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one, with its whole report")
-    parser.add_argument("--suite", choices=list(SUITES), help="only this one; with --seed")
+    parser.add_argument("--suite", choices=[*SUITES, *SERVICE_SUITES], help="only this one; with --seed")
     parser.add_argument("--plan", help="faults instead of the seed's own; with --seed and --suite")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     options = parser.parse_args()
     if options.seed is not None:
         plan = FaultPlan.parse(options.plan) if options.plan else None
-        for suite in SUITES if options.suite is None else [options.suite]:
-            print(suite, run_suite(options.seed, suite, plan))
+        for unit in units_of(options.seed) if options.suite is None else [Unit(options.seed, options.suite)]:
+            print(unit.suite, run_unit(unit, plan))
         return 0
-    return report([*kept_seeds(), *range(options.first, options.first + options.seeds)], options.jobs)
+    units = [Unit(seed, suite) for seed in kept_seeds() for suite in SUITES]
+    for seed in range(options.first, options.first + options.seeds):
+        units.extend(units_of(seed))
+    return report(units, options.jobs)
 
 
-def report(seeds: list[int], jobs: int) -> int:
-    """Run seeds and print what came of them; return 0 when all is well."""
+def report(units: Iterable[Unit], jobs: int) -> int:
+    """Do runs and print what came of them; return 0 when all is well."""
     reached: Counter[str] = Counter()
     failed: set[int] = set()
+    units = list(units)
+    seeds = {unit.seed for unit in units}
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for counters, failures in pool.imap_unordered(run_chunk, chunks(iter(seeds))):
+        for counters, failures in pool.imap_unordered(run_chunk, chunks(iter(units))):
             reached.update(counters)
-            for seed, suite, text in failures:
-                failed.add(seed)
-                again = f"nox -s sim -- --seed {seed} --suite {suite}"
-                print(f"seed {seed} failed: {suite}: {text}\nagain: {again}\n", flush=True)
+            for failure in failures:
+                failed.add(failure.unit.seed)
+                print(f"{failure.text}\n", flush=True)
     for name, count in sorted(reached.items()):
         print(f"{count:7} {name}")
     never = missing(reached, len(seeds))
     for name in never:
         print(f"never reached: {name}")
-    print(f"{len(seeds)} seeds, {len(failed)} failed")
+    print(f"{len(seeds)} seeds in {len(units)} runs, {len(failed)} failed")
     return 1 if failed or never else 0

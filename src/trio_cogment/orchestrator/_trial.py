@@ -301,6 +301,11 @@ class Trial:
         return self.machine.state
 
     @property
+    def time(self) -> float:
+        """The trial's time, in seconds: Trio's clock, but for the pauses while the data log cannot keep up."""
+        return self._timers.now()
+
+    @property
     def ended_at(self) -> float:
         """When it ended, on Trio's clock; 0 before."""
         return self._ended_at

@@ -113,7 +113,7 @@ class Orchestrator:
         self._tasks = OwnNursery()
         self._stopping = False
         self._open_calls = AsyncValue(0)
-        self._alive: set[Trial] = set()
+        self._alive: dict[Trial, None] = {}  # in the order of their starts
         self._running = AsyncValue(0)
         if metrics is not None:
             metrics.attach(lambda: gauges(self.trials, self.lost_samples))
@@ -273,7 +273,7 @@ class Orchestrator:
         trial.prepare(params, actors, environment, sink_of(datalog, self._connections))
         if self._stopping:
             raise UnavailableError(STOPPING)
-        self._alive.add(trial)
+        self._alive[trial] = None
         self._running.value = len(self._alive)
         self._nursery.start_soon(self._run_trial, trial, params, name=f"trial {trial.trial_id}")
         await trial.settled.wait()
@@ -284,7 +284,7 @@ class Orchestrator:
         try:
             await trial.run(self._connections, params)
         finally:
-            self._alive.discard(trial)
+            self._alive.pop(trial, None)
             self._running.value = len(self._alive)
 
     async def _guard(self) -> None:

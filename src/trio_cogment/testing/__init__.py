@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from trio_cogment.testing._network import SimHost as SimHost
     from trio_cogment.testing._network import SimListener as SimListener
     from trio_cogment.testing._network import SimNetwork as SimNetwork
+    from trio_cogment.testing._param_checkers import record_params as record_params
     from trio_cogment.testing._pipes import Link as Link
     from trio_cogment.testing._plan import Fault as Fault
     from trio_cogment.testing._plan import FaultPlan as FaultPlan
@@ -100,6 +101,7 @@ _HOMES = {
     "cancel_at_every_step": "_cancellation",
     "check_determinism": "_simulate",
     "check_history": "_checkers",
+    "record_params": "_param_checkers",
     "record_states": "_checkers",
     "replay": "_trial_recorder",
     "simulate": "_simulate",

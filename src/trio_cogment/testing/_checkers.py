@@ -14,9 +14,11 @@ from typing import TypeAlias
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.errors import RpcError
 from trio_cogment.sdk import Controller
-from trio_cogment.testing._fakes import WRONG, action_content
+from trio_cogment.testing._content_checkers import CONTENT_CHECKERS
 from trio_cogment.testing._history import History, HistoryEvent
 from trio_cogment.testing._inner_checkers import INNER_CHECKERS
+from trio_cogment.testing._param_checkers import PARAM_CHECKERS
+from trio_cogment.testing._sessions import events_by, sessions
 
 Checker: TypeAlias = Callable[[History], Iterator[str]]
 
@@ -69,31 +71,9 @@ async def record_states(controller: Controller, history: History, who: str = "wa
         history.record(who, "watched", reason=reason)
 
 
-def _by(history: Iterable[HistoryEvent], *what: str) -> dict[tuple[str, str], list[HistoryEvent]]:
-    found: dict[tuple[str, str], list[HistoryEvent]] = defaultdict(list)
-    for event in history:
-        if event.what in what:
-            found[event.trial_id, event.who].append(event)
-    return found
-
-
-def _sessions(history: History) -> Iterator[list[HistoryEvent]]:
-    """Yield what each session of a participant noted."""
-    open_ones: dict[tuple[str, str], list[HistoryEvent]] = {}
-    for event in history:
-        key = event.trial_id, event.who
-        if event.what == "opened":
-            if key in open_ones:
-                yield open_ones.pop(key)
-            open_ones[key] = []
-        if key in open_ones:
-            open_ones[key].append(event)
-    yield from open_ones.values()
-
-
 def _lives(history: History) -> Iterator[tuple[str, int, str, list[int]]]:
     """Yield trial, which of several of that id, watcher, and the states it saw: the id of a failed start is free."""
-    for (trial_id, who), events in _by(history, "state").items():
+    for (trial_id, who), events in events_by(history, "state").items():
         lives: list[list[int]] = [[]]
         for state in (event.details["state"] for event in events):
             if state == TrialState.INITIALIZING and lives[-1][-1:] == [TrialState.ENDED]:
@@ -140,12 +120,21 @@ def every_trial_ends(history: History) -> Iterator[str]:
 
 def nothing_after_end(history: History) -> Iterator[str]:
     """A session gets END once, and nothing after it."""
-    for session in _sessions(history):
+    for session in sessions(history):
         ends = [number for number, event in enumerate(session) if event.what == "end"]
         if ends:
             late = [event.what for event in session[ends[0] + 1 :] if event.what in _RECEIVED]
             if late:
                 yield f"{session[0].trial_id}: {session[0].who} got {late} after END"
+
+
+def ends_are_told(history: History) -> Iterator[str]:
+    """Where a participant's stream ends in good order, END came before that."""
+    for session in sessions(history):
+        whats = {event.what for event in session}
+        told = "end" in whats or not session[0].who.startswith(("actor", "environment"))
+        if not told and any(event.what == "closed" and event.details["outcome"] == "left" for event in session):
+            yield f"{session[0].trial_id}: {session[0].who} was left without END"
 
 
 def sessions_close_once(history: History) -> Iterator[str]:
@@ -158,55 +147,19 @@ def sessions_close_once(history: History) -> Iterator[str]:
 
 def ticks_grow_by_one(history: History) -> Iterator[str]:
     """Observations and action sets come for one tick after the other."""
-    for session in _sessions(history):
+    for session in sessions(history):
         for what in ("observation", "actions"):
             ticks = [event.details["tick"] for event in session if event.what == what]
             if any(later != earlier + 1 for earlier, later in pairwise(ticks)):
                 yield f"{session[0].trial_id}: {session[0].who} got {what} of ticks {ticks}"
 
 
-def actions_belong_to_their_tick(history: History) -> Iterator[str]:
-    """What an environment gets from an actor was made for that tick, or nobody's (a default action, or none)."""
-    for event in history:
-        if event.what == "actions":
-            tick = event.details["tick"]
-            for name, content in event.details["contents"].items():
-                own = content.startswith(f"{name}:")
-                if content == WRONG.decode() or (own and content != action_content(name, tick).decode()):
-                    yield f"{event.trial_id}: the action of {name} at tick {tick} was {content!r}"
-
-
 def environments_may_end(history: History) -> Iterator[str]:
     """After an environment has said that its next observations are the last, it is given no more actions."""
-    for session in _sessions(history):
+    for session in sessions(history):
         whats = [event.what for event in session]
         if "ends by itself" in whats and "actions" in whats[whats.index("ends by itself") :]:
             yield f"{session[0].trial_id}: {session[0].who} was given actions after its LAST"
-
-
-def absent_once(history: History) -> Iterator[str]:
-    """An actor without action stands once among those of its tick."""
-    for event in history:
-        if event.what == "actions":
-            absent = event.details["unavailable"]
-            if len(absent) != len(set(absent)):
-                yield f"{event.trial_id}: tick {event.details['tick']} lacks the actors {absent}"
-
-
-def wrong_observations_are_refused(history: History) -> Iterator[str]:
-    """What an environment shows for another tick than the next reaches nobody."""
-    for event in history:
-        if event.what == "observation" and event.details["content"] != str(event.details["tick"]):
-            yield f"{event.trial_id}: {event.who} at tick {event.details['tick']} saw {event.details['content']!r}"
-
-
-def rewards_come_once(history: History) -> Iterator[str]:
-    """No reward of a fake environment reaches an actor twice."""
-    for (trial_id, who), events in _by(history, "reward").items():
-        counts = Counter(value for event in events for value in event.details["values"])
-        twice = sorted(value for value, count in counts.items() if count > 1)
-        if twice:
-            yield f"{trial_id}: {who} got the rewards {twice} more than once"
 
 
 def samples_come_once(history: History) -> Iterator[str]:
@@ -220,7 +173,7 @@ def samples_come_once(history: History) -> Iterator[str]:
         if event.what == "observation":
             last_seen[event.trial_id] = max(last_seen.get(event.trial_id, -1), event.details["tick"])
     complete = {event.trial_id for event in history if event.what == "complete"}
-    for (trial_id, who), events in _by(history, "opened", "sample").items():
+    for (trial_id, who), events in events_by(history, "opened", "sample").items():
         streams: list[list[int]] = [[]]
         lost = {event.details["tick"]: event.details.get("lost", 0) for event in events if event.what == "sample"}
         for event in events:
@@ -240,11 +193,12 @@ def samples_come_once(history: History) -> Iterator[str]:
 def soft_end_waits_for_everybody(history: History) -> Iterator[str]:
     """END without details comes when everybody who still takes part has acknowledged, or was given time to."""
     by_trial: dict[str, list[list[HistoryEvent]]] = defaultdict(list)
-    for session in _sessions(history):
+    for session in sessions(history):
         by_trial[session[0].trial_id].append(session)
-    for trial_id, sessions in by_trial.items():
-        first_end = min((event.seconds for session in sessions for event in session if _is_soft_end(event)), default=0)
-        for session in sessions:
+    for trial_id, its_sessions in by_trial.items():
+        ends = (event.seconds for session in its_sessions for event in session if _is_soft_end(event))
+        first_end = min(ends, default=0)
+        for session in its_sessions:
             final = [event.seconds for event in session if event.what in ("observation", "showed")]
             # One that gets such an END took part to the end. Its final data may have been delayed beyond the END of
             # others, by a network that was cut.
@@ -289,17 +243,16 @@ CHECKERS: dict[str, Checker] = {
         watchers_see_all,
         every_trial_ends,
         nothing_after_end,
+        ends_are_told,
         sessions_close_once,
         ticks_grow_by_one,
-        actions_belong_to_their_tick,
         environments_may_end,
-        absent_once,
-        wrong_observations_are_refused,
-        rewards_come_once,
         samples_come_once,
         soft_end_waits_for_everybody,
         ids_are_given_once,
         failed_starts_leave_nothing,
+        *CONTENT_CHECKERS,
+        *PARAM_CHECKERS,
         *INNER_CHECKERS,
     )
 }

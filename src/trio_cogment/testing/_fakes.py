@@ -1,7 +1,6 @@
 """Fake actors and environments: they play by the book, or not, and note all they see.
 
-They speak the protocol itself, not through the SDK, so that they can break its rules. The contents of what they send
-say whose it is and for which tick, so that a checker finds what goes astray.
+They speak the protocol itself, not through the SDK, so that they can break its rules.
 """
 
 from __future__ import annotations
@@ -38,19 +37,13 @@ from trio_cogment.testing._behaviour import (
     Part,
     VanishedError,
 )
+from trio_cogment.testing._contents import WRONG, action_content, as_text, observations_of, reward_note
 from trio_cogment.testing._world import World
 
-#: What is sent for other ticks than it should be; nobody may ever see it.
-WRONG = b"wrong"
 _JOIN = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name["ClientActorSP"])["RunTrial"]
 
 #: How many ticks an environment's trial has, by the trial's id; or for all. None goes on until it is told to end.
 Ticks: TypeAlias = Callable[[str], int | None] | int | None
-
-
-def action_content(name: str, tick_id: int) -> bytes:
-    """Return what a fake actor sends for a tick."""
-    return f"{name}:{tick_id}".encode()
 
 
 class FakeActor:
@@ -113,12 +106,14 @@ class FakeActor:
                 part.beats()
                 await call.send(ActorRunTrialOutput(state=HEARTBEAT))
             elif kind == "reward":
-                part.record("reward", tick=message.reward.tick_id, values=[s.value for s in message.reward.sources])
+                reward = message.reward
+                notes = [as_text(source.user_data.value) for source in reward.sources]
+                part.record("reward", tick=reward.tick_id, values=[one.value for one in reward.sources], notes=notes)
             elif kind == "message":
                 part.record("message", sender=message.message.sender_name)
             elif kind == "observation":
                 tick_id = message.observation.tick_id
-                part.record("observation", tick=tick_id, content=message.observation.content.decode())
+                part.record("observation", tick=tick_id, content=as_text(message.observation.content))
                 if await part.think(tick_id):
                     try:
                         await (
@@ -151,7 +146,8 @@ class FakeActor:
 class FakeEnvironment:
     """Environments of any number of trials.
 
-    Each tick has one observation for everybody, and a reward for each actor, whose value no other has.
+    At even ticks each actor is shown an observation of its own, at odd ones all the same; at each tick but the first,
+    each gets a reward for the one before, whose value no other has.
 
     Args:
         world: for the history, the randomness and the counters.
@@ -209,7 +205,7 @@ class _Stage:
             self._part.record("message", sender=message.message.sender_name)
         elif message.HasField("action_set"):
             actions = message.action_set
-            contents = [content.decode(errors="replace") for content in actions.actions]
+            contents = [as_text(content) for content in actions.actions]
             self._part.record(
                 "actions",
                 tick=actions.tick_id,
@@ -228,28 +224,24 @@ class _Stage:
         for number, name in enumerate(self._actors if tick_id else []):
             # For the tick that was acted on; each value once in a trial.
             value = float(tick_id * len(self._actors) + number + 1)
-            reward = Reward(
-                tick_id=-1, receiver_name=name, value=value, sources=[RewardSource(value=value, confidence=1.0)]
-            )
+            note = AnyMessage(value=reward_note(name, tick_id - 1))
+            source = RewardSource(value=value, confidence=1.0, user_data=note)
+            reward = Reward(tick_id=-1, receiver_name=name, value=value, sources=[source])
             await call.send(EnvRunTrialOutput(state=NORMAL, reward=reward))
         if part.does(Misbehaviour.FLOOD, tick_id):
             for _ in range(part.behaviour.count):
                 flood = Message(tick_id=-1, receiver_name="*", payload=AnyMessage(value=b"flood"))
                 await call.send(EnvRunTrialOutput(state=NORMAL, message=flood))
         if part.does(Misbehaviour.WRONG_TICK, tick_id):
-            await self._observe(tick_id + 7, WRONG)
+            await self._observe(tick_id + 7, [WRONG], [0] * len(self._actors))
+        contents, indexes = observations_of(self._actors, tick_id)
         for _ in range(part.copies(tick_id)):
-            await self._observe(tick_id, str(tick_id).encode())
+            await self._observe(tick_id, contents, indexes)
         part.record("showed", tick=tick_id)
         if self._ending and not part.does(Misbehaviour.NEVER_ACK, tick_id):
             await call.send(EnvRunTrialOutput(state=LAST_ACK))
             part.record("acknowledged")
 
-    async def _observe(self, tick_id: int, content: bytes) -> None:
-        shown = ObservationSet(
-            tick_id=tick_id,
-            timestamp=1,
-            observations=[content],
-            actors_map=[0] * len(self._actors),
-        )
+    async def _observe(self, tick_id: int, contents: list[bytes], indexes: list[int]) -> None:
+        shown = ObservationSet(tick_id=tick_id, timestamp=1, observations=contents, actors_map=indexes)
         await self._call.send(EnvRunTrialOutput(state=NORMAL, observation_set=shown))

@@ -9,13 +9,12 @@ import trio
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.testing._history import History, HistoryEvent
+from trio_cogment.testing._overdue import SLACK_SECONDS, Overdue
 from trio_cogment.testing._recorder import tasks_below
 from trio_cogment.testing._schedule import shields_in_use
 
 #: Tasks of an ended trial that wait for its data log, by their names' ends; each step of that has a limit of its own.
 _WAITS_FOR_DATALOG = ("Datalog.run", "patience with the data log", "grace of the data log")
-#: Beside what the settings grant: reasons to run on after a deadline are virtual turns and the network's delays.
-_SLACK_SECONDS = 1.5
 
 
 class Probe:
@@ -23,7 +22,8 @@ class Probe:
 
     Whenever anything is noted about a trial, its queues are looked at; `run` looks at everything from time to time.
     What is noted: "queues" when one is longer than it has ever been, "tasks" while an ended trial has some and once
-    when it has none, "shield" for a shield that holds a cancellation off longer than an instant. That a trial has ended
+    when it has none, "shield" for a shield that holds a cancellation off longer than an instant, "overdue" when a trial
+    has waited for something longer than its parameters and the settings allow. That a trial has ended
     is taken from the states that `record_states` notes, those of the first watcher if there are several.
 
     Args:
@@ -37,6 +37,7 @@ class Probe:
         self._most: dict[str, tuple[int, int]] = {}
         self._ended: dict[str, float] = {}
         self._watcher = ""
+        self._overdue = Overdue(orchestrator)
         self._shields: dict[trio.CancelScope, float] = {}
         history.listeners.append(self._on_event)
 
@@ -53,6 +54,9 @@ class Probe:
         tasks = sorted(tasks_below(root), key=attrgetter("name"))  # a nursery has them in a set
         self._look_at_tasks(tasks)
         self._look_at_shields(tasks)
+        for trial_id, wait, seconds in self._overdue.look():
+            details = {"waits_for": wait.what, "seconds": round(seconds, 6), "patience": wait.patience}
+            self._history.record("probe", "overdue", trial_id, **details)
         watchers = self._orchestrator.watchers
         self._note_queues("", watchers.queued_entries, watchers.max_queued_entries, 0, 0)
 
@@ -96,7 +100,7 @@ class Probe:
                 trial_id,
                 names=names,
                 seconds=round(trio.current_time() - ended_at, 6),
-                patience=patience + _SLACK_SECONDS,
+                patience=patience + SLACK_SECONDS,
             )
             if not names:
                 del self._ended[trial_id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -104,27 +104,32 @@ def check_determinism(
     budget: int = DEFAULT_BUDGET,
     plan: FaultPlan | None = None,
 ) -> Outcome[T]:
-    """Simulate a seed twice and return the second outcome; see `simulate`.
+    """Simulate a seed twice, compare schedules and histories, and return the second outcome; see `simulate`.
 
     Raises:
-        NondeterminismError: the runs differed; the text shows the first steps that did.
+        NondeterminismError: the runs differed; the text shows the first steps, or the first recorded events, that did.
     """
-    _, first = run_seeded(seed, async_fn, args, budget, plan, keep=True)
-    outcome, second = run_seeded(seed, async_fn, args, budget, plan, keep=True)
+    before, first = run_seeded(seed, async_fn, args, budget, plan, keep=True)
+    after, second = run_seeded(seed, async_fn, args, budget, plan, keep=True)
     if first.fingerprint() != second.fingerprint():
-        raise NondeterminismError(f"seed {seed} ran differently the second time:\n" + _difference(first, second))
-    return outcome
+        difference = _difference(map(_show, first.trace), map(_show, second.trace))
+        raise NondeterminismError(f"seed {seed} ran differently the second time:\n{difference}")
+    if before.history.text() != after.history.text():
+        difference = _difference(map(str, before.history), map(str, after.history))
+        raise NondeterminismError(f"seed {seed} saw other things in the same schedule the second time:\n{difference}")
+    return after
 
 
-def _difference(first: Recorder, second: Recorder) -> str:
-    steps = list(itertools.zip_longest(first.trace, second.trace))
-    at = next((number for number, (one, other) in enumerate(steps) if one != other), 0)
-    shown = [f"  {number:6}  {_show(one)} | {_show(other)}" for number, (one, other) in enumerate(steps)]
+def _difference(first: Iterable[str], second: Iterable[str]) -> str:
+    """Show two sequences side by side, around where they begin to differ."""
+    pairs = list(itertools.zip_longest(first, second, fillvalue="-"))
+    at = next((number for number, (one, other) in enumerate(pairs) if one != other), 0)
+    shown = [f"  {number:6}  {one} | {other}" for number, (one, other) in enumerate(pairs)]
     return "\n".join(shown[max(0, at - 5) : at + 5])
 
 
-def _show(step: Step | None) -> str:
-    return "-" if step is None else f"{step.seconds:.9f} {step.task}"
+def _show(step: Step) -> str:
+    return f"{step.seconds:.9f} {step.task}"
 
 
 def run_seeded(

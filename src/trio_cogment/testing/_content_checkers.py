@@ -1,0 +1,100 @@
+"""Checkers over what is sent: observations, actions and rewards reach those they are for, in time, once.
+
+What fake participants send says whose it is (`_contents`); contents of other making are not judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from trio_cogment.testing._contents import EVERYBODY, WRONG, action_content, rewarded, shown_to
+from trio_cogment.testing._history import History, HistoryEvent
+from trio_cogment.testing._sessions import events_by, sessions
+
+
+def actions_belong_to_their_tick(history: History) -> Iterator[str]:
+    """What an environment gets from an actor was made for that tick, or nobody's (a default action, or none)."""
+    for event in history:
+        if event.what == "actions":
+            tick = event.details["tick"]
+            for name, content in event.details["contents"].items():
+                own = content.startswith(f"{name}:")
+                if content == WRONG.decode() or (own and content != action_content(name, tick).decode()):
+                    yield f"{event.trial_id}: the action of {name} at tick {tick} was {content!r}"
+
+
+def absent_once(history: History) -> Iterator[str]:
+    """An actor without action stands once among those of its tick."""
+    for event in history:
+        if event.what == "actions":
+            absent = event.details["unavailable"]
+            if len(absent) != len(set(absent)):
+                yield f"{event.trial_id}: tick {event.details['tick']} lacks the actors {absent}"
+
+
+def wrong_observations_are_refused(history: History) -> Iterator[str]:
+    """What an environment shows for another tick than the next reaches nobody."""
+    for event in history:
+        if event.what == "observation":
+            content, tick = event.details["content"], event.details["tick"]
+            made_for = shown_to(content)
+            if content == WRONG.decode() or (made_for is not None and made_for[1] != tick):
+                yield f"{event.trial_id}: {event.who} at tick {tick} saw {content!r}"
+
+
+def observations_reach_their_actors(history: History) -> Iterator[str]:
+    """An actor sees what its environment shows to it, and nothing that is for another."""
+    for event in history:
+        if event.what == "observation":
+            made_for = shown_to(event.details["content"])
+            if made_for is not None and made_for[0] not in (_actor(event), EVERYBODY):
+                tick, content = event.details["tick"], event.details["content"]
+                yield f"{event.trial_id}: {event.who} at tick {tick} saw {content!r}"
+
+
+def rewards_come_once(history: History) -> Iterator[str]:
+    """No reward of a fake environment reaches an actor twice."""
+    for (trial_id, who), events in events_by(history, "reward").items():
+        counts = Counter(value for event in events for value in event.details["values"])
+        twice = sorted(value for value, count in counts.items() if count > 1)
+        if twice:
+            yield f"{trial_id}: {who} got the rewards {twice} more than once"
+
+
+def rewards_reach_their_actors(history: History) -> Iterator[str]:
+    """An actor gets the rewards that are for it, with the tick that they are for."""
+    for event in history:
+        for note in event.details["notes"] if event.what == "reward" else ():
+            given = rewarded(note)
+            if given is not None and given != (_actor(event), event.details["tick"]):
+                yield f"{event.trial_id}: {event.who} got for tick {event.details['tick']} the reward {note!r}"
+
+
+def rewards_come_in_time(history: History) -> Iterator[str]:
+    """What an actor is rewarded with for a tick comes before its next observation, the final one included."""
+    for session in sessions(history):
+        got = {-1}  # before the first observation nobody has done anything
+        for event in session:
+            if event.what == "reward":
+                notes = (rewarded(note) for note in event.details["notes"])
+                got.update(given[1] for given in notes if given is not None)
+            elif event.what == "observation" and shown_to(event.details["content"]) is not None:
+                tick = event.details["tick"]
+                if tick - 1 not in got:
+                    yield f"{event.trial_id}: {event.who} saw tick {tick} without its reward for tick {tick - 1}"
+
+
+def _actor(event: HistoryEvent) -> str:
+    return event.who.removeprefix("actor ")
+
+
+CONTENT_CHECKERS = (
+    actions_belong_to_their_tick,
+    absent_once,
+    wrong_observations_are_refused,
+    observations_reach_their_actors,
+    rewards_come_once,
+    rewards_reach_their_actors,
+    rewards_come_in_time,
+)

@@ -1,0 +1,56 @@
+"""What fake participants send: contents that say whose they are and for which tick, so that what goes astray is found.
+
+Contents of other making are nobody's concern: checkers over them are silent about what they cannot read.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: What is sent for other ticks than it should be; nobody may ever see it.
+WRONG = b"wrong"
+#: Who is shown an observation that all share.
+EVERYBODY = "everybody"
+
+_SHOWN = re.compile(r"(.+) sees (\d+)")
+_REWARDED = re.compile(r"(.+) did well at (\d+)")
+
+
+def action_content(name: str, tick_id: int) -> bytes:
+    """Return what a fake actor sends for a tick."""
+    return f"{name}:{tick_id}".encode()
+
+
+def observations_of(actors: list[str], tick_id: int) -> tuple[list[bytes], list[int]]:
+    """Return what a fake environment shows at a tick, and which actor sees which of it.
+
+    At even ticks each actor has its own, not in the order of the actors; at odd ones all have the same.
+    """
+    if tick_id % 2:
+        return [f"{EVERYBODY} sees {tick_id}".encode()], [0] * len(actors)
+    return [f"{name} sees {tick_id}".encode() for name in reversed(actors)], list(range(len(actors)))[::-1]
+
+
+def shown_to(content: str) -> tuple[str, int] | None:
+    """Return for whom and for which tick an observation was made; None if no fake made it."""
+    return _parsed(_SHOWN, content)
+
+
+def reward_note(name: str, tick_id: int) -> bytes:
+    """Return what a fake environment writes beside the reward for what an actor did at a tick."""
+    return f"{name} did well at {tick_id}".encode()
+
+
+def rewarded(note: str) -> tuple[str, int] | None:
+    """Return whom and for which tick a reward is; None if no fake gave it."""
+    return _parsed(_REWARDED, note)
+
+
+def as_text(content: bytes) -> str:
+    """Return contents as the history shows them."""
+    return content.decode(errors="backslashreplace")
+
+
+def _parsed(pattern: re.Pattern[str], text: str) -> tuple[str, int] | None:
+    found = pattern.fullmatch(text)
+    return None if found is None else (found[1], int(found[2]))

@@ -1,0 +1,27 @@
+"""What is played beside the four trials: datastore, model registry and directory, each with its storage, in trouble.
+
+The scenarios are those of the services' own tests, which run some seeds of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from tests.datastore import test_simulated as datastore
+from tests.directory_server import test_simulated as directory
+from tests.model_registry import test_simulated as registry
+from trio_cogment.testing import World
+
+#: Each of them finds out by itself what is wrong; faults are drawn from the seed as it goes along.
+SERVICE_SUITES: dict[str, Callable[[World], Awaitable[Any]]] = {
+    "datastore in process": datastore.in_one_process,
+    "datastore over a network": datastore.over_a_network,
+    "datastore after a crash": partial(datastore.orchestrators_end, power=False),
+    "datastore after a power loss": partial(datastore.orchestrators_end, power=True),
+    "registry": registry.scenario,
+    "directory in trouble": directory.anything,
+    "directory's disk": directory.acknowledged,
+    "directory alone": directory.a_partition_of_the_directory,
+}
