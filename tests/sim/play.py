@@ -100,7 +100,7 @@ class Play:
             environment_name="env",
             datalog_endpoint=log,
             max_steps=MOST_STEPS if number == "2" else 0,
-            max_inactivity_seconds=30 if number == "1" else 0,
+            max_inactivity_seconds=30 if number in "01" else 0,
         )
         record_params(self.world.history, trial_id, params)
         return params
