@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.counting import DECLARED
 from tests.sim.mutations import MUTATIONS, SEEDS
 from trio_cogment.config import DatastoreConfig, DirectoryConfig, OrchestratorConfig, RpcConfig
 
@@ -92,11 +94,8 @@ def test_tables_are_fresh() -> None:
     ("printed", "told"),
     [
         ("     12 fault: crash\n", "no line"),
-        ("     12 fault: crash\n300 seeds, 2 failed\n", "2 seeds failed"),
-        (
-            "     12 fault: crash\nnever reached: watcher overflow\n300 seeds, 0 failed\n",
-            "never reached: watcher overflow",
-        ),
+        ("     12 fault: crash\n300 seeds in 360 runs, 2 failed\n", "2 seeds failed"),
+        ("     12 fault: crash\n300 seeds in 360 runs, 0 failed\n", "never reached: hard end in INITIALIZING, "),
     ],
 )
 def test_counts_are_those_of_a_run_in_which_all_was_well(printed: str, told: str, tmp_path: Path) -> None:
@@ -105,6 +104,21 @@ def test_counts_are_those_of_a_run_in_which_all_was_well(printed: str, told: str
     done = subprocess.run([*command, str(tmp_path / "printed")], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert told in done.stderr
+
+
+def test_counts_of_several_runs_are_added_up() -> None:
+    # So that seeds can be run in parts, and what is rare need not be in each of them.
+    path = ROOT / "tools" / "reliability_tables.py"
+    spec = importlib.util.spec_from_file_location("reliability_tables", path)
+    assert spec is not None
+    assert spec.loader is not None
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    some = "".join(f"      2 {name}\n" for name in DECLARED)
+    both = tables.read_counts(
+        [f"{some}300 seeds in 360 runs, 0 failed\n", "      1 END without\n9 seeds in 9 runs, 0 failed\n"]
+    )
+    assert both == {"seeds": 309, "runs": 369, "reached": dict.fromkeys(sorted(DECLARED), 2) | {"END without": 3}}
 
 
 def test_it_can_be_found() -> None:

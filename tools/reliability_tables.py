@@ -1,6 +1,7 @@
 """Write the tables of `docs/reliability.md` that come from elsewhere: checkers, planted bugs, what was reached.
 
-`--counts FILE` takes over what a run of the simulated suite printed (`nox -s sim -- --seeds 20000 | tee FILE`).
+`--counts FILE ...` takes over what runs of the simulated suite printed (`nox -s sim -- --seeds 20000 | tee FILE`, or in
+parts, with `--first`).
 `--check` writes nothing and fails if a table is stale; a test does the same.
 """
 
@@ -10,12 +11,17 @@ import argparse
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from trio_cogment.testing import CHECKERS
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # which is not there for a script of this folder
+
+from tests.sim.counting import missing  # noqa: E402  it is found there
+
 TARGET = ROOT / "docs" / "reliability.md"
 MUTATIONS = ROOT / "tests" / "sim" / "mutations.json"
 COUNTS = ROOT / "tests" / "sim" / "counts.json"
@@ -41,23 +47,28 @@ def mutations() -> Iterator[str]:
 def counts() -> Iterator[str]:
     """Yield a table of what was reached in how many runs."""
     run = json.loads(COUNTS.read_text())
-    yield f"| reached | in how many of {run['seeds']:,} runs |"
+    yield f"| reached | in how many of {run['runs']:,} runs, of {run['seeds']:,} seeds |"
     yield "|---|---|"
     for name, count in run["reached"].items():
         yield f"| {name} | {count:,} |"
 
 
-def read_counts(text: str) -> dict[str, object]:
-    """Return what a run of the suite printed: how many seeds, and how often what was reached."""
-    total = re.search(r"^(\d+) seeds, (\d+) failed", text, re.MULTILINE)
-    if total is None:
-        sys.exit("this is not what a run of the simulated suite prints at its end: no line 'N seeds, M failed'")
-    if int(total[2]):
-        sys.exit(f"{total[2]} seeds failed: mend that first")
-    if never := re.findall(r"^never reached: (.+)$", text, re.MULTILINE):
+def read_counts(texts: list[str]) -> dict[str, object]:
+    """Return what runs of the suite printed, added up: seeds, runs, and in how many of them what was reached."""
+    seeds = runs = 0
+    reached: Counter[str] = Counter()
+    for text in texts:
+        total = re.search(r"^(\d+) seeds in (\d+) runs, (\d+) failed", text, re.MULTILINE)
+        if total is None:
+            sys.exit("this is not what the simulated suite prints at its end: no line 'N seeds in M runs, K failed'")
+        if int(total[3]):
+            sys.exit(f"{total[3]} seeds failed: mend that first")
+        seeds, runs = seeds + int(total[1]), runs + int(total[2])
+        for count, name in re.findall(r"^ *(\d+) (?!seeds in )(\S.*)$", text, re.MULTILINE):
+            reached[name] += int(count)
+    if never := missing(reached, seeds):
         sys.exit(f"never reached: {', '.join(never)}: mend that first")
-    reached = {name: int(count) for count, name in re.findall(r"^ *(\d+) (?!seeds,)(\S.*)$", text, re.MULTILINE)}
-    return {"seeds": int(total[1]), "reached": dict(sorted(reached.items()))}
+    return {"seeds": seeds, "runs": runs, "reached": dict(sorted(reached.items()))}
 
 
 def page(text: str) -> str:
@@ -74,10 +85,10 @@ def main() -> None:
     """Write the page, or compare it with the one that is there."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true", help="fail instead of writing when a table is stale")
-    parser.add_argument("--counts", type=Path, metavar="FILE", help="what a run of the suite has printed")
+    parser.add_argument("--counts", type=Path, nargs="+", metavar="FILE", help="what runs of the suite have printed")
     options = parser.parse_args()
     if options.counts is not None:
-        COUNTS.write_text(json.dumps(read_counts(options.counts.read_text()), indent=2) + "\n")
+        COUNTS.write_text(json.dumps(read_counts([path.read_text() for path in options.counts]), indent=2) + "\n")
     text = TARGET.read_text()
     made = page(text)
     if options.check:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
+from tests.sim.services import SERVICE_SUITES
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.testing import LEAST_ACK_SECONDS, History, Misbehaviour, World
 
@@ -23,6 +24,20 @@ DECLARED: Mapping[str, int] = {
             *(f"{kind}: {what.value}" for kind in ("actor", "environment") for what in Misbehaviour),
         ),
         300,
+    ),
+    **dict.fromkeys(SERVICE_SUITES, 300),
+    **dict.fromkeys(
+        (
+            *(f"registry: {what}" for what in ("crash", "interrupted", "power loss")),
+            *(f"datastore in process: store {what}" for what in ("delay", "error after", "error before")),
+            *(f"datastore over a network: {what}" for what in ("crash", "partition", "reset", "store")),
+            *(
+                f"directory in trouble: {fault} of {name}"
+                for fault in ("crash", "dark", "partition", "power", "reset")
+                for name in ("directory", "one", "two", "three")
+            ),
+        ),
+        3000,
     ),
     **dict.fromkeys((f"hook: {what}" for what in ("crash", "deaf", "silent", "slow", "vanish", "wrong tick")), 3000),
     **dict.fromkeys((f"datalog: {what}" for what in ("crash", "deaf", "never ack", "silent", "slow", "vanish")), 3000),

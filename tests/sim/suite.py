@@ -1,10 +1,10 @@
 """All suites over many seeds, on several cores: `python -m tests.sim --seeds 20000`.
 
 A seed is a run of safety if it is even, of liveness if it is odd; every fifth also one of a service's suite, in turn.
-Those that once failed (`seeds.txt`) are run in both. Prints in how many runs each `sometimes` was reached, and for each
-run that failed what it said and did, the smallest plan that still fails in the same way, and the command that shows it
-again. What is declared in `tests.sim.counting` and was never reached is a failure, too. Once in twenty seeds, the seed
-is run twice, and schedules and histories are compared.
+Those that once failed (`seeds.txt`) are run in both, beside seed 0. Prints in how many runs each `sometimes` was
+reached, and for each run that failed what it said and did, the smallest plan that still fails in the same way, and the
+command that shows it again. What is declared in `tests.sim.counting` and was never reached is a failure, too. Once in
+twenty seeds, the seed is run twice, and schedules and histories are compared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import multiprocessing
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -173,17 +173,19 @@ def main() -> int:
         for unit in units_of(options.seed) if options.suite is None else [Unit(options.seed, options.suite)]:
             print(unit.suite, run_unit(unit, plan))
         return 0
-    units = [Unit(seed, suite) for seed in kept_seeds() for suite in SUITES]
-    for seed in range(options.first, options.first + options.seeds):
-        units.extend(units_of(seed))
-    return report(units, options.jobs)
+    return report(units_from(options.first, options.seeds), options.jobs)
 
 
-def report(units: Iterable[Unit], jobs: int) -> int:
+def units_from(first: int, seeds: int) -> list[Unit]:
+    """Return what is run for so many seeds; those that once failed come with the first of all."""
+    kept = [] if first else [Unit(seed, suite) for seed in kept_seeds() for suite in SUITES]
+    return [*kept, *(unit for seed in range(first, first + seeds) for unit in units_of(seed))]
+
+
+def report(units: list[Unit], jobs: int) -> int:
     """Do runs and print what came of them; return 0 when all is well."""
     reached: Counter[str] = Counter()
     failed: set[int] = set()
-    units = list(units)
     seeds = {unit.seed for unit in units}
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         for counters, failures in pool.imap_unordered(run_chunk, chunks(iter(units))):

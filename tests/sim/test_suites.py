@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from tests.sim import suite
 from tests.sim.counting import DECLARED, missing
 from tests.sim.scenario import SUITES, draw_plan, scenario
-from tests.sim.suite import kept_seeds, report, run_seed
-from trio_cogment.testing import CHECKERS, Fault, FaultPlan, World, simulate
+from tests.sim.services import SERVICE_SUITES
+from tests.sim.suite import CHECKED_ONCE_IN, Unit, is_checked, kept_seeds, plan_of, report, run_unit, units_of
+from trio_cogment.testing import CHECKERS, Fault, FaultPlan, InvariantError, World, simulate
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +27,33 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("seed", [*kept_seeds(), *range(10)])
-def test_seed(seed: int) -> None:
-    run_seed(seed)
+UNITS = [
+    *(Unit(seed, suite) for seed in kept_seeds() for suite in SUITES),
+    *(unit for seed in range(20) for unit in units_of(seed) if unit.suite in SUITES),
+]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: f"{unit.seed} {unit.suite}")
+def test_seed(unit: Unit) -> None:
+    run_unit(unit)
+
+
+@pytest.mark.parametrize("suite", SERVICE_SUITES)
+def test_service(suite: str) -> None:
+    assert run_unit(Unit(41, suite))[suite] == 1
+
+
+def test_every_suite_has_its_seeds() -> None:
+    units = [unit for seed in range(400) for unit in units_of(seed)]
+    counts = Counter(unit.suite for unit in units)
+    assert counts.pop("safety") == counts.pop("liveness") == 200
+    assert counts.keys() == SERVICE_SUITES.keys()
+    assert set(counts.values()) == {10}
+    checked = Counter(unit.suite for unit in units if is_checked(unit.seed))
+    assert checked["safety"] == checked["liveness"] == 200 / CHECKED_ONCE_IN
+    # Each service's suite is among those that are run twice.
+    more = {unit.suite for seed in range(400 * len(SERVICE_SUITES)) if is_checked(seed) for unit in units_of(seed)}
+    assert more == SUITES.keys() | SERVICE_SUITES.keys()
 
 
 def test_plans_differ_and_can_be_read_again() -> None:
@@ -63,30 +89,55 @@ def test_a_counter_at_zero_fails_the_run(monkeypatch: pytest.MonkeyPatch, capsys
             return map(function, chunks)
 
     reached = [Counter(dict.fromkeys(DECLARED, 1))]
-    monkeypatch.setattr(suite, "run_suite", lambda _seed, _suite: reached[0])
+    units = [Unit(seed, "safety") for seed in range(300)]
+    monkeypatch.setattr(suite, "run_unit", lambda _unit: reached[0])
     monkeypatch.setattr("tests.sim.suite.multiprocessing.get_context", lambda _method: SimpleNamespace(Pool=Here))
-    assert report(list(range(300)), 2) == 0
+    assert report(units, 2) == 0
     assert "    300 watcher overflow\n" in capsys.readouterr().out
     del reached[0]["watcher overflow"]
-    assert report(list(range(300)), 2) == 1
-    assert "never reached: watcher overflow\n300 seeds, 0 failed\n" in capsys.readouterr().out
+    assert report(units, 2) == 1
+    assert "never reached: watcher overflow\n300 seeds in 300 runs, 0 failed\n" in capsys.readouterr().out
 
 
-def test_a_failing_seed_is_told_with_its_smallest_plan(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failing_seed_is_told_with_all_that_it_takes_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fragile(world: World) -> None:
+        world.history.record("somebody", "looked")
         if world.plan.named("reset"):
             raise ValueError("something broke")
+        if not world.plan:
+            raise AssertionError("another thing")  # which is not what is looked for
 
-    async def sturdy(_world: World) -> None: ...
+    unit = next(
+        unit
+        for unit in (Unit(seed, "safety") for seed in range(100))
+        if len(plan_of(unit)) > 3 and len(plan_of(unit).named("reset")) == 1
+    )
+    monkeypatch.setattr(suite, "SUITES", {"safety": fragile})
+    monkeypatch.setattr(suite, "commit", lambda: "abc123")
+    reached, [(failed, text)] = suite.run_chunk([unit])
+    assert (reached, failed) == ({}, unit)
+    lines = text.splitlines()
+    assert lines[:2] == [f"seed {unit.seed} failed at abc123: safety: ValueError", "something broke"]
+    assert f"plan: {plan_of(unit)}" in lines
+    assert "  0.000000 - somebody: looked" in lines
+    (smallest,) = (line for line in lines if line.startswith("smallest plan: "))
+    assert smallest.count("Fault(") == smallest.count("Fault('reset'") == 1
+    assert f'again: nox -s sim -- --seed {unit.seed} --suite "safety"' in lines
+    plan = FaultPlan.parse(smallest.removeprefix("smallest plan: "))
+    assert suite.kind_of_failure(unit, plan) == "ValueError"
+    assert lines[-1].endswith(f'--suite "safety" --plan "{plan}"')
 
-    seed = next(seed for seed in range(100) if len(draw_plan(seed, "safety").named("reset")) == 1)
-    monkeypatch.setattr(suite, "SUITES", {"safety": fragile, "liveness": sturdy})
-    assert suite.run_chunk([seed])[1][0][:2] == (seed, "safety")
-    text = suite.run_chunk([seed])[1][0][2]
-    assert text.startswith("ValueError: something broke\nsmallest plan: FaultPlan(Fault('reset'")
-    assert text.count("Fault(") == 1
+
+def test_the_same_failure_is_of_the_same_kind() -> None:
+    error = InvariantError("rewards-come-once: t: twice\nmore")
+    assert suite.kind_of(ExceptionGroup("x", [error, ValueError()])) == "InvariantError rewards-come-once"
+    assert suite.kind_of(ValueError("a: b")) == "ValueError"
+
+
+def test_the_commit_is_named_where_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert suite.commit()
+    monkeypatch.setattr(suite, "KEPT", tmp_path / "seeds.txt")
+    assert suite.commit() == "a commit that git does not know"
 
 
 def mischief(target: str, misbehaviour: str, **details: object) -> Fault:

@@ -12,6 +12,13 @@ from trio_cogment.testing import CHECKERS, History, InvariantError, World, check
 
 Line = tuple[str, str, dict[str, Any]]
 
+ACTORS: list[dict[str, Any]] = [
+    {"name": "ann", "optional": False, "default": None},
+    {"name": "bob", "optional": True, "default": "stay"},
+    {"name": "cat", "optional": True, "default": None},
+]
+ACTED = {"ann": "ann:0", "bob": "stay", "cat": ""}
+
 HONEST: list[Line] = [
     ("near", "state", {"state": 1}),
     ("near", "state", {"state": 2}),
@@ -19,15 +26,15 @@ HONEST: list[Line] = [
     ("actor ann", "opened", {}),
     ("environment env", "showed", {"tick": 0}),
     ("near", "state", {"state": 3}),
-    ("actor ann", "observation", {"tick": 0, "content": "0"}),
-    ("environment env", "actions", {"tick": 0, "contents": {"ann": "ann:0"}, "unavailable": []}),
+    ("actor ann", "observation", {"tick": 0, "content": "ann sees 0"}),
+    ("environment env", "actions", {"tick": 0, "contents": ACTED, "unavailable": [2]}),
     ("environment env", "ends by itself", {}),
     ("environment env", "showed", {"tick": 1}),
     ("environment env", "acknowledged", {}),
     ("near", "state", {"state": 4}),
-    ("actor ann", "reward", {"tick": 0, "values": [1.0, 2.0]}),
+    ("actor ann", "reward", {"tick": 0, "values": [1.0, 2.0], "notes": ["ann did well at 0", "x"]}),
     ("actor ann", "last", {}),
-    ("actor ann", "observation", {"tick": 1, "content": "1"}),
+    ("actor ann", "observation", {"tick": 1, "content": "everybody sees 1"}),
     ("actor ann", "acknowledged", {}),
     ("near", "state", {"state": 5}),
     ("actor ann", "end", {"details": ""}),
@@ -55,6 +62,7 @@ HONEST: list[Line] = [
     ("probe", "shield", {"task": "t", "deadline": 3.0}),
     ("t", "cancelled", {"within": 1.0}),
     ("t", "gone", {}),
+    ("world", "params", {"actors": ACTORS, "max_steps": 1}),
 ]
 
 
@@ -93,6 +101,17 @@ def called(*whats: str) -> list[Line]:
     return [("t", what, details) for what in ("call", *whats)]
 
 
+def acting(*ticks: int, told: bool = False) -> list[Line]:
+    """Another environment of the trial, and the ticks of which it got the actions."""
+    actions = [{**HONEST[ACTIONS][2], "tick": tick, "contents": {**ACTED, "ann": f"ann:{tick}"}} for tick in ticks]
+    who = "environment two"
+    lines: list[Line] = [(who, "opened", {}), *([(who, "last", {})] if told else []), (who, "closed", {"outcome": "x"})]
+    return [*lines[:-1], *((who, "actions", details) for details in actions), lines[-1]]
+
+
+OVERDUE: Line = ("probe", "overdue", {"waits_for": "LAST_ACKs", "seconds": 63.0, "patience": 60.0})
+
+
 def instead(index: int, **details: Any) -> list[Line]:
     who, what, before = HONEST[index]
     return [*HONEST[:index], (who, what, {**before, **details}), *HONEST[index + 1 :]]
@@ -100,6 +119,17 @@ def instead(index: int, **details: Any) -> list[Line]:
 
 def test_honest_history_passes() -> None:
     check_history(history_of(HONEST))
+
+
+def test_steps_within_the_limit_are_honest() -> None:
+    check_history(history_of([*HONEST, *acting(1, told=True)]))
+
+
+def test_what_others_than_the_fakes_send_is_not_judged() -> None:
+    foreign = {"tick": 1, "content": "a field with 7 trees"}
+    lines: list[Line] = [("actor bob", "opened", {}), ("actor bob", "observation", foreign)]
+    lines += [("actor bob", "reward", {"tick": 0, "values": [3.0], "notes": ["well done"]})]
+    check_history(history_of([*HONEST, *lines, ("actor bob", "closed", {"outcome": "cancelled"})]))
 
 
 def test_id_of_a_failed_start_may_come_again() -> None:
@@ -121,13 +151,32 @@ def test_id_of_a_failed_start_may_come_again() -> None:
         ("nothing-after-end", after(17, ("actor ann", "end", {"details": "again"}))),
         ("sessions-close-once", without(18)),
         ("sessions-close-once", after(18, ("actor ann", "closed", {"outcome": "left"}))),
-        ("ticks-grow-by-one", instead(14, tick=2, content="2")),
+        ("ticks-grow-by-one", instead(14, tick=2, content="ann sees 2")),
         ("ticks-grow-by-one", after(ACTIONS, HONEST[ACTIONS])),
-        ("actions-belong-to-their-tick", instead(ACTIONS, contents={"ann": "ann:1"})),
-        ("actions-belong-to-their-tick", instead(ACTIONS, contents={"ann": "wrong"})),
+        ("actions-belong-to-their-tick", instead(ACTIONS, contents={**ACTED, "ann": "ann:1"})),
+        ("actions-belong-to-their-tick", instead(ACTIONS, contents={**ACTED, "ann": "wrong"})),
         ("environments-may-end", after(8, ("environment env", "actions", {**HONEST[ACTIONS][2], "tick": 1}))),
         ("absent-once", instead(ACTIONS, unavailable=[0, 0])),
         ("wrong-observations-are-refused", instead(6, content="wrong")),
+        ("wrong-observations-are-refused", instead(6, content="ann sees 5")),
+        ("observations-reach-their-actors", instead(6, content="bob sees 0")),
+        ("rewards-reach-their-actors", instead(12, notes=["bob did well at 0"])),
+        ("rewards-reach-their-actors", instead(12, tick=1)),
+        ("rewards-come-in-time", without(12)),
+        ("rewards-come-in-time", instead(12, notes=["ann did well at 3"])),
+        ("absences-follow-the-params", instead(ACTIONS, contents={**ACTED, "ann": ""}, unavailable=[0, 2])),
+        ("absences-follow-the-params", instead(ACTIONS, contents={**ACTED, "bob": ""}, unavailable=[1, 2])),
+        ("absences-follow-the-params", instead(ACTIONS, contents={**ACTED, "bob": ""})),
+        ("absences-follow-the-params", instead(ACTIONS, unavailable=[1, 2])),
+        ("absences-follow-the-params", instead(ACTIONS, unavailable=[0, 2])),
+        ("absences-follow-the-params", instead(ACTIONS, contents={**ACTED, "cat": "stay"})),
+        ("absences-follow-the-params", instead(ACTIONS, contents={"ann": "ann:0", "bob": "stay"})),
+        ("absences-follow-the-params", instead(ACTIONS, unavailable=[])),
+        ("steps-are-limited", [*HONEST, *acting(1)]),
+        ("steps-are-limited", [*HONEST, *acting(1, 2, told=True)]),
+        ("nobody-waits-for-ever", [*HONEST, OVERDUE]),
+        ("ends-are-told", without(17)),
+        ("ends-are-told", without(19)),
         ("rewards-come-once", after(12, ("actor ann", "reward", {"tick": 1, "values": [2.0]}))),
         ("samples-come-once", without(23)),
         ("samples-come-once", after(23, HONEST[23])),

@@ -28,6 +28,7 @@ from trio_cogment.testing import (
     RecordedCalls,
     World,
     check_history,
+    record_params,
     record_states,
 )
 
@@ -61,6 +62,8 @@ async def a_run() -> World:
                 params = params_of("ann", "cat", environment_endpoint=endpoint, datalog_endpoint=endpoint)
                 params.actors[0].endpoint = endpoint
                 params.actors[1].endpoint = "cogment://client"
+                params.max_steps = 9
+                record_params(world.history, "t", params)
                 assert await Controller(calls).start_trial(params, trial_id="t") == "t"
                 world.history.record("desk", "started", "t")
                 await actor.join(calls, "t", "cat")
@@ -101,19 +104,28 @@ async def test_honest_run_passes_and_a_doctored_one_does_not() -> None:
     again = next(event for event in history if event.what == "started")
     shield = dataclasses.replace(end, who="probe", what="shield", details={"task": "t", "deadline": math.inf})
     stranger = with_details(find("observation", "actor cat"), content="wrong")
+    shown_to_ann = with_details(find("observation", "actor cat"), content="ann sees 3")
     reward = find("reward", "actor ann")
+    overdue = dataclasses.replace(end, what="overdue", details={"waits_for": "it", "seconds": 9.0, "patience": 5.0})
     doctored: dict[str, History] = {
         "states-go-forward": changed(history, state, state, with_details(state, state=2)),
         "watchers-see-all": changed(history, state, state, *_far(state)),
         "every-trial-ends": changed(history, state),
         "nothing-after-end": changed(history, end, end, end),
+        "ends-are-told": changed(history, end),
         "sessions-close-once": changed(history, closed),
         "ticks-grow-by-one": changed(history, last, last, last),
         "actions-belong-to-their-tick": changed(history, last, with_details(last, contents={"ann": "ann:7"})),
         "environments-may-end": changed(history, end, end, dataclasses.replace(last, seconds=end.seconds)),
         "absent-once": changed(history, last, with_details(last, unavailable=[1, 1])),
         "wrong-observations-are-refused": changed(history, find("observation", "actor cat"), stranger),
+        "observations-reach-their-actors": changed(history, find("observation", "actor cat"), shown_to_ann),
         "rewards-come-once": changed(history, reward, reward, reward),
+        "rewards-reach-their-actors": changed(history, reward, with_details(reward, tick=7)),
+        "rewards-come-in-time": changed(history, reward),
+        "absences-follow-the-params": changed(history, last, with_details(last, unavailable=[0])),
+        "steps-are-limited": changed(history, last, with_details(last, tick=10)),
+        "nobody-waits-for-ever": changed(history, end, end, overdue),
         "samples-come-once": changed(history, find("sample")),
         "soft-end-waits-for-everybody": changed(history, ack),
         "ids-are-given-once": changed(history, again, again, again),

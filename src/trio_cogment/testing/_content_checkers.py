@@ -65,7 +65,7 @@ def rewards_come_once(history: History) -> Iterator[str]:
 def rewards_reach_their_actors(history: History) -> Iterator[str]:
     """An actor gets the rewards that are for it, with the tick that they are for."""
     for event in history:
-        for note in event.details["notes"] if event.what == "reward" else ():
+        for note in event.details.get("notes", ()) if event.what == "reward" else ():
             given = rewarded(note)
             if given is not None and given != (_actor(event), event.details["tick"]):
                 yield f"{event.trial_id}: {event.who} got for tick {event.details['tick']} the reward {note!r}"
@@ -77,7 +77,7 @@ def rewards_come_in_time(history: History) -> Iterator[str]:
         got = {-1}  # before the first observation nobody has done anything
         for event in session:
             if event.what == "reward":
-                notes = (rewarded(note) for note in event.details["notes"])
+                notes = (rewarded(note) for note in event.details.get("notes", ()))
                 got.update(given[1] for given in notes if given is not None)
             elif event.what == "observation" and shown_to(event.details["content"]) is not None:
                 tick = event.details["tick"]
