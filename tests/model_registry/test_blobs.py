@@ -14,7 +14,7 @@ import pytest
 from trio_cogment.files import Files, SystemFiles
 from trio_cogment.model_registry import BlobStore, LocalBlobs
 from trio_cogment.model_registry.blobs import put
-from trio_cogment.testing import PowerLossError, SimDisk
+from trio_cogment.testing import FaultyStore, History, PowerLossError, SimDisk
 from trio_cogment.testing.check_blobs import CASES, check_blobs
 
 
@@ -26,6 +26,17 @@ def test_kit(case: Callable[[BlobStore], None], simulated: bool, tmp_path: Path)
     store.open()
     case(store)
     store.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_kit_behind_a_store_that_could_fail(case: Callable[[BlobStore], None]) -> None:
+    front: FaultyStore[BlobStore] = FaultyStore(
+        LocalBlobs("root", files=SimDisk(random.Random(1))), rng=random.Random(1), history=History(), plain=OSError
+    )
+    front.store.open()
+    case(front.store)
+    front.store.close()
+    assert front.operations > 2
 
 
 def test_kit_as_a_whole_names_the_case() -> None:

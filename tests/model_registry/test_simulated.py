@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,10 +13,10 @@ import trio
 
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.errors import RpcError, StatusCode, UnavailableError
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry, run_inline
+from trio_cogment.model_registry import BlobStore, LocalBlobs, ModelRegistry, run_inline
 from trio_cogment.rpc import serve
 from trio_cogment.sdk import ModelRegistryClient
-from trio_cogment.testing import SimDisk, World, check_determinism, simulate
+from trio_cogment.testing import FaultyStore, SimDisk, StoreFaults, World, check_determinism, simulate
 from trio_cogment.testing.pytest_plugin import Sim
 
 PORT = 9002
@@ -35,11 +36,11 @@ class Account:
 
 
 @asynccontextmanager
-async def registry_on(world: World, disk: SimDisk) -> AsyncIterator[ModelRegistry]:
+async def registry_on(world: World, blobs: BlobStore) -> AsyncIterator[ModelRegistry]:
     """Run a registry on the host `registry` until the block ends, or the host crashes."""
     host = world.network.host("registry")
     registry = ModelRegistry(
-        LocalBlobs("/archive", files=disk),
+        blobs,
         wall_clock=world.wall_clock,
         config=ModelRegistryConfig(cache_max_items=5),
         run=run_inline,
@@ -60,7 +61,7 @@ async def run_registry(world: World, disk: SimDisk, lives: int, calm: trio.Event
             if power and rng.random() < 0.5:
                 disk.crash_at(disk.operations + rng.randrange(10, 200))
             try:
-                async with registry_on(world, disk):
+                async with registry_on(world, LocalBlobs("/archive", files=disk)):
                     await trio.sleep(rng.uniform(0.05, 3.0))
                     if power:
                         disk.crash()
@@ -73,7 +74,7 @@ async def run_registry(world: World, disk: SimDisk, lives: int, calm: trio.Event
         await trio.sleep(rng.uniform(0.1, 2.0))
         disk.restart()
         host.restart()
-    async with registry_on(world, disk):
+    async with registry_on(world, LocalBlobs("/archive", files=disk)):
         calm.set()
         await trio.sleep_forever()
 
@@ -132,20 +133,64 @@ async def scenario(world: World) -> Account:
         with trio.fail_after(60):  # who follows learns of it, whatever has happened in between
             while not account.seen or account.seen[-1] < max(account.archived):  # noqa: ASYNC110  virtual time is free
                 await trio.sleep(0.1)
-        async with world.network.host("looking").channel("registry", PORT) as channel:
-            client = ModelRegistryClient(channel)
-            infos = {info.version_number: info async for info in client.list_versions("m", page=3)}
-            for number, data in account.archived.items():
-                assert (await client.retrieve("m", number))[1] == data, "what was acknowledged is lost or torn"
-            for number, info in infos.items():
-                assert len((await client.retrieve("m", number))[1]) == info.data_size
-            assert (await client.store("m", b"")).version_number > newest
+        await look_at_all(world, account, newest)
         assert account.seen == sorted(set(account.seen)), "who follows was told something old"
         assert account.told <= {StatusCode.NOT_FOUND}, "it ended for another reason than that nobody had made it yet"
         if account.interrupted:
             world.sometimes("interrupted")
         nursery.cancel_scope.cancel()
     return account
+
+
+async def look_at_all(world: World, account: Account, newest: int) -> None:
+    """See that what was acknowledged is there, that what is there is whole, and that numbers go on."""
+    async with world.network.host("looking").channel("registry", PORT) as channel:
+        client = ModelRegistryClient(channel)
+        infos = {info.version_number: info async for info in client.list_versions("m", page=3)}
+        for number, data in account.archived.items():
+            assert (await client.retrieve("m", number))[1] == data, "what was acknowledged is lost or torn"
+        for number, info in infos.items():
+            assert len((await client.retrieve("m", number))[1]) == info.data_size
+        assert (await client.store("m", b"")).version_number > newest
+
+
+#: What may go wrong in a storage that is open; its `close` and `Upload.abort` never raise.
+FAULTS = StoreFaults(
+    before=0.1,
+    after=0.1,
+    operations={"read", "names", "folders", "delete", "upload", "open_blob", "open_blob.read"}
+    | {f"upload.{name}" for name in ("write", "finish", "commit")},
+)
+
+
+async def storage_that_fails(world: World) -> None:
+    """Any operation of the storage fails, before it is done or after: the registry stays, and keeps its word."""
+    account = Account()
+    disk = world.disk("registry")
+    faulty: FaultyStore[BlobStore] = FaultyStore(
+        LocalBlobs("/archive", files=disk),
+        rng=world.stream("storage"),
+        history=world.history,
+        plain=lambda text: OSError(errno.EIO, text),
+    )
+    async with registry_on(world, faulty.store):
+        faulty.faults = FAULTS
+        async with trio.open_nursery() as clients:
+            for index in range(3):
+                clients.start_soon(upload_for_a_while, world, f"client-{index}", account)
+        faulty.faults = StoreFaults()
+        assert account.archived
+        await look_at_all(world, account, max([*account.archived, *account.transient]))
+    async with registry_on(world, LocalBlobs("/archive", files=disk)):
+        await look_at_all(world, account, max([*account.archived, *account.transient]))
+    for event in world.history:
+        world.sometimes(event.what)
+
+
+@pytest.mark.sim(seeds=6)
+def test_a_storage_that_fails(sim: Sim) -> None:
+    reached = sim(storage_that_fails).counters
+    assert reached.keys() == {"store error before", "store error after"}
 
 
 @pytest.mark.sim(seeds=6)

@@ -29,6 +29,7 @@ DECLARED: Mapping[str, int] = {
     **dict.fromkeys(
         (
             *(f"registry: {what}" for what in ("crash", "interrupted", "power loss")),
+            *(f"registry with a storage that fails: store error {what}" for what in ("after", "before")),
             *(f"datastore in process: store {what}" for what in ("delay", "error after", "error before")),
             *(f"datastore over a network: {what}" for what in ("crash", "partition", "reset", "store")),
             *(

@@ -21,6 +21,7 @@ SERVICE_SUITES: dict[str, Callable[[World], Awaitable[Any]]] = {
     "datastore after a crash": partial(datastore.orchestrators_end, power=False),
     "datastore after a power loss": partial(datastore.orchestrators_end, power=True),
     "registry": registry.scenario,
+    "registry with a storage that fails": registry.storage_that_fails,
     "directory in trouble": directory.anything,
     "directory's disk": directory.acknowledged,
     "directory alone": directory.a_partition_of_the_directory,

@@ -48,7 +48,7 @@ def test_every_suite_has_its_seeds() -> None:
     counts = Counter(unit.suite for unit in units)
     assert counts.pop("safety") == counts.pop("liveness") == 200
     assert counts.keys() == SERVICE_SUITES.keys()
-    assert set(counts.values()) == {10}
+    assert max(counts.values()) - min(counts.values()) <= 1
     checked = Counter(unit.suite for unit in units if is_checked(unit.seed))
     assert checked["safety"] == checked["liveness"] == 200 / CHECKED_ONCE_IN
     # Each service's suite is among those that are run twice.

@@ -162,3 +162,44 @@ def test_shares_that_make_no_sense() -> None:
         StoreFaults(before=-0.1)
     with pytest.raises(ValueError, match="shares"):
         StoreFaults(before=0.6, hang=0.6)
+
+
+class Cupboard:
+    """A storage that is called, not awaited."""
+
+    def __init__(self) -> None:
+        self.shelves: list[Shelf] = []
+
+    def shelf(self) -> Shelf:
+        self.shelves.append(Shelf())
+        return self.shelves[-1]
+
+    def add(self, number: int) -> int:
+        self.shelves[-1].put_away.append(number)
+        return number
+
+
+def test_an_interface_that_is_called() -> None:
+    kinds = ["store error before", "store error after", "store error after"]
+    operations = ["add", "add", "shelf"]
+    faults = (Fault(k, target="store", details={"operation": o}) for k, o in zip(kinds, operations, strict=True))
+
+    async def scenario(world: World) -> None:
+        cupboard = Cupboard()
+        front = FaultyStore(cupboard, rng=world.rng, history=world.history, plan=world.plan, plain=OSError)
+        shelf = front.store.shelf()  # it returns an object, so it is not hit
+        assert len(cupboard.shelves) == 1
+        with pytest.raises(OSError, match=r"^add failed, as it was told to$"):
+            front.store.add(1)
+        assert shelf.count() == 0
+        with pytest.raises(OSError, match=r"^add was done and failed, as it was told to$"):
+            front.store.add(2)
+        assert front.store.add(number=3) == 3
+        assert cupboard.shelves[0].put_away == [2, 3]
+        assert shelf.count() == 2
+        assert [event.details["operation"] for event in world.history] == ["add", "add"]
+        front.faults = StoreFaults(before=1.0, operations={"shelf.count"})
+        with pytest.raises(OSError, match=r"^shelf\.count failed"):
+            shelf.count()
+
+    simulate(1, scenario, plan=FaultPlan(tuple(faults)))

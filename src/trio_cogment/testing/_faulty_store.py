@@ -8,6 +8,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 import trio
@@ -69,6 +70,10 @@ class FaultyStore(Generic[S]):
     asynchronous iterator. Anything else goes through. An operation's name is that of the method; that of a method of
     what a context manager `watch` yields is, for example, `watch.changed`.
 
+    An interface whose operations are called and not awaited, as those that belong into worker threads, needs `plain`:
+    then every call of it, and of the objects that it returns, may fail before it is done or after. (Of calls that
+    return objects none is done and fails; and there are no delays, for time would stand still.)
+
     Faults by plan are those of `plan` with the values of `StoreFault` as their names and with `name` as their target.
     Each hits one operation, the first at or after its time; its details may say `operation`, and for a delay `seconds`.
 
@@ -79,6 +84,7 @@ class FaultyStore(Generic[S]):
         faults: how often, by chance.
         plan: faults by plan.
         name: who the storage is, in the history and in the plan.
+        plain: for an interface that is called: makes what its operations raise, from a text.
 
     Attributes:
         store: the storage with faults.
@@ -95,7 +101,9 @@ class FaultyStore(Generic[S]):
         faults: StoreFaults | None = None,
         plan: FaultPlan | None = None,
         name: str = "store",
+        plain: Callable[[str], Exception] | None = None,
     ) -> None:
+        self.plain = plain
         self._rng = rng
         self._history = history
         self._name = name
@@ -152,6 +160,22 @@ class FaultyStore(Generic[S]):
         if kind is StoreFault.AFTER:
             raise UnavailableError(f"{self._name}: {operation} was done and failed, as it was told to")
 
+    def called(self, operation: str, function: Callable[[], Any]) -> Any:
+        """Call an operation, and let happen to it what is to happen; see `plain`."""
+        assert self.plain is not None
+        fault = self.next_fault(operation)
+        kind = None if fault is None else StoreFault(fault.name)
+        if kind is StoreFault.BEFORE:
+            self._history.record(self._name, kind.value, operation=operation)
+            raise self.plain(f"{operation} failed, as it was told to")
+        result = function()
+        if not isinstance(result, _PLAIN):
+            return _Front(result, self, f"{operation}.")
+        if kind is StoreFault.AFTER:
+            self._history.record(self._name, kind.value, operation=operation)
+            raise self.plain(f"{operation} was done and failed, as it was told to")
+        return result
+
 
 class _Front:
     """Stands before an object: what is awaited of it goes through `FaultyStore.around`."""
@@ -168,6 +192,8 @@ class _Front:
         operation = self._prefix + name
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            if self._faulty.plain is not None:
+                return self._faulty.called(operation, partial(value, *args, **kwargs))
             result = value(*args, **kwargs)
             if inspect.iscoroutine(result):
                 return self._awaited(operation, result)
