@@ -82,6 +82,9 @@ def test_failure_shows_its_seed(tmp_path: Path) -> None:
     assert "test_luck[seed4] FAILED" in output
     assert "simulated with seed 4" in output
     assert "me: was here" in output
+    assert 'again: pytest "test_it.py::test_luck[seed4]" --sim-seed 4' in output
+    output = run(tmp_path, FAILING, "--sim-seed=4")
+    assert "1 failed" in output
 
 
 @pytest.mark.parametrize(

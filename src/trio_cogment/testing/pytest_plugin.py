@@ -70,9 +70,10 @@ class Sim:
         seed: this test's.
     """
 
-    def __init__(self, seed: int, counters: dict[str, int]) -> None:
+    def __init__(self, seed: int, counters: dict[str, int], test: str) -> None:
         self.seed = seed
         self._counters = counters
+        self._test = test
 
     def __call__(
         self,
@@ -83,12 +84,17 @@ class Sim:
     ) -> Outcome[T]:
         """Run ``async_fn(world, *args)`` as `trio_cogment.testing.simulate` does, with this test's seed.
 
-        One seed in twenty is run twice, to see that nothing comes from outside.
+        One seed in twenty is run twice, to see that nothing comes from outside. What a run raises has a note that says
+        how to see it again.
         """
         from trio_cogment.testing import DEFAULT_BUDGET, check_determinism, simulate
 
         run = check_determinism if self.seed % CHECKED_ONCE_IN == 0 else simulate
-        outcome = run(self.seed, async_fn, *args, budget=budget or DEFAULT_BUDGET, plan=plan)
+        try:
+            outcome = run(self.seed, async_fn, *args, budget=budget or DEFAULT_BUDGET, plan=plan)
+        except Exception as error:
+            error.add_note(f'again: pytest "{self._test}" --sim-seed {self.seed}')
+            raise
         for name in outcome.counters:
             self._counters[name] = self._counters.get(name, 0) + 1
         return outcome
@@ -97,7 +103,7 @@ class Sim:
 @pytest.fixture
 def sim(request: pytest.FixtureRequest) -> Sim:
     """Run scenarios on a virtual clock, in an order that the seed decides: ``sim(scenario)``."""
-    return Sim(request.param, request.config.stash[_COUNTERS])
+    return Sim(request.param, request.config.stash[_COUNTERS], request.node.nodeid)
 
 
 @pytest.fixture
