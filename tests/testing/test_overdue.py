@@ -82,7 +82,7 @@ def test_what_takes_too_long_is_told_once() -> None:
     play.observe()
     trial = SimpleNamespace(trial_id="t", over=False, time=100.0, machine=play.machine)
     over = SimpleNamespace(trial_id="u", over=True)
-    overdue = Overdue(SimpleNamespace(trials=[over, trial]))  # type: ignore[arg-type]  what it looks at is there
+    overdue = Overdue(SimpleNamespace(trials=[over, trial]))  # type: ignore[arg-type]  # what it looks at is there
 
     def told(time: float) -> list[tuple[str, Wait, float]]:
         trial.time = time
