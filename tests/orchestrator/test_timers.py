@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+import pytest
 import trio
 
 from trio_cogment.orchestrator._timers import Timers
@@ -68,3 +71,33 @@ async def test_time_stands_still_while_suspended(autojump_clock: trio.testing.Mo
         nursery.cancel_scope.cancel()
     assert fired == [(B, 21.5), (A, 22)]
     assert timers.now() == 6
+
+
+@pytest.mark.parametrize("pause", [0.1 * number + 1e-9 for number in range(40)])
+async def test_a_deadline_that_has_come_is_not_in_the_future(
+    pause: float, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Whatever is rounded when pauses are added: else the sleeper would be woken for ever, and no time would pass."""
+    times: list[float] = []
+
+    def fire(timer: Timer) -> None:
+        times.append(timers.now())
+        if len(times) < 50:
+            timers.arm(timer, deadline if timers.now() < deadline else timers.now() + 0.7)
+
+    timers = Timers(fire)
+    deadline = timers.now() + 100 / 3
+    timers.arm(A, deadline)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(timers.run)
+        await trio.sleep(0.3)
+        timers.suspend()
+        await trio.sleep(pause)
+        timers.resume()
+        with trio.fail_after(200):
+            await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep(150)
+        nursery.cancel_scope.cancel()
+    assert len(times) == 50
+    assert times[0] >= deadline
+    assert all(later - earlier > 0.69 for earlier, later in pairwise(times))

@@ -19,7 +19,7 @@ class Timers:
     Arming a timer again moves its deadline. Everything but `run` is synchronous and may be called from any task.
     """
 
-    __slots__ = ("_deadlines", "_fire", "_next", "_paused_seconds", "_sleep", "_stopped", "_suspended_at")
+    __slots__ = ("_deadlines", "_fire", "_next", "_paused_seconds", "_reached", "_sleep", "_stopped", "_suspended_at")
 
     def __init__(self, fire: Callable[[Timer], None]) -> None:
         self._fire = fire
@@ -29,12 +29,13 @@ class Timers:
         self._stopped = False
         self._paused_seconds = 0.0
         self._suspended_at: float | None = None
+        #: A deadline that has passed is in the past, whatever adding and subtracting pauses has rounded off.
+        self._reached = -math.inf
 
     def now(self) -> float:
         """Return the trial's time, in seconds; it never goes back."""
-        if self._suspended_at is None:
-            return trio.current_time() - self._paused_seconds
-        return self._suspended_at - self._paused_seconds
+        clock = trio.current_time() if self._suspended_at is None else self._suspended_at
+        return max(clock - self._paused_seconds, self._reached)
 
     def suspend(self) -> None:
         """Let the time stand still; no error when it does already."""
@@ -76,6 +77,8 @@ class Timers:
         while True:
             with self._sleep:
                 await trio.sleep_forever()
+            if self._suspended_at is None and self._next + self._paused_seconds <= trio.current_time():
+                self._reached = max(self._reached, self._next)
             now = self.now()
             due = [timer for timer, deadline in self._deadlines.items() if deadline <= now]
             for timer in sorted(due, key=self._deadlines.__getitem__):
