@@ -173,7 +173,8 @@ async def test_a_process_archives_where_it_is_told_and_is_alone_there(tmp_path: 
         assert (output.code, output.out, output.err) == (1, "weights ", "")
         output = await run(*start, "--port=0", f"--archive_dir={archive}")
         assert (output.code, output.err.count("\n")) == (1, 1)
-        assert output.err.startswith(f"trio-cogment: --archive_dir: {archive}: the archive is in use")
+        who = f"the archive is in use by another model registry (process {found.process.pid})"
+        assert output.err == f"trio-cogment: --archive_dir: {archive}: {who}\n"
         assert await found.stop() < STOP_SECONDS
         assert found.process.returncode == 0, found.err
     async with server(*start, variables=variables) as found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
@@ -49,7 +50,7 @@ class DirectoryServer:
         rng: shares out load.
 
     Entering raises:
-        FailedPreconditionError: there is a file, and it cannot be read.
+        FailedPreconditionError: another directory has the file, or there is one and it cannot be read.
     """
 
     def __init__(
@@ -91,9 +92,12 @@ class DirectoryServer:
 
     async def __aenter__(self) -> DirectoryServer:
         """Read the file and begin."""
-        registry, outdated = await self._file.load()
-        await self._changes.begin(registry, write=outdated)
-        self._nursery = await self._tasks.__aenter__()
+        with ExitStack() as undo:
+            undo.callback(self._file.close)
+            registry, outdated = await self._file.load()
+            await self._changes.begin(registry, write=outdated)
+            self._nursery = await self._tasks.__aenter__()
+            undo.pop_all()
         self._nursery.start_soon(self._changes.run, name="changes of the registrations")
         self._nursery.start_soon(self._checker.run, name="looks at the services")
         return self
@@ -104,7 +108,10 @@ class DirectoryServer:
         """End; what is being written is written to its end."""
         self.stop()
         self._nursery.cancel_scope.cancel()
-        return await self._tasks.__aexit__(kind, value, traceback)
+        try:
+            return await self._tasks.__aexit__(kind, value, traceback)
+        finally:
+            self._file.close()
 
     def stop(self) -> None:
         """Take no more requests, and end the inquiries that wait: a server that drains waits for nobody then."""

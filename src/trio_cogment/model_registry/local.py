@@ -10,10 +10,8 @@ import os
 import threading
 from collections.abc import Iterable
 
-from trio_cogment.files import TEMPORARY, FileLock, Files, OpenFile, ReadFile, SystemFiles, write_whole
+from trio_cogment.files import LOCK, TEMPORARY, FileLock, Files, OpenFile, ReadFile, SystemFiles, write_whole
 from trio_cogment.model_registry.blobs import Blob, Upload
-
-LOCK = ".lock"
 
 
 class LocalBlobs:
