@@ -172,6 +172,27 @@ class DirectoryServer:
         digest = self._file.hasher.digest
         await self._changes.make(lambda registry: registry.deregister(service_id, digest(token), digest(secret)))
 
+    async def forget(self, which: Callable[[Service], bool]) -> int:
+        """Take registrations back, whoever made them; return how many. That is durable then.
+
+        For whoever runs the directory and knows that they are nobody's any more: no secret or token is asked for.
+
+        Raises:
+            UnavailableError: the file cannot be written, or the directory is stopping.
+        """
+        self._check_running()
+
+        def change(registry: Registry) -> int:
+            found = [entry.service_id for entry in registry if which(entry.service)]
+            for service_id in found:
+                registry.remove(service_id)
+            return len(found)
+
+        if not any(which(entry.service) for entry in self._table.registry):
+            await trio.lowlevel.checkpoint()
+            return 0  # and nothing to write
+        return await self._changes.make(change)
+
     async def find(self, inquiry: Inquiry, *, token: str = "") -> list[Entry]:
         """Return the registrations to tell a caller of, the best one first.
 
