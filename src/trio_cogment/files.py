@@ -7,8 +7,10 @@ it needs no thread.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
-from typing import Protocol
+import stat
+from typing import BinaryIO, Protocol
 
 #: What a file is called until it is whole.
 TEMPORARY = ".tmp"
@@ -270,6 +272,35 @@ def write_whole(file: OpenFile, data: bytes) -> None:
     written = file.write(data) if data else 0  # nearly always all of it, and not copied then
     while written < len(data):
         written += file.write(data[written:])
+
+
+#: What a temporary file has of the name of the one beside it: all of it together fits into 255 bytes.
+_NAME_CHARACTERS = 50
+
+
+def open_beside(path: str) -> tuple[BinaryIO, str]:
+    """Open a new file in the folder of another one, whose place it is to take once it is whole; return it and its name.
+
+    Nobody else writes to it, however many want to replace the same file. If that is there already, who may read it may
+    read this one, and nobody else.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder, name = os.path.split(path)
+    for number in itertools.count():
+        # Processes of several containers that share a folder may have the same number.
+        temporary = os.path.join(folder, f".{name[:_NAME_CHARACTERS]}.{os.getpid()}.{number}{TEMPORARY}")
+        try:
+            file = open(temporary, "xb")  # noqa: SIM115  the caller closes it
+        except FileExistsError:
+            continue
+        try:
+            os.fchmod(file.fileno(), stat.S_IMODE(os.stat(path).st_mode))
+        except OSError:
+            pass  # there is none yet, or its file system knows no modes
+        return file, temporary
+    raise AssertionError("numbers do not end")
 
 
 def replace_durably(files: Files, path: str, data: bytes) -> None:

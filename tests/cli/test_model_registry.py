@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import click
@@ -115,6 +116,25 @@ async def test_what_is_there_to_do_with_models(tmp_path: Path) -> None:
 
         assert await asked("delete", endpoint, "walker") == "deleted: walker\n"
         assert (await asked("list", endpoint)).splitlines() == ["MODEL  USER DATA"]
+
+
+async def test_many_may_get_the_same_file(tmp_path: Path) -> None:
+    """Each is whole when it takes the other's place; what lies beside it is somebody else's, and stays."""
+    target, beside = tmp_path / "target", tmp_path / "target.tmp"
+    beside.write_text("mine")
+    target.write_bytes(b"old")
+    target.chmod(0o600)
+    data = os.urandom(3_000_000)
+    async with registry(tmp_path) as endpoint:
+        await asked("put", endpoint, "m", data=data)
+        command = [sys.executable, "-m", "trio_cogment", "client", "registry", "get", "m", endpoint, f"--file={target}"]
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(partial(trio.run_process, command, env=environment_variables()))
+    assert target.read_bytes() == data
+    assert (target.stat().st_mode & 0o777, beside.read_text()) == (0o600, "mine")
+    assert sorted(os.listdir(tmp_path)) == ["archive", "target", "target.tmp"]
 
 
 async def test_nothing_at_all_is_a_version_too(tmp_path: Path) -> None:
