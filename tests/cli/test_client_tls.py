@@ -78,8 +78,8 @@ async def test_with_certificates_and_without(tmp_path: Path) -> None:
 
             for command in (("inquire",), ("deregister", "--service_id=1", "--secret=x")):
                 assert "cannot be reached" in (await refused("client", "directory", *command, directory)).err
-            for command in (("list",), ("show", "m"), ("get", "m"), ("delete", "m")):
-                output = await refused("client", "registry", *command, endpoint)
+            for model_command in (("list",), ("show", "m"), ("get", "m"), ("delete", "m")):
+                output = await refused("client", "registry", *model_command, endpoint)
                 assert (output.out, "UNAVAILABLE" in output.err) == ("", True)
             assert (await refused("status", directory)).out.startswith("directory ::: UNAVAILABLE")
             output = await run_here("status", endpoint, *those)

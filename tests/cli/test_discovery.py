@@ -215,6 +215,7 @@ async def test_with_a_directory_elsewhere_serve_has_none_of_its_own(tmp_path: Pa
             open_directory(endpoint) as directory,
         ):
             assert found.addresses[0][2] == "TrialLifecycleSP, ClientActorSP"
+            assert found.out.startswith("orchestrator listening on 127.0.0.1:")
             with trio.fail_after(PATIENCE_SECONDS):
                 await wait_for(directory, ServiceKind.LIFECYCLE, 1)
             await found.stop()
