@@ -118,6 +118,16 @@ async def test_what_is_there_to_do_with_models(tmp_path: Path) -> None:
         assert (await asked("list", endpoint)).splitlines() == ["MODEL  USER DATA"]
 
 
+async def test_a_deletion_that_ends_halfway_says_how_far_it_came(tmp_path: Path) -> None:
+    async with registry(tmp_path) as endpoint:
+        for name in ("a", "b", "c"):
+            await asked("put", endpoint, name, data=b"x")
+        output = await client("delete", endpoint, "a", "b", "none", "c")
+        assert (output.code, output.out) == (1, "")
+        assert output.err.endswith("there is no model 'none'; deleted before that: a, b\n")
+        assert (await asked("list", endpoint)).split() == ["MODEL", "USER", "DATA", "c"]
+
+
 async def test_many_may_get_the_same_file(tmp_path: Path) -> None:
     """Each is whole when it takes the other's place; what lies beside it is somebody else's, and stays."""
     target, beside = tmp_path / "target", tmp_path / "target.tmp"
