@@ -6,11 +6,16 @@ it needs no thread.
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
-from typing import Protocol
+import stat
+from typing import BinaryIO, Protocol
 
 #: What a file is called until it is whole.
 TEMPORARY = ".tmp"
+#: What comes behind the name of a file, or stands alone in a folder, for the lock of whoever uses it.
+LOCK = ".lock"
 
 
 class OpenFile(Protocol):
@@ -41,6 +46,23 @@ class ReadFile(Protocol):
 
     def close(self) -> None:
         """Close the file. Never raises."""
+
+
+class LockedError(BlockingIOError):
+    """Somebody holds a lock.
+
+    Attributes:
+        holder: the number of the process, if that is known.
+    """
+
+    def __init__(self, path: str, holder: int | None = None) -> None:
+        super().__init__(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+        self.holder = holder
+
+    @property
+    def who(self) -> str:
+        """Who it is, to go behind a name in a text; nothing if that is not known."""
+        return "" if self.holder is None else f" (process {self.holder})"
 
 
 class FileLock(Protocol):
@@ -95,10 +117,13 @@ class Files(Protocol):
         """Make durable which names the folder has."""
 
     def lock(self, path: str) -> FileLock:
-        """Hold a lock until it is released or this process ends, however it ends. The file stays, and is empty.
+        """Hold a lock until it is released or this process ends, however it ends.
+
+        The file has the number of the process in it, if there was room, and stays: removing it would let two of them
+        each hold "the" lock.
 
         Raises:
-            BlockingIOError: somebody holds it, in this process or another one.
+            LockedError: somebody holds it, in this process or another one.
         """
 
 
@@ -168,12 +193,17 @@ class SystemFiles:
         """See `Files.lock`."""
         import fcntl  # not on every system, and who locks nothing needs none
 
-        lock = _SystemLock(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        lock = _SystemLock(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, self._mode))
         try:
             fcntl.flock(lock.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = lock.holder()
+            lock.close()
+            raise LockedError(path, holder) from None
         except OSError:
             lock.close()
             raise
+        lock.sign()
         return lock
 
 
@@ -214,7 +244,25 @@ class _SystemReadFile(_Descriptor):
         return b"".join(pieces)
 
 
+#: More digits than a process's number has.
+_HOLDER_BYTES = 20
+
+
 class _SystemLock(_Descriptor):
+    def holder(self) -> int | None:
+        try:
+            text = os.pread(self.descriptor, _HOLDER_BYTES, 0).strip()
+        except OSError:
+            return None
+        return int(text) if text.isdigit() else None
+
+    def sign(self) -> None:
+        try:
+            os.ftruncate(self.descriptor, 0)
+            os.pwrite(self.descriptor, b"%d\n" % os.getpid(), 0)
+        except OSError:
+            pass  # a full disk; the lock holds without a name
+
     def release(self) -> None:
         self.close()
 
@@ -224,6 +272,35 @@ def write_whole(file: OpenFile, data: bytes) -> None:
     written = file.write(data) if data else 0  # nearly always all of it, and not copied then
     while written < len(data):
         written += file.write(data[written:])
+
+
+#: What a temporary file has of the name of the one beside it: all of it together fits into 255 bytes.
+_NAME_CHARACTERS = 50
+
+
+def open_beside(path: str) -> tuple[BinaryIO, str]:
+    """Open a new file in the folder of another one, whose place it is to take once it is whole; return it and its name.
+
+    Nobody else writes to it, however many want to replace the same file. If that is there already, who may read it may
+    read this one, and nobody else.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder, name = os.path.split(path)
+    for number in itertools.count():
+        # Processes of several containers that share a folder may have the same number.
+        temporary = os.path.join(folder, f".{name[:_NAME_CHARACTERS]}.{os.getpid()}.{number}{TEMPORARY}")
+        try:
+            file = open(temporary, "xb")  # noqa: SIM115  the caller closes it
+        except FileExistsError:
+            continue
+        try:
+            os.fchmod(file.fileno(), stat.S_IMODE(os.stat(path).st_mode))
+        except OSError:
+            pass  # there is none yet, or its file system knows no modes
+        return file, temporary
+    raise AssertionError("numbers do not end")
 
 
 def replace_durably(files: Files, path: str, data: bytes) -> None:

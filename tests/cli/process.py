@@ -33,7 +33,7 @@ NOTHING_ELSE = {
     "COGMENT_DIRECTORY_PERSISTENCE_FILE": "none",
 }
 
-LISTENING = re.compile(r"\w+ listening on (\S+):(\d+) \((.*)\)")
+LISTENING = re.compile(r"^[\w, ]+ listening on (\S+):(\d+) \((.*)\)", re.MULTILINE)
 
 
 def environment_variables(**changes: str) -> dict[str, str]:

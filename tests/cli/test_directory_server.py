@@ -193,7 +193,7 @@ async def test_waiting_for_a_directory_that_comes_later() -> None:
 
 
 async def test_a_process_keeps_registrations_and_never_registers_itself(tmp_path: Path) -> None:
-    file = tmp_path / "state"
+    file, link = tmp_path / "state", tmp_path / "link"
     async with server(*START, f"--persistence_file={file}") as found:
         assert found.addresses[0][2] == "DirectorySP"
         with trio.fail_after(PATIENCE_SECONDS):
@@ -205,11 +205,19 @@ async def test_a_process_keeps_registrations_and_never_registers_itself(tmp_path
         endpoint = f"--directory_endpoint=grpc://127.0.0.1:{found.port}"
         assert "[0] " in await asked("inquire", endpoint)
         service_id, _ = await registered(endpoint, *PERMANENT, "--type=other")
+        link.symlink_to(file)
+        for name in (file, link):
+            output = await run(*START, f"--persistence_file={name}")
+            who = f"in use by another directory (process {found.process.pid})"
+            assert (output.code, output.err) == (1, f"trio-cogment: persistence file {file}: it is {who}\n")
         assert await found.stop() < STOP_SECONDS
         assert found.process.returncode == 0, found.err
-    async with server(*START, f"--persistence_file={file}") as found:
+    async with server(*START, f"--persistence_file={link}") as found:
         endpoint = f"--directory_endpoint=grpc://127.0.0.1:{found.port}"
         assert f"[{service_id}]" in await asked("inquire", endpoint)
+        await registered(endpoint, *PERMANENT, "--type=other", "--properties=second")
+    assert link.is_symlink()
+    assert "second" in file.read_text()
     output = await run(*START, f"--persistence_file={tmp_path}/no/file")
     assert output.err == f"trio-cogment: --persistence_file: {tmp_path}/no/file: there is no such folder\n"
     output = await run(*START, f"--persistence_file={tmp_path}")

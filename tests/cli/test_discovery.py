@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from tests.cli.process import NOTHING_ELSE, PATIENCE_SECONDS, STOP_SECONDS, environment_variables, run, run_here, server
-from trio_cogment.directory import DirectoryClient, ServiceKind, open_directory
+from trio_cogment.directory import DirectoryClient, GrpcEndpoint, ServiceKind, open_directory
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import (
@@ -78,6 +78,16 @@ async def wait_for(directory: DirectoryClient, kind: ServiceKind, count: int) ->
     while True:
         numbers = [service.service_id for service in await directory.inquire(kind)]
         if len(numbers) == count:
+            return numbers
+        await trio.sleep(0.05)
+
+
+async def wait_for_all(directory: DirectoryClient, count: int, but: Collection[int] = ()) -> set[int]:
+    """Wait until the directory has so many registrations and shows them, and none of some; return their numbers."""
+    while True:
+        numbers = {service.service_id for service in await directory.inquire()}
+        registered = int((await directory.status(["nb_entries"]))["nb_entries"])
+        if len(numbers.difference(but)) == registered == count:
             return numbers
         await trio.sleep(0.05)
 
@@ -150,6 +160,7 @@ async def test_serve_has_everything_and_discovery_works_out_of_the_box(tmp_path:
             "TrialLifecycleSP, ClientActorSP, DatalogSP, LogExporterSP, TrialDatastoreSP, ModelRegistrySP, DirectorySP"
         )
         assert [names] == [served for _, _, served in found.addresses]
+        assert found.out.startswith("orchestrator, trial_datastore, model_registry, directory listening on 127.0.0.1:")
         endpoint = f"grpc://127.0.0.1:{found.port}"
         async with (
             open_directory(endpoint) as directory,
@@ -204,6 +215,7 @@ async def test_with_a_directory_elsewhere_serve_has_none_of_its_own(tmp_path: Pa
             open_directory(endpoint) as directory,
         ):
             assert found.addresses[0][2] == "TrialLifecycleSP, ClientActorSP"
+            assert found.out.startswith("orchestrator listening on 127.0.0.1:")
             with trio.fail_after(PATIENCE_SECONDS):
                 await wait_for(directory, ServiceKind.LIFECYCLE, 1)
             await found.stop()
@@ -218,3 +230,40 @@ async def test_what_serve_cannot_open_ends_it_with_one_line(tmp_path: Path) -> N
         assert (output.code, output.out) == (1, "")
         assert output.err.splitlines()[-1].startswith(f"trio-cogment: {flag}: {path}: ")
         assert "Traceback" not in output.err
+
+
+async def test_serve_that_was_killed_is_there_once_when_it_is_back(tmp_path: Path) -> None:
+    variables = {"COGMENT_DIRECTORY_PERSISTENCE_FILE": "registrations"}
+    port = 0
+    known: set[int] = set()
+    for _ in range(3):
+        async with server("serve", HERE, f"--port={port}", variables=variables, folder=tmp_path) as found:
+            assert found.out.startswith("orchestrator, directory listening on 127.0.0.1:")
+            port = found.port
+            async with open_directory(f"grpc://127.0.0.1:{port}") as directory:
+                with trio.fail_after(PATIENCE_SECONDS):
+                    if not known:
+                        # What others have said about our endpoint is not ours to forget.
+                        by_hand = await directory.register(
+                            ServiceKind.OTHER, GrpcEndpoint("127.0.0.1", port), permanent=True
+                        )
+                    shown = await wait_for_all(directory, 3, known)
+                assert by_hand.service_id in shown
+                known = shown - {by_hand.service_id}
+            found.process.kill()
+            await found.process.wait()
+            assert "Traceback" not in found.err
+
+
+async def test_serve_that_shall_not_register_forgets_all_the_same_what_it_was(tmp_path: Path) -> None:
+    start = ("serve", HERE, f"--persistence_file={tmp_path}/registrations")
+    async with server(*start, "--port=0") as found, open_directory(f"grpc://127.0.0.1:{found.port}") as directory:
+        with trio.fail_after(PATIENCE_SECONDS):
+            await wait_for(directory, ServiceKind.LIFECYCLE, 1)
+        found.process.kill()
+        await found.process.wait()
+    again = (*start, f"--port={found.port}", "--directory_auto_register=false")
+    async with server(*again) as found, open_directory(f"grpc://127.0.0.1:{found.port}") as directory:
+        with trio.fail_after(PATIENCE_SECONDS):
+            await wait_for_all(directory, 0)
+        assert await found.stop() < STOP_SECONDS

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import click
@@ -117,6 +118,35 @@ async def test_what_is_there_to_do_with_models(tmp_path: Path) -> None:
         assert (await asked("list", endpoint)).splitlines() == ["MODEL  USER DATA"]
 
 
+async def test_a_deletion_that_ends_halfway_says_how_far_it_came(tmp_path: Path) -> None:
+    async with registry(tmp_path) as endpoint:
+        for name in ("a", "b", "c"):
+            await asked("put", endpoint, name, data=b"x")
+        output = await client("delete", endpoint, "a", "b", "none", "c")
+        assert (output.code, output.out) == (1, "")
+        assert output.err.endswith("there is no model 'none'; deleted before that: a, b\n")
+        assert (await asked("list", endpoint)).split() == ["MODEL", "USER", "DATA", "c"]
+
+
+async def test_many_may_get_the_same_file(tmp_path: Path) -> None:
+    """Each is whole when it takes the other's place; what lies beside it is somebody else's, and stays."""
+    target, beside = tmp_path / "target", tmp_path / "target.tmp"
+    beside.write_text("mine")
+    target.write_bytes(b"old")
+    target.chmod(0o600)
+    data = os.urandom(3_000_000)
+    async with registry(tmp_path) as endpoint:
+        await asked("put", endpoint, "m", data=data)
+        command = [sys.executable, "-m", "trio_cogment", "client", "registry", "get", "m", endpoint, f"--file={target}"]
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for _ in range(3):
+                    nursery.start_soon(partial(trio.run_process, command, env=environment_variables()))
+    assert target.read_bytes() == data
+    assert (target.stat().st_mode & 0o777, beside.read_text()) == (0o600, "mine")
+    assert sorted(os.listdir(tmp_path)) == ["archive", "target", "target.tmp"]
+
+
 async def test_nothing_at_all_is_a_version_too(tmp_path: Path) -> None:
     async with registry(tmp_path) as endpoint:
         assert (await asked("put", endpoint, "m", "--file=-")).startswith("version 1 of m: 0 bytes")
@@ -173,7 +203,8 @@ async def test_a_process_archives_where_it_is_told_and_is_alone_there(tmp_path: 
         assert (output.code, output.out, output.err) == (1, "weights ", "")
         output = await run(*start, "--port=0", f"--archive_dir={archive}")
         assert (output.code, output.err.count("\n")) == (1, 1)
-        assert output.err.startswith(f"trio-cogment: --archive_dir: {archive}: the archive is in use")
+        who = f"the archive is in use by another model registry (process {found.process.pid})"
+        assert output.err == f"trio-cogment: --archive_dir: {archive}: {who}\n"
         assert await found.stop() < STOP_SECONDS
         assert found.process.returncode == 0, found.err
     async with server(*start, variables=variables) as found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Callable
@@ -73,6 +74,27 @@ async def test_registered_found_and_taken_back(autojump_clock: Clock) -> None:
         assert [one.status for one in replies] == [DeregisterReply.FAILED, DeregisterReply.OK, DeregisterReply.FAILED]
         assert "no service" in replies[0].error_msg
         assert at.server.count == 0
+
+
+async def test_what_is_nobody_s_any_more_is_forgotten_durably(autojump_clock: Clock) -> None:
+    disk = SimDisk(random.Random(0))
+    async with directory(files=disk, path="state", run=run_inline) as at:
+        for name in ("one", "two", "three"):
+            at.net.host(name)
+        await at.register(registration("one"), registration("two"), registration("one"), token="t")
+        await at.register(registration("three"))
+        written = disk.operations
+        assert await at.server.forget(lambda service: service.host == "nobody") == 0
+        assert disk.operations == written
+        assert await at.server.forget(lambda service: service.host == "one") == 2
+        disk.crash()
+        disk.restart()
+        [kept, other] = json.loads(disk.read("state"))["services"]
+        assert (kept["host"], other["host"]) == ("two", "three")
+        assert at.server.count == 2
+        at.server.stop()
+        with pytest.raises(UnavailableError, match="stopping"):
+            await at.server.forget(lambda service: True)
 
 
 async def test_the_newest_first(autojump_clock: Clock) -> None:

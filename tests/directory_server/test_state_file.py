@@ -17,7 +17,7 @@ from trio_cogment.blocking import run_inline
 from trio_cogment.directory_server.registry import Registry
 from trio_cogment.directory_server.state_file import StateFile
 from trio_cogment.errors import FailedPreconditionError
-from trio_cogment.files import Files, SystemFiles
+from trio_cogment.files import FileLock, Files, SystemFiles
 from trio_cogment.testing import PowerLossError, SimDisk
 
 PATH = "folder/state"
@@ -29,7 +29,11 @@ def state_file(files: Files, path: str = PATH, seed: int = 0) -> StateFile:
 
 
 async def load(files: Files, path: str = PATH) -> list[int]:
-    registry, _ = await state_file(files, path, seed=99).load()
+    file = state_file(files, path, seed=99)
+    try:
+        registry, _ = await file.load()
+    finally:
+        file.close()
     return ids(registry)
 
 
@@ -40,6 +44,7 @@ async def test_nothing_then_something(tmp_path: Path) -> None:
     assert not len(registry)
     assert outdated
     await file.save(NEW)
+    file.close()
     other = state_file(SystemFiles(), path, seed=1)
     salt = other.hasher.salt
     registry, outdated = await other.load()
@@ -47,7 +52,37 @@ async def test_nothing_then_something(tmp_path: Path) -> None:
     assert not outdated
     assert other.hasher.salt == file.hasher.salt != salt
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    assert os.listdir(tmp_path) == ["state"]
+    other.close()
+    assert sorted(os.listdir(tmp_path)) == ["state", "state.lock"]
+    assert stat.S_IMODE(os.stat(f"{path}.lock").st_mode) == 0o600
+
+
+async def test_two_directories_do_not_share_a_file(tmp_path: Path) -> None:
+    path = str(tmp_path / "state")
+    first = state_file(SystemFiles(), path)
+    await first.load()
+    await first.save(OLD)
+    second = state_file(SystemFiles(), path, seed=1)
+    text = rf"^persistence file {path}: it is in use by another directory \(process {os.getpid()}\)$"
+    for _ in range(2):
+        with pytest.raises(FailedPreconditionError, match=text):
+            await second.load()
+        second.close()
+    first.close()
+    first.close()
+    assert ids((await second.load())[0]) == ids(OLD)
+    second.close()
+
+
+async def test_where_nothing_can_be_locked_it_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    class Unlockable(SimDisk):
+        def lock(self, path: str) -> FileLock:
+            raise PermissionError("read-only")
+
+    disk = Unlockable(random.Random(0))
+    await state_file(disk).save(OLD)
+    assert await load(disk) == [1]
+    assert f"persistence file {PATH}: nothing keeps another directory away: read-only" in caplog.text
 
 
 async def test_without_a_file_nothing_is_written() -> None:
@@ -66,6 +101,7 @@ async def test_the_file_of_the_reference_is_taken_over(tmp_path: Path) -> None:
     assert ids(registry) == [12, 7100000000000000001]
     assert outdated
     await file.save(registry)
+    file.close()
     assert "aB-_9" not in path.read_text()
     assert "team-a" not in path.read_text()
     assert await load(SystemFiles(), str(path)) == [12, 7100000000000000001]

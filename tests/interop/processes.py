@@ -19,7 +19,7 @@ from typing import IO, Any
 import pytest
 
 HERE = Path(__file__).resolve().parent
-LISTENING = re.compile(r"^\w+ listening on \S+:(\d+) \((.*)\)", re.MULTILINE)
+LISTENING = re.compile(r"^[\w, ]+ listening on \S+:(\d+) \((.*)\)", re.MULTILINE)
 
 #: What a developer's shell may have set for the platform; neither side is to find it.
 _OURS = ("COGMENT_", "TRIAL_", "PROMETHEUS_", "TRIO_COGMENT_")

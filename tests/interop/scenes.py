@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from tests.interop.directories import Directory
-from tests.interop.processes import HERE, Remote, Server, Stage
+from tests.interop.processes import Remote, Server, Stage
 
 #: An actor that is to miss its time is silent; one that is not must manage to answer within this, on a busy machine.
 RESPONSE_SECONDS = 1.5
 CLIENT = "cogment://client"
+HERE_ALONE = ("--host=127.0.0.1", "--port=0")
 
 Spec = dict[str, Any]
 
@@ -42,19 +42,25 @@ class Scene(Stage):
 
     def directory(self, tls: Path | None = None) -> Directory:
         """Start our directory; it has a file."""
-        options = [] if tls is None else [f"--tls={tls}"]
-        return Directory(self, self._our_server("directory", str(self.folder / "registrations"), *options), tls)
+        file = f"--persistence_file={self.folder / 'registrations'}"
+        return Directory(self, self._alone("directory", "directory", file, *tls_flags(tls)), tls)
 
-    def model_registry(self, *options: str, name: str = "model_registry") -> Server:
+    def model_registry(self, *flags: str, name: str = "model_registry") -> Server:
         """Start our model registry; its archive stays when it is started anew."""
-        return self._our_server("model_registry", str(self.folder / "archive"), *options, name=name)
+        return self._alone(name, "model_registry", f"--archive_dir={self.folder / 'archive'}", *flags)
 
     def datastore(self, *flags: str, name: str = "datastore") -> Server:
         """Start our trial datastore; it keeps trials in memory unless told otherwise."""
-        return self.ours(name, "services", "trial_datastore", "--host=127.0.0.1", "--port=0", *flags)
+        return self._alone(name, "trial_datastore", *flags)
 
-    def _our_server(self, program: str, *options: str, name: str = "") -> Server:
-        return self.server(name or program, sys.executable, str(HERE / "our_servers.py"), program, *options)
+    def everything(self, *flags: str, tls: Path | None = None) -> Directory:
+        """Start a server of everything, which is its own directory."""
+        files = [f"--persistence_file={self.folder / 'registrations'}", f"--archive_dir={self.folder / 'archive'}"]
+        server = self.ours("serve", "serve", *HERE_ALONE, "--storage=memory:", *files, *tls_flags(tls), *flags)
+        return Directory(self, server, tls)
+
+    def _alone(self, name: str, service: str, *flags: str) -> Server:
+        return self.ours(name, "services", service, *HERE_ALONE, *flags)
 
     def _program(self, name: str) -> list[str]:
         return [self._python, str(self._project / f"{name}.py"), "--records", str(self.folder)]
@@ -62,6 +68,15 @@ class Scene(Stage):
     def wait_tick(self, remote: Remote, trial: str, tick: int) -> None:
         """Wait until a trial is at a tick, which it must not leave by itself."""
         self.until(f"tick {tick} of {trial}", lambda: remote.ask("info", trials=[trial])[0]["tick"] == tick)
+
+
+# --- flags ---
+
+
+def tls_flags(folder: Path | None) -> list[str]:
+    """The flags of a server of ours for a folder with key.pem, chain.pem and roots.pem, if there is one."""
+    files = {"private_key": "key.pem", "root_cert": "roots.pem", "trust_chain": "chain.pem"}
+    return [] if folder is None else [f"--{flag}={folder / name}" for flag, name in files.items()]
 
 
 # --- parameters ---

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.interop.scenes import CLIENT, Scene, action_sets, active, actor, field, observations
+from tests.interop.scenes import CLIENT, Scene, action_sets, active, actor, field, observations, tls_flags
 from trio_cogment.api.directory_pb2 import ServiceEndpoint
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
@@ -28,11 +28,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
         blob.write_to_path(folder / "chain.pem", append=True)
     authority.cert_pem.write_to_path(folder / "roots.pem")
     return folder
-
-
-def tls_flags(folder: Path) -> list[str]:
-    files = {"private_key": "key.pem", "root_cert": "roots.pem", "trust_chain": "chain.pem"}
-    return [f"--{flag}={folder / name}" for flag, name in files.items()]
 
 
 def test_mutual_tls(scene: Scene, certificates: Path) -> None:
@@ -88,7 +83,7 @@ def test_everybody_finds_the_others_in_a_directory(scene: Scene, certificates: P
         "--directory_registration_host=127.0.0.1",
         "--directory_registration_properties=site=lab,spare",
         "--pre_trial_hooks=cogment://discover/prehook",
-        *(tls_flags(certificates) if encrypted else []),
+        *tls_flags(certificates if encrypted else None),
     )
     for service, url in (
         ("TRIAL_LIFE_CYCLE_SERVICE", orchestrator.lifecycle),
@@ -139,4 +134,61 @@ def test_everybody_finds_the_others_in_a_directory(scene: Scene, certificates: P
     scene.end(orchestrator)
     assert directory.entries("TRIAL_LIFE_CYCLE_SERVICE") == []
     assert directory.entries("CLIENT_ACTOR_CONNECTION_SERVICE") == []
+    scene.end(directory.server)
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["clear", "tls"])
+def test_everybody_finds_everything_in_one_server(scene: Scene, certificates: Path, encrypted: bool) -> None:
+    """`trio-cogment serve`: nobody knows more than its one endpoint."""
+    directory = scene.everything(
+        "--pre_trial_hooks=cogment://discover/prehook", tls=certificates if encrypted else None
+    )
+    told = [f"--directory={directory.endpoint}", *([f"--tls={certificates}"] if encrypted else [])]
+    cast = scene.participants("cast", *told)
+    directory.until("DATALOG_SERVICE", 2)
+    finder = scene.told("finder", *told)
+    for kind, path, endpoint in (
+        ("LIFE_CYCLE", "lifecycle", directory.endpoint),
+        ("CLIENT_ACTOR", "actservice", directory.endpoint),
+        ("DATASTORE", "datastore", directory.endpoint),
+        ("MODEL_REG", "modelregistry", directory.endpoint),
+        ("ENVIRONMENT", "environment", cast),
+        ("ACTOR", "actor", cast),
+        ("HOOK", "prehook", cast),
+        ("DATALOG", "datalog?__registration_source=PythonSDK-Implicit", cast),
+        ("DATALOG", "datalog?__registration_source=Self-Implicit", directory.endpoint),
+    ):
+        assert finder.ask("resolve", url=f"cogment://discover/{path}") == endpoint, path
+        if kind != "DATALOG":
+            assert finder.ask("resolve", url="cogment://discover", kind=kind) == endpoint, kind
+
+    remote = scene.remote(None, *told)
+    actors = [
+        actor("implied", "", implementation="understudy"),
+        actor("context", "cogment://discover", actor_class="referee"),
+        actor("explicit", "cogment://discover/actor?__implementation=scripted&__actor_class=player"),
+        actor("cleo", CLIENT),
+    ]
+    logs = {
+        "stored": "cogment://discover",
+        "logged": "cogment://discover/datalog?__registration_source=PythonSDK-Implicit",
+    }
+    for trial, log in logs.items():
+        world = field("cogment://discover/environment?ground=cast" if trial == "stored" else "", last_tick=2)
+        config = {"script": json.dumps({"cast": {**world, "datalog_endpoint": log, "actors": actors}})}
+        assert remote.ask("start", trial=trial, config=config) == trial
+        remote.ask("join", trial=trial, actor_name="cleo")
+        for name in ("implied", "context", "explicit", "cleo"):
+            assert observations(scene.record(f"{trial}.{name}")) == [(0, "ACTIVE"), (1, "ACTIVE"), (2, "ENDING")]
+        assert (scene.folder / f"{trial}.hook-cast.json").exists()
+    assert [sample["tick"] for sample in scene.record("logged.datalog")["samples"]] == [0, 1, 2]
+    assert not (scene.folder / "stored.datalog.json").exists()
+    reader = scene.told("reader", *told)
+    reader.ask("trials", ids=["stored"], wait_for_trials=20)
+    assert [sample["tick"] for sample in reader.ask("samples", trials=["stored"])] == [0, 1, 2]
+    models = scene.told("models", *told)
+    assert models.ask("send", model="pilot", stored=True, text="found")["iteration"] == 1
+    assert models.ask("old_retrieve", model="pilot")["text"] == "found"
+    for program in (finder, remote, reader, models):
+        program.leave()
     scene.end(directory.server)

@@ -86,7 +86,7 @@ def test_our_servers_are_found(scene: Scene) -> None:
     told = f"--directory_endpoint={directory.endpoint}"
     here = "--directory_registration_host=127.0.0.1"
     datastore = scene.datastore(told, here, "--directory_registration_properties=keeps=everything")
-    registry = scene.model_registry(f"--directory={directory.endpoint}")
+    registry = scene.model_registry(told, here)
     cast = scene.participants("cast", f"--directory={directory.endpoint}")
     orchestrator = scene.orchestrator(told, here)
     # Each actor class of each implementation is an entry.

@@ -12,7 +12,7 @@ import yaml
 from trio.testing import MockClock
 
 from tests.model_registry.helpers import Desk, desk, hash_of, refused
-from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode
+from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode, UnavailableError
 from trio_cogment.files import SystemFiles
 from trio_cogment.model_registry import LocalBlobs
 from trio_cogment.testing import SimDisk
@@ -108,6 +108,13 @@ async def test_two_registries_do_not_share_a_root(tmp_path: Path, autojump_clock
                 pass
     async with desk(store=LocalBlobs(tmp_path)):
         pass
+
+
+async def test_what_cannot_be_opened_is_named(tmp_path: Path, autojump_clock: MockClock) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UnavailableError, match=rf"opening the archive: .*Not a directory \({tmp_path}/file/.lock\)"):
+        async with desk(store=LocalBlobs(tmp_path / "file")):
+            pass
 
 
 async def test_damage_is_found_when_it_is_read(caplog: pytest.LogCaptureFixture, autojump_clock: MockClock) -> None:

@@ -94,6 +94,29 @@ def test_what_others_have_put_there_is_left_alone(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == [".hidden", ".lock", ".profile", "file.tmp", "folder", "notes"]
 
 
+class Guarded(SystemFiles):
+    """Whoever runs the tests may read everything; this forbids it."""
+
+    def names(self, folder: str) -> list[str]:
+        if os.path.basename(folder) in ("lost+found", "walker"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
+        return super().names(folder)
+
+
+def test_a_folder_of_others_need_not_be_readable(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = LocalBlobs(tmp_path, files=Guarded())
+    store.open()
+    (tmp_path / "lost+found").mkdir()
+    put(store, "folder", "name", b"x")
+    assert store.folders() == ["folder"]
+    assert "a folder is left alone: [Errno 13] Permission denied" in caplog.text
+    assert "lost+found" in caplog.text
+    (tmp_path / "walker").mkdir()  # which may well be ours, with versions in it
+    with pytest.raises(PermissionError):
+        store.folders()
+    store.close()
+
+
 def test_no_room_leaves_nothing() -> None:
     disk = SimDisk(random.Random(1), capacity_bytes=1000)
     store = LocalBlobs("root", files=disk)

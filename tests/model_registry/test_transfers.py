@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -164,6 +165,32 @@ async def test_who_sends_or_takes_nothing_gives_up_its_place(wire: bool, autojum
         async with one.channel.call(METHODS["CreateVersion"]) as mute:
             with refused(StatusCode.DEADLINE_EXCEEDED, "30 s"):
                 await mute.receive()
+
+
+async def test_chunks_with_nothing_in_them_are_nothing(autojump_clock: MockClock) -> None:
+    async with desk(transfer_stall_seconds=10) as one:
+        await one.create("m")
+        info = pb.ModelVersionInfo(model_id="m", data_size=3, archived=True)
+        async with one.registry.receiving(info) as upload:
+            tracemalloc.start()
+            try:
+                for _ in range(50_000):
+                    await upload.write(b"")
+                kept, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert kept < 50_000
+            await upload.write(b"abc")
+            assert (await one.registry.add(upload)).data_size == 3
+        with refused(StatusCode.DEADLINE_EXCEEDED, "no chunk came for 10 s"):
+            async with one.channel.call(METHODS["CreateVersion"]) as call:
+                await call.send(header(info))
+                await call.send(body(b"a"))
+                for _ in range(100):
+                    await trio.sleep(1)
+                    await call.send(body(b""))
+                raise AssertionError("it waited")
+        assert trio.current_time() < 15
 
 
 async def test_many_uploads_at_once_get_numbers_of_their_own(autojump_clock: MockClock) -> None:

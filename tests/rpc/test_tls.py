@@ -246,6 +246,24 @@ async def test_a_failed_handshake_harms_nobody_else(
     assert all(record.levelno == logging.INFO for record in caplog.records)
 
 
+async def test_who_only_looks_whether_anybody_listens_is_no_news(
+    server: Party, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with tls_server(_tls(server)) as port:
+        with caplog.at_level(logging.DEBUG, logger="trio_cogment.rpc.server"):
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+            await stream.send_eof()
+            assert await stream.receive_some() == b""  # it has noticed
+            await stream.aclose()
+            stream = await trio.open_tcp_stream("127.0.0.1", port)
+            await stream.send_all(b"GET / HTTP/1.1\r\n\r\n")
+            while await stream.receive_some():
+                pass
+            await stream.aclose()
+    levels = [record.levelno for record in caplog.records if "TLS handshake failed" in record.message]
+    assert levels == [logging.DEBUG, logging.INFO]
+
+
 async def test_a_handshake_has_a_timeout(server: Party, autojump_clock: trio.testing.MockClock) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
     context = _tls(server)

@@ -120,6 +120,42 @@ async def test_files(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"source", "target"}  # noqa: ASYNC240  a test's own folder
 
 
+async def test_a_file_is_whole_whoever_else_writes_it(tmp_path: Path) -> None:
+    """Both finish; what is there then is of one of them, and nothing else is left."""
+    target = tmp_path / "target"
+    contents = [random.Random(seed).randbytes(3 * MIB) for seed in (1, 2)]
+    async with desk() as one:
+        client = ModelRegistryClient(one.channel)
+        for content in contents:
+            await client.store("m", content)
+        for _ in range(3):
+            async with trio.open_nursery() as nursery:
+                for version in (1, 2):
+                    nursery.start_soon(client.retrieve_to, target, "m", version)
+            assert target.read_bytes() in contents
+    assert {path.name for path in tmp_path.iterdir()} == {"target"}  # noqa: ASYNC240  a test's own folder
+
+
+async def test_a_model_that_somebody_else_has_deleted_is_made_again(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"file")
+    async with desk() as one:
+        client, other = ModelRegistryClient(one.channel), ModelRegistryClient(one.channel)
+        for data in (b"bytes", source):
+            await client.publish("m", b"first")
+            await other.delete_model("m")
+            assert (await client.publish("m", data)).version_number == 1
+        await other.delete_model("m")
+        with refused(StatusCode.NOT_FOUND):
+            await client.publish("m", b"x", create=False)
+        # What can be read once only cannot be sent again, but the next one finds a model.
+        await client.publish("m", b"first")
+        await other.delete_model("m")
+        with refused(StatusCode.NOT_FOUND):
+            await client.publish("m", iter([b"x"]), size=1)
+        assert (await client.publish("m", iter([b"x"]), size=1)).version_number == 1
+
+
 @BOTH
 async def test_a_stream_may_be_left_early(wire: bool, autojump_clock: MockClock) -> None:
     async with desk(wire=wire, sent_version_chunk_bytes=1000) as one:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 from pathlib import Path
 
 import pytest
 
-from trio_cogment.files import Files, SystemFiles, replace_durably, write_whole
+from trio_cogment.files import Files, LockedError, SystemFiles, replace_durably, write_whole
 from trio_cogment.testing import PowerLossError, SimDisk, World
 
 OLD, NEW = b"old" * 700, b"new" * 900
@@ -74,8 +75,14 @@ def test_folders_ranges_and_locks_are_alike_too(simulated: bool, tmp_path: Path)
     with pytest.raises(OSError, match=r"Bad file descriptor|power went"):
         reading.read_at(0, 1)
     lock = files.lock(f"{root}/a/lock")
-    with pytest.raises(BlockingIOError):
+    with pytest.raises(LockedError) as held:
         files.lock(f"{root}/a/lock")
+    if isinstance(files, SystemFiles):
+        assert held.value.holder == os.getpid()
+        assert files.read(f"{root}/a/lock") == b"%d\n" % os.getpid()
+        assert held.value.who == f" (process {os.getpid()})"
+    else:
+        assert (held.value.holder, held.value.who) == (None, "")
     with pytest.raises(OSError, match="not empty"):
         files.remove_folder(f"{root}/a")
     lock.release()

@@ -15,6 +15,10 @@ from trio_cogment.cli._options import nearest
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 
+#: Of what the API can name.
+_MOST_NUMBER = 2**31 - 1
+
+
 def _registry_options(command: _Decorated) -> _Decorated:
     endpoint = click.option(
         "--endpoint",
@@ -98,7 +102,7 @@ def put(ctx: click.Context, /, model: str, file: Path, archive: bool, user_data:
 @click.argument("model")
 @click.option(
     "--version",
-    type=int,
+    type=click.IntRange(-_MOST_NUMBER - 1, _MOST_NUMBER),
     default=-1,
     show_default=True,
     metavar="NUMBER",

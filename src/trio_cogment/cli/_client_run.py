@@ -11,6 +11,7 @@ import trio
 
 from trio_cogment.cli._failures import cause_of, failure_of
 from trio_cogment.cli._settings import ClientSettings, Failure
+from trio_cogment.cli._text import printable
 from trio_cogment.cli._tls import load_tls
 from trio_cogment.config import RpcConfig
 from trio_cogment.directory import GrpcEndpoint, parse_endpoint
@@ -90,7 +91,8 @@ def show(settings: ClientSettings, text: str, data: Any) -> None:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of cells as lines, each column as wide as its widest cell."""
+    """Return rows of cells as lines, each column as wide as its widest cell; whatever is in them, a row is a line."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,10 +15,15 @@ from purerpc import Service
 from trio_cogment.cli._directory_options import DirectorySettings
 from trio_cogment.cli._settings import Configuration
 from trio_cogment.directory import DirectoryClient, Offer, ServiceKind, host_finder, keep_registered, open_directory
+from trio_cogment.directory.registration import COMMAND_LINE, IMPLICIT, SOURCE, FindHost
+from trio_cogment.errors import CogmentError
 from trio_cogment.rpc import InProcessChannel, Serving
 
 if TYPE_CHECKING:
     from trio_cogment.directory_server import DirectoryServer
+    from trio_cogment.directory_server import Service as RegisteredService
+
+_log = logging.getLogger(__name__)
 
 #: What of a server is registered, in this order; a directory is in none.
 _REGISTERED = {
@@ -91,7 +97,7 @@ async def _own_directory(settings: DirectorySettings, configuration: Configurati
 
 
 async def stay_registered(
-    directory: DirectoryClient | None,
+    directory: Directory,
     settings: DirectorySettings | None,
     servings: Iterable[tuple[Sequence[Service], Serving]],
     until: trio.CancelScope,
@@ -100,6 +106,8 @@ async def stay_registered(
 ) -> None:
     """Keep what is served registered until `until` is cancelled, if that is wanted.
 
+    What our own directory kept of an earlier process at our endpoints, which was killed, is forgotten before.
+
     Args:
         directory: where, if anywhere.
         settings: whether, and as what.
@@ -107,22 +115,47 @@ async def stay_registered(
         until: what ends it; the registrations are then taken back.
         tls: the services expect it.
     """
-    if directory is None or settings is None or not settings.auto_register:
+    if directory.client is None or settings is None:
         return
     ports: dict[ServiceKind, int] = {}
     addresses: list[str] = []
     for services, serving in servings:
         addresses.extend(serving.addresses)
         ports.update({_REGISTERED[service.name]: serving.port for service in services if service.name in _REGISTERED})
-    offers = [Offer(kind=kind, port=ports[kind]) for kind in _REGISTERED.values() if kind in ports]
-    if not offers:
-        return
+    find_host = host_finder(addresses)
     with until:
-        await keep_registered(
-            directory,
-            offers,
-            host=settings.host,
-            ssl=tls,
-            properties=settings.properties,
-            find_host=host_finder(addresses),
-        )
+        if directory.server is not None:
+            await _forget_earlier(directory.server, settings, find_host, frozenset(ports.values()))
+        offers = [Offer(kind=kind, port=ports[kind]) for kind in _REGISTERED.values() if kind in ports]
+        if offers and settings.auto_register:
+            await keep_registered(
+                directory.client,
+                offers,
+                host=settings.host,
+                ssl=tls,
+                properties=settings.properties,
+                find_host=find_host,
+            )
+
+
+async def _forget_earlier(
+    server: DirectoryServer, settings: DirectorySettings, find_host: FindHost, ports: Collection[int]
+) -> None:
+    """Forget what servers have registered by themselves where we are now.
+
+    They are gone, for nobody but us listens there, but look alive, for we do. Should somebody register from elsewhere
+    with our address and keep at it, that comes back by itself.
+    """
+    try:
+        host = settings.host or await find_host()
+
+        def is_stale(service: RegisteredService) -> bool:
+            by_itself = service.properties.get(SOURCE) in (IMPLICIT, COMMAND_LINE)
+            return by_itself and service.host == host and service.port in ports
+
+        count = await server.forget(is_stale)
+    except CogmentError as error:
+        _log.warning("registrations of an earlier process may be left: %s", error)
+        return
+    if count:
+        _log.info("forgot %d registrations of an earlier process at our endpoint", count)

@@ -13,6 +13,7 @@ from trio_cogment._version import __version__
 from trio_cogment.api.directory_pb2 import FullServiceData, ServiceEndpoint
 from trio_cogment.cli._client_run import channel_to, run_client, show
 from trio_cogment.cli._settings import ClientSettings, Failure
+from trio_cogment.cli._text import printable
 from trio_cogment.config import DirectoryConfig, RpcConfig
 from trio_cogment.directory import SERVICE_TYPES, ClientEndpoint, DirectoryClient, GrpcEndpoint, ServiceKind
 from trio_cogment.directory.registration import SOURCE, VERSION
@@ -117,10 +118,10 @@ def _lines(service: FullServiceData) -> list[str]:
     properties = service.details.properties
     return [
         f"Service ID [{service.service_id}]",
-        f"\tEndpoint [{endpoint}] SSL required [{_truth(ssl)}]",
+        f"\tEndpoint [{printable(endpoint)}] SSL required [{_truth(ssl)}]",
         f"\tType [{type_text(service.details.type)}]",
         f"\tPermanent [{_truth(service.permanent)}]",
-        *(f"\t[{name}] = [{properties[name]}]" for name in sorted(properties)),
+        *("\t" + printable(f"[{name}] = [{properties[name]}]") for name in sorted(properties)),
     ]
 
 

@@ -49,13 +49,17 @@ async def opened_directory_server(file: str, configuration: Configuration) -> As
 
     Raises:
         Failure: there is no folder for its file.
-        CogmentError: there is a file, and it cannot be read.
+        CogmentError: another directory has the file, or there is one and it cannot be read.
     """
-    if file and not await trio.Path(file).parent.is_dir():
-        raise Failure(f"--persistence_file: {file}: there is no such folder")
+    path = ""
+    if file:
+        # A link stays one, and two names of one file are one lock.
+        path = await trio.to_thread.run_sync(os.path.realpath, file)
+        if not await trio.Path(path).parent.is_dir():
+            raise Failure(f"--persistence_file: {file}: there is no such folder")
     async with DirectoryServer(
         random_bytes=os.urandom,
-        path=file,
+        path=path,
         config=configuration.directory_server,
         rpc_config=configuration.rpc,
     ) as directory:

@@ -30,6 +30,7 @@ from trio_cogment.cli._model_registry_options import (
 from trio_cogment.cli._options import HELP_LIKE, as_port, configuration_of, log_options
 from trio_cogment.cli._orchestrator_options import orchestrator_options, orchestrator_settings
 from trio_cogment.cli._settings import Failure
+from trio_cogment.cli._text import printable
 
 _DEFAULT_PORT = "9000"
 #: What a shell expects of a command that Control-C ended.
@@ -232,7 +233,7 @@ def _one_line(error: click.ClickException) -> str:
     elif isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx is not None else "trio-cogment"
         text = f"{text.rstrip('.')} (see {path} --help)"
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))
 
 
 def _where(ctx: click.Context | None, option: click.Option) -> str:

@@ -31,10 +31,21 @@ def orchestrator_program(settings: OrchestratorSettings) -> Program:
     _check_hooks(settings.pre_trial_hooks, discovery=settings.directory is not None)
     params = _load_params(settings)
     return Program(
-        name="orchestrator",
+        name=_name(settings),
         ports=[settings.lifecycle_port, settings.actor_port],
         open=partial(_opened, settings, params),
     )
+
+
+def _name(settings: OrchestratorSettings) -> str:
+    """Return what is announced: everything that is served, as the services are called when they are alone."""
+    parts = {
+        "orchestrator": True,
+        "trial_datastore": settings.storage is not None,
+        "model_registry": settings.archive is not None,
+        "directory": settings.directory is not None and settings.directory.endpoint is None,
+    }
+    return ", ".join(name for name, served in parts.items() if served)
 
 
 @asynccontextmanager

@@ -11,7 +11,8 @@ from google.protobuf.json_format import MessageToDict
 
 from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo, RetrieveModelsReply
 from trio_cogment.cli._client_run import channel_to, columns, run_client, show
-from trio_cogment.cli._settings import ClientSettings
+from trio_cogment.cli._settings import ClientSettings, Failure
+from trio_cogment.cli._text import printable
 from trio_cogment.cli._transfer import Read, open_sized_source, open_target, patience_of, progress, report
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import Channel
@@ -47,7 +48,7 @@ def show_model(settings: ClientSettings, endpoint: str, name: str) -> None:
 
     model, versions = run_client(settings, ask)
     rows = [("VERSION", "KEPT", "BYTES", "CREATED", "SHA-256", "USER DATA"), *map(_row, versions)]
-    text = f"{model.model_id}  {_text(model.user_data)}".rstrip() + f"\n{columns(rows)}"
+    text = printable(f"{model.model_id}  {_text(model.user_data)}".rstrip()) + f"\n{columns(rows)}"
     data = {"modelInfo": MessageToDict(model), "versionInfos": [MessageToDict(info) for info in versions]}
     show(settings, text, data)
 
@@ -103,7 +104,7 @@ def put_version(
 
     info = run_client(settings, send, bounded=False)
     kept = "archived" if info.archived else "transient"
-    message = f"version {info.version_number} of {name}: {info.data_size} bytes, {kept}"
+    message = f"version {info.version_number} of {printable(name)}: {info.data_size} bytes, {kept}"
     show(settings, message, {"message": message, "versionInfo": MessageToDict(info)})
 
 
@@ -132,7 +133,7 @@ def get_version(settings: ClientSettings, endpoint: str, name: str, path: Path |
         return info
 
     info = run_client(settings, receive, bounded=False)
-    message = f"version {info.version_number} of {name}: {info.data_size} bytes"
+    message = f"version {info.version_number} of {printable(name)}: {info.data_size} bytes"
     data = {
         "message": message,
         "versionInfo": MessageToDict(info),
@@ -142,14 +143,25 @@ def get_version(settings: ClientSettings, endpoint: str, name: str, path: Path |
 
 
 def delete_models(settings: ClientSettings, endpoint: str, names: Sequence[str]) -> None:
-    """Delete models, one after the other, and say so; one that is not there ends it."""
+    """Delete models, one after the other, and say so; one that is not there ends it.
+
+    Raises:
+        Failure: that, and it says which are deleted.
+    """
+    deleted: list[str] = []
 
     async def ask() -> None:
         async with _channel(settings, endpoint) as channel:
             client = ModelRegistryClient(channel)
             for name in names:
                 await client.delete_model(name)
+                deleted.append(name)
 
-    run_client(settings, ask)
+    try:
+        run_client(settings, ask)
+    except Failure as failure:
+        if not deleted:
+            raise
+        raise Failure(f"{failure.message}; deleted before that: {', '.join(deleted)}") from None
     message = f"deleted: {', '.join(names)}"
     show(settings, message, {"message": message, "model_ids": list(names)})

@@ -225,9 +225,7 @@ async def _serve_program(
 
         async def register() -> None:
             try:
-                await stay_registered(
-                    directory.client, settings.directory, servings, until=registered, tls=tls is not None
-                )
+                await stay_registered(directory, settings.directory, servings, until=registered, tls=tls is not None)
             finally:
                 unregistered.set()
 

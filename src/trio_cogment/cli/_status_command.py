@@ -16,6 +16,7 @@ from trio_cogment.api.directory_pb2 import FullServiceData, ServiceEndpoint
 from trio_cogment.cli._client_run import channel_to, run_client
 from trio_cogment.cli._directory_commands import as_json, asking, endpoint_text, kind_of, type_text
 from trio_cogment.cli._settings import ClientSettings, Failure
+from trio_cogment.cli._text import printable
 from trio_cogment.directory import SERVICE_TYPES, DiscoverEndpoint, GrpcEndpoint, ServiceKind, parse_endpoint
 from trio_cogment.directory_server.probing import SERVICES
 from trio_cogment.errors import CogmentError, EndpointError, RpcError
@@ -43,8 +44,9 @@ class _Answer:
 
     def __str__(self) -> str:
         if self.error:
-            return f" ::: {self.error}"
-        return self.found_type + "".join(f" [{name}:{self.statuses[name]}]" for name in sorted(self.statuses))
+            return printable(f" ::: {self.error}")
+        said = "".join(f" [{name}:{self.statuses[name]}]" for name in sorted(self.statuses))
+        return self.found_type + printable(said)
 
     def as_json(self) -> dict[str, Any]:
         return {"error": self.error} if self.error else {"statuses": self.statuses}
@@ -117,7 +119,7 @@ def _described(service: FullServiceData, verbose: int) -> str:
         "permanent" if service.permanent else "transient",
         ", ".join(f"{name} = {properties[name]}" for name in sorted(properties)),
     ]
-    return " -- ".join(part for part in parts[: verbose + 1] if part)
+    return printable(" -- ".join(part for part in parts[: verbose + 1] if part))
 
 
 async def _ask_directory(settings: ClientSettings, where: str, names: Sequence[str]) -> _Answer:

@@ -15,7 +15,7 @@ import trio
 
 from trio_cogment.cli._client_run import show
 from trio_cogment.cli._settings import ClientSettings, Failure
-from trio_cogment.files import TEMPORARY
+from trio_cogment.files import open_beside
 
 #: Reads the next bytes; none are the end.
 Read: TypeAlias = Callable[[], Awaitable[bytes]]
@@ -96,8 +96,8 @@ def _open_beside(path: Path) -> tuple[BinaryIO, Path | None, Path]:
     final = path.resolve()
     if final.exists() and not final.is_file() and not final.is_dir():
         return open(final, "wb"), None, final
-    temporary = final.with_name(final.name + TEMPORARY)
-    return open(temporary, "wb"), temporary, final
+    file, temporary = open_beside(str(final))
+    return file, Path(temporary), final
 
 
 def _put_in_place(file: BinaryIO, temporary: Path, path: Path) -> None:

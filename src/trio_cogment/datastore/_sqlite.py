@@ -14,12 +14,13 @@ import trio
 
 from trio_cogment.blocking import Runner, ThreadRunner
 from trio_cogment.datastore import _sqlite_reader
-from trio_cogment.datastore._sqlite_file import FileLock, connect, file_errors, prepare
+from trio_cogment.datastore._sqlite_file import connect, file_errors, lock, prepare
 from trio_cogment.datastore._sqlite_reader import Readers
 from trio_cogment.datastore._sqlite_writer import Writer
 from trio_cogment.datastore._watching import NewsWatch, Watches
 from trio_cogment.datastore.storage import SampleWrite, StoredSample, StoredTrial, Write
 from trio_cogment.errors import CogmentError
+from trio_cogment.files import FileLock
 from trio_cogment.rpc import OwnNursery
 
 _logger = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ class _Parts:
         self.readers = Readers(path)
 
     def open(self) -> None:
-        self._lock = FileLock(self._path)
+        self._lock = lock(self._path)
         prepare(self._path)
         with file_errors(f"cannot open {self._path}"):
             self._anchor = connect(self._path, query_only=True)

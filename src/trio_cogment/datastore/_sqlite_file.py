@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import logging
 import os
 import sqlite3
@@ -17,7 +16,7 @@ from trio_cogment.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from trio_cogment.files import TEMPORARY, SystemFiles
+from trio_cogment.files import LOCK, TEMPORARY, FileLock, LockedError, SystemFiles
 
 _logger = logging.getLogger(__name__)
 
@@ -81,35 +80,19 @@ INSERT INTO recoveries VALUES (0);
 _MIGRATIONS: dict[int, str] = {}
 
 
-class FileLock:
-    """Keeps a second datastore away from a database: a lock that the system drops with our process.
-
-    The file beside the database stays; removing it would let two processes each hold "the" lock.
+def lock(path: str) -> FileLock:
+    """Keep a second datastore away from a database, until the lock is released or our process ends.
 
     Raises:
         FailedPreconditionError: somebody else has it.
         CogmentError: the file cannot be made; see `file_errors`.
     """
-
-    def __init__(self, path: str) -> None:
-        with file_errors(f"cannot lock {path}"):
-            self._descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    with file_errors(f"cannot lock {path}"):
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = os.read(self._descriptor, 20).decode(errors="replace").strip() or "unknown"
-            self.release()
-            raise FailedPreconditionError(
-                f"storage: {path} is in use by another datastore (process {owner})"
-            ) from error
-        os.ftruncate(self._descriptor, 0)
-        os.write(self._descriptor, f"{os.getpid()}\n".encode())
-
-    def release(self) -> None:
-        """Let others have the database. May be called again."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+            return SystemFiles().lock(path + LOCK)
+        except LockedError as error:
+            text = f"storage: {path} is in use by another datastore{error.who}"
+            raise FailedPreconditionError(text) from error
 
 
 def prepare(path: str) -> None:

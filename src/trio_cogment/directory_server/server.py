@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
@@ -49,7 +50,7 @@ class DirectoryServer:
         rng: shares out load.
 
     Entering raises:
-        FailedPreconditionError: there is a file, and it cannot be read.
+        FailedPreconditionError: another directory has the file, or there is one and it cannot be read.
     """
 
     def __init__(
@@ -91,9 +92,12 @@ class DirectoryServer:
 
     async def __aenter__(self) -> DirectoryServer:
         """Read the file and begin."""
-        registry, outdated = await self._file.load()
-        await self._changes.begin(registry, write=outdated)
-        self._nursery = await self._tasks.__aenter__()
+        with ExitStack() as undo:
+            undo.callback(self._file.close)
+            registry, outdated = await self._file.load()
+            await self._changes.begin(registry, write=outdated)
+            self._nursery = await self._tasks.__aenter__()
+            undo.pop_all()
         self._nursery.start_soon(self._changes.run, name="changes of the registrations")
         self._nursery.start_soon(self._checker.run, name="looks at the services")
         return self
@@ -104,7 +108,10 @@ class DirectoryServer:
         """End; what is being written is written to its end."""
         self.stop()
         self._nursery.cancel_scope.cancel()
-        return await self._tasks.__aexit__(kind, value, traceback)
+        try:
+            return await self._tasks.__aexit__(kind, value, traceback)
+        finally:
+            self._file.close()
 
     def stop(self) -> None:
         """Take no more requests, and end the inquiries that wait: a server that drains waits for nobody then."""
@@ -164,6 +171,27 @@ class DirectoryServer:
         self._check_running()
         digest = self._file.hasher.digest
         await self._changes.make(lambda registry: registry.deregister(service_id, digest(token), digest(secret)))
+
+    async def forget(self, which: Callable[[Service], bool]) -> int:
+        """Take registrations back, whoever made them; return how many. That is durable then.
+
+        For whoever runs the directory and knows that they are nobody's any more: no secret or token is asked for.
+
+        Raises:
+            UnavailableError: the file cannot be written, or the directory is stopping.
+        """
+        self._check_running()
+
+        def change(registry: Registry) -> int:
+            found = [entry.service_id for entry in registry if which(entry.service)]
+            for service_id in found:
+                registry.remove(service_id)
+            return len(found)
+
+        if not any(which(entry.service) for entry in self._table.registry):
+            await trio.lowlevel.checkpoint()
+            return 0  # and nothing to write
+        return await self._changes.make(change)
 
     async def find(self, inquiry: Inquiry, *, token: str = "") -> list[Entry]:
         """Return the registrations to tell a caller of, the best one first.

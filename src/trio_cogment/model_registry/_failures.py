@@ -34,4 +34,6 @@ def storage_errors(doing: str, *, log: bool = True) -> Iterator[None]:
         if error.errno in _NO_ROOM:
             raise ResourceExhaustedError(f"{doing}: there is no room left in the storage") from error
         reason = os.strerror(error.errno) if error.errno else "unknown error"
+        if error.filename and not log:
+            reason += f" ({error.filename})"  # our host may know
         raise UnavailableError(f"{doing}: the storage failed: {reason}") from error

@@ -65,8 +65,8 @@ class Model:
 
     def missing(self, wanted: int) -> NotFoundError:
         """Return the error for a version that is not there."""
-        what = f"version {wanted}" if wanted >= 0 else f"the version number {-wanted} from the newest"
-        return NotFoundError(f"model {shown(self.model_id)} has no {what}")
+        count = f"; it has {len(self.numbers)}" if wanted < 0 else ""
+        return NotFoundError(f"model {shown(self.model_id)} has no version {wanted}{count}")
 
     def since(self, number: int) -> list[int]:
         """Return the versions from a number on."""

@@ -162,6 +162,8 @@ class Receiving:
             UnavailableError: the storage failed.
         """
         self.model.check()
+        if not data:
+            return  # however many come, there is nothing to keep
         self._size += len(data)
         if self._size > self.info.data_size:
             raise InvalidArgumentError(

@@ -6,14 +6,19 @@ A blob is written to a file in the root, whose name begins with a dot, and renam
 from __future__ import annotations
 
 import itertools
+import logging
 import os
+import re
 import threading
 from collections.abc import Iterable
 
-from trio_cogment.files import TEMPORARY, FileLock, Files, OpenFile, ReadFile, SystemFiles, write_whole
+from trio_cogment.files import LOCK, TEMPORARY, FileLock, Files, OpenFile, ReadFile, SystemFiles, write_whole
 from trio_cogment.model_registry.blobs import Blob, Upload
 
-LOCK = ".lock"
+logger = logging.getLogger(__name__)
+
+#: What folders are called by those who use this; see `BlobStore`.
+_OURS = re.compile(r"[A-Za-z0-9%._-]+")
 
 
 class LocalBlobs:
@@ -56,7 +61,17 @@ class LocalBlobs:
 
     def folders(self) -> list[str]:
         """See `BlobStore.folders`; those whose first character is a dot are none of ours."""
-        return [name for name in self.files.folders(self.root) if not name.startswith(".") and self.names(name)]
+        return [name for name in self.files.folders(self.root) if not name.startswith(".") and self._has_blobs(name)]
+
+    def _has_blobs(self, folder: str) -> bool:
+        try:
+            return bool(self.names(folder))
+        except PermissionError as error:
+            if _OURS.fullmatch(folder):
+                raise
+            # A file system of its own has a `lost+found`.
+            logger.warning("model registry: a folder is left alone: %s", error)
+            return False
 
     def names(self, folder: str) -> list[str]:
         """See `BlobStore.names`."""

@@ -20,6 +20,7 @@ from trio_cogment.errors import (
     NotFoundError,
     UnavailableError,
 )
+from trio_cogment.files import LockedError
 from trio_cogment.model_registry._archive import Archive, StoredModel
 from trio_cogment.model_registry._failures import storage_errors
 from trio_cogment.model_registry._model import Model, shown
@@ -93,7 +94,8 @@ class ModelRegistry:
                 found = await run(self._open)
         except UnavailableError as error:
             if isinstance(error.__cause__, BlockingIOError):
-                raise FailedPreconditionError("the archive is in use by another model registry") from None
+                who = error.__cause__.who if isinstance(error.__cause__, LockedError) else ""
+                raise FailedPreconditionError(f"the archive is in use by another model registry{who}") from None
             raise
         for one in found:
             self.models[one.model_id] = Model(one.model_id, one.folder, one.numbers, one.last)

@@ -93,20 +93,26 @@ class RegistryService(About):
 
     async def CreateVersion(self, call: ServerCall) -> CreateVersionReply:
         """Take a version: the header first, then its bytes."""
-        given = _header_of(await self._next_chunk(call))
+        given = _header_of(await self._next_chunk(call, self._patience_ends()))
         async with self._registry.receiving(given) as upload:
+            deadline = self._patience_ends()
             # What is held of a chunk counts: there may be many uploads, and each has another chunk on its way.
-            while (data := _data_of(await self._next_chunk(call))) is not None:
+            while (data := _data_of(await self._next_chunk(call, deadline))) is not None:
                 await upload.write(data)
+                if data:  # who sends chunks with nothing in them sends nothing
+                    deadline = self._patience_ends()
                 del data
             return CreateVersionReply(version_info=await self._registry.add(upload))
 
-    async def _next_chunk(self, call: ServerCall) -> CreateVersionRequestChunk | None:
-        seconds = self._registry.config.transfer_stall_seconds
+    def _patience_ends(self) -> float:
+        return trio.current_time() + self._registry.config.transfer_stall_seconds
+
+    async def _next_chunk(self, call: ServerCall, deadline: float) -> CreateVersionRequestChunk | None:
         chunk: CreateVersionRequestChunk | None = None
-        with trio.move_on_after(seconds) as scope:
+        with trio.move_on_at(deadline) as scope:
             chunk = await call.receive()
         if scope.cancelled_caught:
+            seconds = self._registry.config.transfer_stall_seconds
             raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"no chunk came for {seconds:g} s")
         return chunk
 

@@ -22,7 +22,7 @@ from trio_cogment.rpc._serving import ServerGroup
 from trio_cogment.rpc.health import HealthService
 from trio_cogment.rpc.listeners import socket_of
 from trio_cogment.rpc.observer import ServerObserver
-from trio_cogment.rpc.tls import shake_hands
+from trio_cogment.rpc.tls import left_without_a_word, shake_hands
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +169,8 @@ async def _run_connection(
     try:
         await shake_hands(stream, config.handshake_timeout_seconds)
     except RemoteProtocolError as error:
-        logger.info("connection with %s: %s", peer, error)
+        level = logging.DEBUG if left_without_a_word(error) else logging.INFO
+        logger.log(level, "connection with %s: %s", peer, error)
         await trio.aclose_forcefully(stream)
         task_status.started()
         return

@@ -119,6 +119,15 @@ async def shake_hands(stream: trio.abc.Stream, timeout: float) -> None:
         raise RemoteProtocolError(f"HTTP/2 needs TLS 1.2 or later, not {stream.version()}")
 
 
+def left_without_a_word(error: RemoteProtocolError) -> bool:
+    """Tell whether a handshake failed because the peer closed the connection and gave no reason.
+
+    That is how a look whether anybody listens ends: a directory's, a load balancer's.
+    """
+    cause = error.__cause__.__cause__ if error.__cause__ is not None else None
+    return isinstance(cause, ssl.SSLError) and cause.reason == "UNEXPECTED_EOF_WHILE_READING"
+
+
 def _reason(error: BaseException | None) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return str(error.verify_message)

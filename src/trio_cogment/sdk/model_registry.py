@@ -25,6 +25,7 @@ from trio_cogment.api.model_registry_pb2 import (
     RetrieveVersionInfosRequest,
 )
 from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode
+from trio_cogment.files import open_beside
 from trio_cogment.rpc import CallOpener, ClientCall, OwnNursery, methods_of
 from trio_cogment.sdk._tracking import LatestVersion
 
@@ -155,8 +156,22 @@ class ModelRegistryClient:
         if size is None:
             raise InvalidArgumentError("size: expected the number of bytes, which the registry is told before them")
         info.data_size = size
-        if create and info.model_id not in self._known:
+        known = info.model_id in self._known
+        if create and not known:
             await self._create_if_missing(info.model_id)
+        try:
+            return await self._send(info, data)
+        except RpcError as error:
+            if error.code is not StatusCode.NOT_FOUND:
+                raise
+            # Somebody has deleted the model meanwhile.
+            self._known.pop(info.model_id, None)
+            if not (create and known and isinstance(data, bytes | Path)):
+                raise
+        await self._create_if_missing(info.model_id)
+        return await self._send(info, data)
+
+    async def _send(self, info: ModelVersionInfo, data: VersionData) -> ModelVersionInfo:
         digest = hashlib.sha256()
         async with self._opener.call(_METHODS["CreateVersion"]) as call:
             await call.send(CreateVersionRequestChunk(header=CreateVersionRequestChunk.Header(version_info=info)))
@@ -208,17 +223,18 @@ class ModelRegistryClient:
         After `Cancelled`, or when it fails, the file is what it was before.
         """
         info = await self.version_info(name, version)
-        target = trio.Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        opened, name = await trio.to_thread.run_sync(open_beside, os.fspath(path))
+        temporary, whole = trio.Path(name), False
         try:
-            async with await temporary.open("wb") as file, aclosing(self._download(info)) as chunks:
+            async with trio.wrap_file(opened) as file, aclosing(self._download(info)) as chunks:
                 async for chunk in chunks:
                     await file.write(chunk)
-            await temporary.replace(target)
-        except BaseException:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP_SECONDS):
-                await temporary.unlink(missing_ok=True)
-            raise
+            await temporary.replace(path)
+            whole = True
+        finally:
+            if not whole:
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLEANUP_SECONDS):
+                    await temporary.unlink(missing_ok=True)
         return info
 
     async def _download(self, info: ModelVersionInfo) -> AsyncGenerator[bytes]:

@@ -7,7 +7,7 @@ import os
 import random
 from dataclasses import dataclass, field
 
-from trio_cogment.files import FileLock, OpenFile, ReadFile
+from trio_cogment.files import FileLock, LockedError, OpenFile, ReadFile
 
 #: A write reaches the medium in pieces of this size, each whole or not at all.
 SECTOR_BYTES = 512
@@ -207,7 +207,7 @@ class SimDisk:
         """See `Files.lock`."""
         self._operation()
         if path in self._locks:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+            raise LockedError(path)
         if path not in self._names:
             self._change(os.path.dirname(path), {path: _Node()})
         lock = self._locks[path] = _SimLock(self._locks, path)

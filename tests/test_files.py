@@ -1,0 +1,47 @@
+"""What the file operations promise beyond those of the simulated disk, which are in testing/test_disk.py."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from trio_cogment.files import open_beside
+
+
+def test_a_file_beside_another_one_is_nobody_else_s(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    (tmp_path / "file.tmp").write_text("mine")
+    one, first = open_beside(str(path))
+    other, second = open_beside(str(path))
+    with one, other:
+        one.write(b"one")
+        other.write(b"other")
+    assert Path(first).parent == Path(second).parent == tmp_path
+    assert (Path(first).read_bytes(), Path(second).read_bytes()) == (b"one", b"other")
+    assert all(name.startswith(f".file.{os.getpid()}.") for name in map(os.path.basename, (first, second)))
+    assert (tmp_path / "file.tmp").read_text() == "mine"
+    os.remove(first)
+    third, name = open_beside(str(path))
+    third.close()
+    assert name == first  # no number is lost
+
+
+def test_who_may_read_the_file_that_is_there_may_read_the_one_that_takes_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("secret")
+    path.chmod(0o600)
+    file, name = open_beside(str(path))
+    file.close()
+    assert stat.S_IMODE(os.stat(name).st_mode) == 0o600
+
+
+def test_names_of_any_length_have_room(tmp_path: Path) -> None:
+    path = tmp_path / ("ü" * 127)
+    file, name = open_beside(str(path))
+    file.close()
+    os.replace(name, path)
+    with pytest.raises(FileNotFoundError):
+        open_beside(str(tmp_path / "no" / "file"))
