@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from trio_cogment.datastore._rules import MAX_NUMBER, NO_SUCH_TRIAL, NO_TICK, RULES, Action, Found, Head, refusal
 from trio_cogment.datastore._sqlite_file import connect, file_errors
-from trio_cogment.datastore._sqlite_room import keep_room, use_room
+from trio_cogment.datastore._sqlite_room import Room
+from trio_cogment.datastore._sqlite_statements import change_heads, insert_samples
 from trio_cogment.datastore.merging import begin_waiting, merge_late
 from trio_cogment.datastore.storage import SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
 from trio_cogment.errors import InvalidArgumentError, UnavailableError
@@ -20,18 +21,11 @@ _MAX_KNOWN = 4096
 _SWEEP_ROWS = 500
 _SWEEP_BYTES = 4 * 1024 * 1024
 
-#: So many samples are added by one statement, if there are as many: SQLite needs a quarter less time for them, and for
-#: all of it other threads can run Python.
-_ROWS_AT_ONCE = (500, 50, 1)
-_COLUMNS = 6
-_INSERT = "INSERT INTO samples (position, trial, tick, timestamp, waiting, data) VALUES (?, ?, ?, ?, ?, ?)"
-_INSERTS = [(_INSERT + ", (?, ?, ?, ?, ?, ?)" * (rows - 1), rows * _COLUMNS) for rows in _ROWS_AT_ONCE]
 _KNOW = """
 SELECT number, ending, samples_count, high_tick, state,
     (SELECT max(tick) FROM samples WHERE samples.trial = trials.number)
 FROM trials WHERE trial_id = ?
 """
-_FOLLOW = "UPDATE trials SET ending = ?, samples_count = ?, high_tick = ?, state = ? WHERE number = ?"
 
 
 @dataclass(slots=True)
@@ -72,6 +66,7 @@ class Writer:
         self._path = path
         self._full = full
         self._max_bytes = max_bytes
+        self._room = Room(path)
         self._connection: sqlite3.Connection | None = None
         self._failed = False
         self._known: dict[str, _Known] = {}
@@ -156,9 +151,9 @@ class Writer:
                 connection = self._open()
                 try:
                     if size is None:
-                        use_room(connection, self._path)
+                        self._room.use(connection)
                     else:
-                        keep_room(connection, self._path, size)
+                        self._room.keep(connection, size)
                     connection.execute("BEGIN IMMEDIATE")
                     self._look_around(connection)
                     yield connection
@@ -270,10 +265,7 @@ class _Step:
     def finish(self) -> None:
         """Write what is left."""
         self._flush()
-        heads = [known.head for known, _ in self._touched.values()]
-        self._connection.executemany(
-            _FOLLOW, [(head.end, head.count, head.high_tick, head.state, head.number) for head in heads]
-        )
+        change_heads(self._connection, [known.head for known, _ in self._touched.values()])
         self._news.trial_ids.update(self._touched)
         self._news.trials |= any(known.head.end != end for known, end in self._touched.values())
 
@@ -361,9 +353,5 @@ class _Step:
         known.top_tick = max(known.top_tick, write.tick_id)
 
     def _flush(self) -> None:
-        values, done = self._values, 0
-        for statement, size in _INSERTS:
-            while len(values) - done >= size:
-                self._connection.execute(statement, values[done : done + size])
-                done += size
+        insert_samples(self._connection, self._values)
         self._values = []
