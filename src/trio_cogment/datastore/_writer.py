@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _OVERHEAD_BYTES = 256
 #: The first of a batch waits for so many times as long as the last commit took, so that the storage is left alone for
 #: most of the time, as long as no batch is full.
-_WAIT_FACTOR = 4
+_WAIT_FACTOR = 2
 
 
 class Lane:
