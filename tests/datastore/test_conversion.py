@@ -22,7 +22,7 @@ from trio_cogment.api.common_pb2 import (
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
-from trio_cogment.datastore._wire import varint
+from trio_cogment.datastore._wire import number_of, varint
 from trio_cogment.datastore.conversion import MAX_DELIVERIES, TrialConverter
 from trio_cogment.datastore.storage import WriteKind
 from trio_cogment.datastore.trial_service import check_sample
@@ -432,6 +432,7 @@ def test_trials_of_many_actors_are_left_to_the_message() -> None:
 def test_a_number_of_any_size_is_written_as_protobuf_does() -> None:
     for number in (0, 1, 127, 128, 300, 16383, 16384, 2**35, 2**63 - 1):
         assert StoredTrialSample(tick_id=number).SerializeToString() == (b"\x18" + varint(number) if number else b"")
+        assert number_of(varint(number)) == number
 
 
 @given(st.binary(max_size=200))

@@ -30,6 +30,8 @@ def varint(number: int) -> bytes:
 
 def number_of(digits: bytes) -> int:
     """Return the number that is written so."""
+    if len(digits) == 2:
+        return digits[0] & 127 | digits[1] << 7
     number = 0
     for digit in reversed(digits):
         number = number << 7 | digit & 127
