@@ -160,6 +160,7 @@ class GateStore(MemoryStore):
 
     Attributes:
         gate: writes wait until it is set.
+        seconds: so long they take then.
         failure: what the next writes raise.
         batches: what was written, and tried to be.
     """
@@ -168,6 +169,7 @@ class GateStore(MemoryStore):
         super().__init__(max_bytes)
         self.gate = trio.Event()
         self.gate.set()
+        self.seconds = 0.0
         self.failure: Exception | None = None
         self.batches: list[Sequence[Write]] = []
 
@@ -175,6 +177,7 @@ class GateStore(MemoryStore):
         """See `TrialStore.apply`."""
         self.batches.append(writes)
         await self.gate.wait()
+        await trio.sleep(self.seconds)
         if self.failure is not None:
             raise self.failure
         return await super().apply(writes)

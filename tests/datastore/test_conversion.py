@@ -22,7 +22,7 @@ from trio_cogment.api.common_pb2 import (
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
-from trio_cogment.datastore._usual import varint
+from trio_cogment.datastore._wire import number_of, varint
 from trio_cogment.datastore.conversion import MAX_DELIVERIES, TrialConverter
 from trio_cogment.datastore.storage import WriteKind
 from trio_cogment.datastore.trial_service import check_sample
@@ -327,6 +327,92 @@ def test_what_is_written_is_the_message(sample: DatalogSample) -> None:
     assert (converter.next_tick, converter.saw_end) == (tick_id, saw_end)
 
 
+def check_written(samples: list[DatalogSample]) -> None:
+    """Check that a converter writes what fresh ones convert."""
+    converter = TrialConverter("t", PARAMS)
+    for sample in samples:
+        fresh = TrialConverter("t", PARAMS, next_tick=converter.next_tick)
+        stored, kind = fresh.convert(sample)
+        write = converter.write(sample)
+        assert write[:4] == ("t", stored.tick_id, stored.timestamp, stored.state)
+        assert write.kind is kind
+        assert same_bytes(write.data) == stored.SerializeToString(deterministic=True)
+        assert converter.next_tick == fresh.next_tick
+
+
+def others_like(sample: DatalogSample, draw: Any) -> DatalogSample:
+    """Return a sample that has another content in the same places."""
+    other = DatalogSample()
+    other.CopyFrom(sample)
+    other.info.tick_id = draw(st.integers(0, 300))
+    other.info.timestamp = draw(st.integers(0, 2**63 - 1))
+    other.observations.observations[:] = [bytes(len(one)) for one in sample.observations.observations]
+    for action in other.actions:
+        action.tick_id = draw(st.integers(-2, 3))
+        action.content = draw(st.binary(min_size=len(action.content), max_size=len(action.content)))
+    for reward in other.rewards:
+        for source in reward.sources:
+            source.value, source.confidence = draw(numbers), draw(numbers)
+    return other
+
+
+@given(usual_samples, st.data())
+def test_samples_that_look_alike_are_written_as_any_other(sample: DatalogSample, data: st.DataObject) -> None:
+    likes = [others_like(sample, data.draw) for _ in range(4)]
+    check_written([sample, *likes, *likes[::-1]])
+
+
+@given(st.lists(st.one_of(usual_samples, samples_drawn), max_size=4))
+def test_samples_of_all_kinds_are_written_one_after_the_other(samples: list[DatalogSample]) -> None:
+    check_written(samples * 3)
+
+
+def test_a_layout_is_known_by_everything_but_numbers_and_contents() -> None:
+    one, other = RewardSource(sender_name="ann", value=1, confidence=1), RewardSource(sender_name="bob", value=2)
+    rewarded = [
+        sample_of(tick, actors=3, rewards=[Reward(receiver_name=receiver, sources=[source])])
+        for tick in range(3)
+        for receiver in ("ann", "bob", "env")
+        for source in (one, other)
+    ]
+    named = [sample_of(70, actions=[Action(tick_id=tick, content=b"a")] * 2) for tick in (3, -2, 5, -2)]
+    seen = [
+        sample_of(0, observations=ObservationSet(observations=[b"o", b"p"], actors_map=[first, 1 - first, 0]))
+        for first in (0, 1, 0)
+    ]
+    check_written((rewarded + named + seen) * 2)
+
+
+def test_samples_unlike_any_other_are_not_looked_at_for_long() -> None:
+    converter = TrialConverter("t", PARAMS)
+    samples = [
+        sample_of(length, observations=ObservationSet(observations=[bytes(length)], actors_map=[0]))
+        for length in range(2000)
+    ]
+    learned = 0
+    for sample in samples:
+        layouts = converter.usual.layouts
+        before = layouts.credit
+        converter.write(sample)
+        learned += layouts.credit < before - 10
+    assert learned < 100
+    # Once they are alike again, it is seen.
+    for _ in range(2000):
+        converter.write(samples[7])
+    assert converter.usual.layouts.credit > 100
+    check_written(samples[:300])
+
+
+def test_large_samples_are_left_to_their_fields() -> None:
+    large = sample_of(1, observations=ObservationSet(observations=[bytes(20_000)], actors_map=[0, 0]))
+    small = sample_of(1)
+    converter = TrialConverter("t", PARAMS)
+    converter.write(small)
+    converter.write(large)
+    assert converter.usual.layouts.serialised(large) is None
+    check_written([small, large] * 100)
+
+
 @given(usual_samples)
 def test_usual_samples_are_known_as_such(sample: DatalogSample) -> None:
     assert TrialConverter("t", PARAMS).usual.write(sample) is not None
@@ -346,6 +432,7 @@ def test_trials_of_many_actors_are_left_to_the_message() -> None:
 def test_a_number_of_any_size_is_written_as_protobuf_does() -> None:
     for number in (0, 1, 127, 128, 300, 16383, 16384, 2**35, 2**63 - 1):
         assert StoredTrialSample(tick_id=number).SerializeToString() == (b"\x18" + varint(number) if number else b"")
+        assert number_of(varint(number)) == number
 
 
 @given(st.binary(max_size=200))

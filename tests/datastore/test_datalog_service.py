@@ -20,6 +20,9 @@ from tests.datastore.desk import (
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import LogExporterSampleRequest, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialInfo
+from trio_cogment.datastore import Datastore
+from trio_cogment.datastore._memory import MemoryStore
+from trio_cogment.datastore.conversion import TrialConverter
 from trio_cogment.errors import ResourceExhaustedError, RpcError, StatusCode, UnavailableError
 from trio_cogment.rpc import ClientCall
 
@@ -376,3 +379,41 @@ async def test_a_deleted_trial_is_not_waited_for(autojump_clock: Clock, caplog: 
         await trio.sleep(100)
         assert not (await table.trials()).trial_infos
     assert not caplog.records
+
+
+@pytest.mark.parametrize("what", ["rewards", "messages"])
+async def test_a_sample_with_very_much_in_it_leaves_others_their_turns(what: str) -> None:
+    params = params_with(*(f"actor{number}" for number in range(100)))
+    sample = sample_of(0, actors=100)
+    for _ in range(300):
+        if what == "rewards":
+            sample.rewards.add(receiver_name="*").sources.add(sender_name="actor1", value=1, confidence=1)
+        else:
+            sample.messages.add(receiver_name="*", sender_name="actor1")
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    store = MemoryStore(1 << 30)
+    async with Datastore(store) as datastore, trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        async with datastore.sink().open("t", "", params) as stream:
+            turns = 0
+            await stream.write(sample)
+            assert 25 <= turns <= 50
+            # Who is cancelled has written nothing.
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await stream.write(sample)
+            assert scope.cancelled_caught
+            await stream.complete()
+        nursery.cancel_scope.cancel()
+    trial = await store.trial("t")
+    assert trial is not None
+    assert trial.samples_count == 1
+    (stored,) = await store.samples(trial.number, after=0, limit=9, max_bytes=1 << 30)
+    assert stored.data == TrialConverter("t", params).write(sample).data

@@ -88,7 +88,8 @@ steps = st.lists(write_lists | write_lists | names, max_size=8)
 async def run(make: Make, script: list[list[Write] | str]) -> None:
     model: dict[str, Model] = {}
     numbers: dict[str, int] = {}
-    async with make()() as store:
+    # What is watched may be kept at hand.
+    async with make()() as store, store.watch(TRIALS[0]):
         for step in script:
             if isinstance(step, str):
                 assert await store.delete([step]) == ([step] if model.pop(step, None) else [])
@@ -106,6 +107,11 @@ async def run(make: Make, script: list[list[Write] | str]) -> None:
                 assert trial.last_state == expected.last_state()
                 found = await store.samples(trial.number, after=0, limit=ALL, max_bytes=MUCH)
                 assert [(one.tick_id, one.data) for one in found] == [(row[0], row[4]) for row in expected.rows]
+                for place, one in enumerate(found, 1):
+                    rest = await store.samples(trial.number, after=one.position, limit=ALL, max_bytes=MUCH)
+                    assert rest == found[place:]
+                for _ in range(2):
+                    assert await store.trial(trial.trial_id) == trial
             watched = {key for key, one in model.items() if one.write.logged and one.end == TrialEnd.OPEN}
             assert set(await store.open_logged()) == watched
 

@@ -155,10 +155,10 @@ async def test_what_the_datastore_cannot_store_is_dropped_and_told_of(
     from trio_cogment.datastore import _intake
 
     class Picky(TrialConverter):
-        def write(self, sample: Any) -> Any:
+        def write_usual(self, sample: Any) -> Any:
             if sample.info.tick_id == 7:
                 raise InvalidArgumentError("I do not like 7")
-            return super().write(sample)
+            return super().write_usual(sample)
 
     monkeypatch.setattr(_intake, "TrialConverter", Picky)
     async with stored("memory:", 20) as (platform, table):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -85,6 +87,34 @@ async def test_a_full_disk_can_be_deleted_from(tmp_path: Path, monkeypatch: pyte
             await apply_when_swept(store, [new_trial("a"), new_trial("b")])
             await fill(store)
     assert least > 0
+
+
+def test_much_room_is_not_looked_at_for_each_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That somebody else fills the disk is noticed after a few transactions, or some bytes."""
+    free = 1 << 40
+    looks = 0
+
+    def look(_path: str) -> SimpleNamespace:
+        nonlocal looks
+        looks += 1
+        return SimpleNamespace(f_frsize=1, f_blocks=1 << 40, f_bavail=free)
+
+    monkeypatch.setattr(_sqlite_room, "os", SimpleNamespace(statvfs=look, stat=os.stat))
+    room = _sqlite_room.Room(str(tmp_path / "a.db"))
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        for _ in range(34):
+            room.keep(connection, 1)
+        assert looks == 2
+        for _ in range(4):
+            room.keep(connection, 6_000_000)
+        assert looks == 4
+        free = 1_000_000
+        kept = 0
+        with pytest.raises(ResourceExhaustedError):  # noqa: PT012  as often as it takes
+            while kept < 100:
+                room.keep(connection, 1)
+                kept += 1
+        assert kept <= 16
 
 
 @pytest.mark.soak

@@ -29,7 +29,10 @@ async def running(**config: Any) -> AsyncIterator[tuple[Writer, GateStore]]:
     writer = Writer(store, DatastoreConfig(**config))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
+        # As long as this was the last commit, others wait for company.
+        store.seconds = 1.0
         await writer.write(TrialWrite("t", "", params_with("a"), logged=False))
+        store.seconds = 0.0
         store.batches.clear()
         yield writer, store
         nursery.cancel_scope.cancel()
@@ -56,6 +59,7 @@ async def test_writes_of_all_go_together_after_a_while(autojump_clock: Clock) ->
 
 async def test_enough_of_them_go_at_once(autojump_clock: Clock) -> None:
     async with running(commit_samples=5, commit_bytes=10_000) as (writer, store):
+        store.seconds = 0.01
         began = trio.current_time()
         lane = writer.lane()
         await fill(lane, 11)
@@ -63,8 +67,24 @@ async def test_enough_of_them_go_at_once(autojump_clock: Clock) -> None:
         assert [len(batch) for batch in store.batches] == [5, 5]
         await fill(lane, 3, first=11, size=6000)  # with the eleventh, two of these are enough
         await settled()
-        assert trio.current_time() == began
+        assert trio.current_time() == pytest.approx(began + 2 * store.seconds)
         assert [len(batch) for batch in store.batches] == [5, 5, 3]
+
+
+@pytest.mark.parametrize(("seconds", "delay"), [(0.0, 0.0), (0.002, 0.004), (0.008, 0.016), (0.012, 0.02)])
+async def test_where_commits_are_quick_nobody_waits_for_long(
+    seconds: float, delay: float, autojump_clock: Clock
+) -> None:
+    async with running() as (writer, store):
+        store.seconds = seconds
+        lane = writer.lane()
+        await fill(lane, 1)
+        await lane.flush()
+        began = trio.current_time()
+        await fill(lane, 3, first=1)
+        assert await lane.progress(1) == 4
+        assert trio.current_time() - began == pytest.approx(delay + seconds)
+        assert [len(batch) for batch in store.batches] == [1, 3]
 
 
 async def test_who_flushes_does_not_wait_for_company(autojump_clock: Clock) -> None:
@@ -111,7 +131,9 @@ async def test_a_failure_is_told_to_everybody_in_the_batch_and_to_nobody_else(au
         told: list[Lane] = []
         first.on_failure = lambda: told.append(first)
         await fill(first, 2)
+        store.seconds = 1.0
         await first.flush()
+        store.seconds = 0.0
         store.gate = trio.Event()
         store.failure = UnavailableError("away")
         await fill(first, 2, first=2)

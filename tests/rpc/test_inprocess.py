@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, CheckService
@@ -58,3 +59,30 @@ async def test_a_call_can_be_entered_once() -> None:
             pass
         with pytest.raises(RuntimeError, match="once"):
             await call.__aenter__()
+
+
+async def test_what_is_handed_over_is_not_copied() -> None:
+    async with InProcessChannel([CheckService().service()]) as channel, channel.call(ECHO) as call:
+        copied, given = Action(tick_id=1), Action(tick_id=2)
+        call.send_nowait(copied)
+        call.hand_over_nowait(given, given.ByteSize())
+        copied.tick_id = given.tick_id = 7
+        assert [(await call.receive()).tick_id for _ in range(2)] == [1, 7]
+        with pytest.raises(LocalProtocolError):
+            call.hand_over_nowait(Observation(), 0)
+
+
+async def test_what_is_handed_over_is_bounded_by_the_size_it_is_said_to_have() -> None:
+    config = RpcConfig(call_outbox_bytes=1000, max_receive_message_bytes=UNLIMITED_BYTES)
+    async with InProcessChannel([CheckService().service()], config=config) as channel, channel.call(ECHO) as call:
+        for tick in range(2):
+            call.hand_over_nowait(Action(tick_id=tick), 600)
+        with pytest.raises(trio.WouldBlock):
+            call.hand_over_nowait(Action(tick_id=2), 600)
+        assert [(await call.receive()).tick_id for _ in range(2)] == [0, 1]
+        await call.done_sending()
+        assert await call.receive() is None
+    config = RpcConfig(max_receive_message_bytes=100)
+    async with InProcessChannel([CheckService().service()], config=config) as channel, channel.call(ECHO) as call:
+        with pytest.raises(RpcError, match="larger than 100"):
+            call.hand_over_nowait(Action(content=bytes(200)), 1)

@@ -16,7 +16,7 @@ class DatastoreConfig:
     Attributes:
         commit_samples: so many writes, of all streams together, are committed at once.
         commit_bytes: or so many bytes of them.
-        commit_delay_seconds: or what there is so long after the first.
+        commit_delay_seconds: or what there is so long after the first, at most: where commits are quick it is sooner.
         max_pending_writes: writes that wait or are being committed; then streams are made to wait.
         max_pending_bytes: their size; one of any size is always taken.
         max_stream_writes: how many of these a single stream may have.

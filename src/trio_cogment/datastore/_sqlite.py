@@ -14,6 +14,7 @@ import trio
 
 from trio_cogment.blocking import Runner, ThreadRunner
 from trio_cogment.datastore import _sqlite_reader
+from trio_cogment.datastore._recent import Recent
 from trio_cogment.datastore._sqlite_file import connect, file_errors, lock, prepare
 from trio_cogment.datastore._sqlite_reader import Readers
 from trio_cogment.datastore._sqlite_writer import Writer
@@ -60,6 +61,9 @@ class SqliteStore:
         self._run_writer = run_writer
         self._run_reader = run_reader
         self._watches = Watches()
+        self._recent = Recent()
+        #: Transactions that were noted.
+        self._noted = 0
         self._turn = trio.Lock()
         #: Bounded by the tasks that are in `apply`.
         self._waiting: deque[_Waiting] = deque()
@@ -85,13 +89,17 @@ class SqliteStore:
         group = self._take_group()
         written = False
         try:
-            results, news = await self._run_writer(self._writer.write, [one.writes for one in group])
+            results, news = await self._run_writer(
+                self._writer.write, [one.writes for one in group], self._watches.trial_ids()
+            )
             written = True
         finally:
             if not written:  # cancelled before it began
                 self._waiting.extendleft(reversed(group))
         for one, result in zip(group, results, strict=True):
             one.result = result
+        self._noted += 1
+        self._recent.note(news)
         self._watches.tell(news.trial_ids, trials=news.trials)
 
     def _take_group(self) -> list[_Waiting]:
@@ -110,7 +118,15 @@ class SqliteStore:
 
     async def trial(self, trial_id: str) -> StoredTrial | None:
         """See `TrialStore.trial`."""
-        return await self._run_reader(self._readers.read, _sqlite_reader.trial, trial_id)
+        known = self._recent.trial(trial_id)
+        if known is not None:
+            await trio.lowlevel.checkpoint()
+            return known
+        noted = self._noted
+        known = await self._run_reader(self._readers.read, _sqlite_reader.trial, trial_id)
+        if known is not None and noted == self._noted:
+            self._recent.keep(known)
+        return known
 
     async def trials(
         self, *, after: int, limit: int, ids: Collection[str] | None = None, properties: Mapping[str, str] | None = None
@@ -124,6 +140,10 @@ class SqliteStore:
 
     async def samples(self, number: int, *, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
         """See `TrialStore.samples`."""
+        recent = self._recent.samples(number, after, limit, max_bytes)
+        if recent is not None:
+            await trio.lowlevel.checkpoint()
+            return recent
         return await self._run_reader(self._readers.read, _sqlite_reader.samples, number, after, limit, max_bytes)
 
     async def delete(self, trial_ids: Collection[str]) -> list[str]:
@@ -131,6 +151,8 @@ class SqliteStore:
         async with self._turn:
             deleted = await self._run_writer(self._writer.delete, trial_ids)
         if deleted:
+            self._noted += 1
+            self._recent.forget(deleted)
             self._watches.tell(deleted, trials=True)
             self._to_sweep.set()
         return deleted
@@ -138,8 +160,12 @@ class SqliteStore:
     @asynccontextmanager
     async def watch(self, trial_id: str | None = None) -> AsyncIterator[NewsWatch]:
         """See `TrialStore.watch`."""
-        with self._watches.open(trial_id) as watch:
-            yield watch
+        try:
+            with self._watches.open(trial_id) as watch:
+                yield watch
+        finally:
+            if trial_id is not None and trial_id not in self._watches.trial_ids():
+                self._recent.forget([trial_id])
 
     async def sweep_for_ever(self) -> None:
         """Remove the samples of deleted trials, a few at a time, so that writers wait for none of it long."""

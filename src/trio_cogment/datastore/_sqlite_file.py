@@ -28,8 +28,9 @@ SCHEMA_VERSION = 1
 PAGE_BYTES = 8192
 #: How long to wait for somebody else (a backup) who holds the database.
 _BUSY_SECONDS = 5.0
-#: The log is copied into the database after so many pages, and shrunk to so many bytes if it was larger.
-_CHECKPOINT_PAGES = 2000
+#: The log is copied into the database after so many pages, which a commit and all who follow wait for; and shrunk to
+#: so many bytes if it was larger.
+_CHECKPOINT_PAGES = 1000
 _LOG_BYTES = 64 * 1024 * 1024
 _CACHE_KIBIBYTES = 16 * 1024
 

@@ -19,34 +19,60 @@ _KEPT_PART = 8
 #: What a transaction takes beside its data: pages that change, and a part of the data for those that are not filled.
 _CHANGED_BYTES = 16 * PAGE_BYTES
 _UNFILLED_PART = 4
+#: With so much room beyond that, so much is written, in so many transactions, before it is looked at again. Others may
+#: write to the disk, too.
+_MUCH_BYTES = 1024 * 1024 * 1024
+_SPARE_BYTES = 16 * 1024 * 1024
+_SPARE_TRANSACTIONS = 16
 
 
-def keep_room(connection: sqlite3.Connection, path: str, size: int) -> None:
-    """Make sure that there is room for a transaction and, after it, still for deletions.
+class Room:
+    """Watches how much room there is for the writes to a database.
+
+    Where there is much, it is not looked at for each transaction: each look is a time in which other threads take the
+    lock of Python's, and may keep it for milliseconds.
 
     Args:
-        connection: not in a transaction.
         path: of the database.
-        size: of the data that is written.
-
-    Raises:
-        ResourceExhaustedError: there is not.
-        sqlite3.Error: the log could not be emptied.
     """
-    size += size // _UNFILLED_PART + _CHANGED_BYTES
-    if not _has_room(connection, path, size):
-        _empty_log(connection)
-        if not _has_room(connection, path, size):
-            raise ResourceExhaustedError(
-                f"storage: cannot write to {path}: there is no room left: the rest of the disk is kept for deletions"
-            )
 
+    def __init__(self, path: str) -> None:
+        self._path = path
+        #: So much may be written, in so many transactions, without another look.
+        self._spare_bytes = 0
+        self._spare_transactions = 0
 
-def use_room(connection: sqlite3.Connection, path: str) -> None:
-    """Where there is little room, have as much of it as possible for a transaction that makes some."""
-    if not _has_room(connection, path, _CHANGED_BYTES):
-        with suppress(sqlite3.OperationalError):  # then it has to do with what there is
+    def keep(self, connection: sqlite3.Connection, size: int) -> None:
+        """Make sure that there is room for a transaction and, after it, still for deletions.
+
+        Args:
+            connection: not in a transaction.
+            size: of the data that is written.
+
+        Raises:
+            ResourceExhaustedError: there is not.
+            sqlite3.Error: the log could not be emptied.
+        """
+        size += size // _UNFILLED_PART + _CHANGED_BYTES
+        if self._spare_transactions > 0 and size <= self._spare_bytes:
+            self._spare_transactions -= 1
+            self._spare_bytes -= size
+            return
+        if _has_room(connection, self._path, size + _MUCH_BYTES):
+            self._spare_transactions, self._spare_bytes = _SPARE_TRANSACTIONS, _SPARE_BYTES
+        elif not _has_room(connection, self._path, size):
             _empty_log(connection)
+            if not _has_room(connection, self._path, size):
+                raise ResourceExhaustedError(
+                    f"storage: cannot write to {self._path}: there is no room left: the rest of the disk is kept for "
+                    "deletions"
+                )
+
+    def use(self, connection: sqlite3.Connection) -> None:
+        """Where there is little room, have as much of it as possible for a transaction that makes some."""
+        if not _has_room(connection, self._path, _CHANGED_BYTES):
+            with suppress(sqlite3.OperationalError):  # then it has to do with what there is
+                _empty_log(connection)
 
 
 def _has_room(connection: sqlite3.Connection, path: str, size: int) -> bool:

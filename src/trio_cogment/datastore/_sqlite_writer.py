@@ -5,13 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
+from trio_cogment.datastore._recent import Fresh, News
 from trio_cogment.datastore._rules import MAX_NUMBER, NO_SUCH_TRIAL, NO_TICK, RULES, Action, Found, Head, refusal
 from trio_cogment.datastore._sqlite_file import connect, file_errors
-from trio_cogment.datastore._sqlite_room import keep_room, use_room
+from trio_cogment.datastore._sqlite_room import Room
+from trio_cogment.datastore._sqlite_statements import change_heads, insert_samples
 from trio_cogment.datastore.merging import begin_waiting, merge_late
-from trio_cogment.datastore.storage import SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
+from trio_cogment.datastore.storage import SampleWrite, StoredSample, TrialEnd, TrialWrite, Write, WriteKind
 from trio_cogment.errors import InvalidArgumentError, UnavailableError
 
 #: Trials whose state is kept in mind between batches; those of others are read again.
@@ -20,31 +23,11 @@ _MAX_KNOWN = 4096
 _SWEEP_ROWS = 500
 _SWEEP_BYTES = 4 * 1024 * 1024
 
-#: So many samples are added by one statement, if there are as many: SQLite needs a quarter less time for them, and for
-#: all of it other threads can run Python.
-_ROWS_AT_ONCE = (500, 50, 1)
-_COLUMNS = 6
-_INSERT = "INSERT INTO samples (position, trial, tick, timestamp, waiting, data) VALUES (?, ?, ?, ?, ?, ?)"
-_INSERTS = [(_INSERT + ", (?, ?, ?, ?, ?, ?)" * (rows - 1), rows * _COLUMNS) for rows in _ROWS_AT_ONCE]
 _KNOW = """
 SELECT number, ending, samples_count, high_tick, state,
     (SELECT max(tick) FROM samples WHERE samples.trial = trials.number)
 FROM trials WHERE trial_id = ?
 """
-_FOLLOW = "UPDATE trials SET ending = ?, samples_count = ?, high_tick = ?, state = ? WHERE number = ?"
-
-
-@dataclass(slots=True)
-class News:
-    """What a step has changed, for those who watch.
-
-    Attributes:
-        trial_ids: in which trials.
-        trials: some of them came into being, ended, opened again, went away, or changed their parameters.
-    """
-
-    trial_ids: set[str] = field(default_factory=set)
-    trials: bool = False
 
 
 @dataclass(slots=True)
@@ -72,11 +55,13 @@ class Writer:
         self._path = path
         self._full = full
         self._max_bytes = max_bytes
+        self._room = Room(path)
         self._connection: sqlite3.Connection | None = None
         self._failed = False
         self._known: dict[str, _Known] = {}
         self._data_version = -1
-        self._next_position = 0
+        self._next_position = 1
+        self._somebody_else = True
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""
@@ -86,15 +71,24 @@ class Writer:
         if connection is not None:
             connection.close()
 
-    def write(self, batches: Sequence[Sequence[Write]]) -> tuple[list[dict[int, str] | Exception], News]:
-        """Write batches, in one transaction if possible; return what was refused of each, or why it failed."""
+    def write(
+        self, batches: Sequence[Sequence[Write]], watched: Collection[str] = ()
+    ) -> tuple[list[dict[int, str] | Exception], News]:
+        """Write batches, in one transaction if possible; return what was refused of each, or why it failed.
+
+        Args:
+            batches: what is written.
+            watched: of which trials it is to be said what was added.
+        """
         news = News()
         try:
             with self._transaction(sum(map(_size, batches))) as connection:
-                step = _Step(connection, self._known, self._next_position, news)
+                news.base, news.somebody_else = self._next_position - 1, self._somebody_else
+                step = _Step(connection, self._known, self._next_position, news, watched)
                 results: list[dict[int, str] | Exception] = [step.apply(writes) for writes in batches]
                 step.finish()
             self._next_position = step.next_position
+            self._somebody_else = False
             return results, news
         except UnavailableError as error:
             return [UnavailableError(str(error)) for _ in batches], News()
@@ -106,8 +100,7 @@ class Writer:
         for writes in batches:
             (result,), more = self.write([writes])
             results.append(result)
-            news.trial_ids |= more.trial_ids
-            news.trials |= more.trials
+            news.add(more)
         return results, news
 
     def delete(self, trial_ids: Collection[str]) -> list[str]:
@@ -156,9 +149,9 @@ class Writer:
                 connection = self._open()
                 try:
                     if size is None:
-                        use_room(connection, self._path)
+                        self._room.use(connection)
                     else:
-                        keep_room(connection, self._path, size)
+                        self._room.keep(connection, size)
                     connection.execute("BEGIN IMMEDIATE")
                     self._look_around(connection)
                     yield connection
@@ -204,7 +197,9 @@ class Writer:
             self._data_version = version
             self._known.clear()
             (last,) = connection.execute("SELECT max(position) FROM samples").fetchone()
-            self._next_position = (last or 0) + 1
+            # Never lower than before: who reads has come as far as that.
+            self._next_position = max(self._next_position, (last or 0) + 1)
+            self._somebody_else = True
         while len(self._known) > _MAX_KNOWN:
             del self._known[next(iter(self._known))]
 
@@ -223,15 +218,21 @@ class _Step:
     """What is done within one transaction. If that fails, what is in mind must be forgotten."""
 
     def __init__(
-        self, connection: sqlite3.Connection, known: dict[str, _Known], next_position: int, news: News
+        self,
+        connection: sqlite3.Connection,
+        known: dict[str, _Known],
+        next_position: int,
+        news: News,
+        watched: Collection[str],
     ) -> None:
         self._connection = connection
         self._known = known
         self._news = news
+        self._watched = watched
         #: What was written to, and whether it had ended before.
         self._touched: dict[str, tuple[_Known, TrialEnd]] = {}
         #: The values of samples that are new for certain, not written yet: one sample's after the other's.
-        self._values: list[int | bytes] = []
+        self._values: list[Any] = []
         self.next_position = next_position
 
     def apply(self, writes: Sequence[Write]) -> dict[int, str]:
@@ -270,11 +271,9 @@ class _Step:
     def finish(self) -> None:
         """Write what is left."""
         self._flush()
-        heads = [known.head for known, _ in self._touched.values()]
-        self._connection.executemany(
-            _FOLLOW, [(head.end, head.count, head.high_tick, head.state, head.number) for head in heads]
-        )
+        change_heads(self._connection, [known.head for known, _ in self._touched.values()])
         self._news.trial_ids.update(self._touched)
+        self._news.numbers.update(known.head.number for known, _ in self._touched.values())
         self._news.trials |= any(known.head.end != end for known, end in self._touched.values())
 
     def _know(self, trial_id: str) -> _Known | None:
@@ -287,8 +286,13 @@ class _Step:
             head = Head(number, TrialEnd(end), count, high_tick, state)
             known = self._known[trial_id] = _Known(head, NO_TICK if top_tick is None else top_tick)
         if trial_id not in self._touched:
-            self._touched[trial_id] = known, known.head.end
+            self._touch(trial_id, known)
         return known
+
+    def _touch(self, trial_id: str, known: _Known) -> None:
+        self._touched[trial_id] = known, known.head.end
+        if trial_id in self._watched:
+            self._news.fresh[known.head.number] = Fresh(trial_id, known.head)
 
     def _create(self, write: TrialWrite) -> None:
         known = self._know(write.trial_id)
@@ -300,7 +304,7 @@ class _Step:
             )
             assert added.lastrowid is not None
             known = self._known[write.trial_id] = _Known(Head(added.lastrowid), NO_TICK)
-            self._touched[write.trial_id] = known, known.head.end
+            self._touch(write.trial_id, known)
         else:
             self._connection.execute(
                 "UPDATE trials SET user_id = ?, params = ?, logged = ? WHERE number = ?",
@@ -351,6 +355,8 @@ class _Step:
                 known.top_tick = write.tick_id
             self._add(write, known, write.data, waiting=False)
         known.head.follow(write, action)
+        if action is not Action.KEEP and known.head.number in self._news.fresh:
+            self._news.fresh[known.head.number].only_added = False
 
     def _remove(self, condition: str, value: int, known: _Known) -> None:
         known.head.count -= self._connection.execute(f"DELETE FROM samples WHERE {condition}", (value,)).rowcount
@@ -361,9 +367,12 @@ class _Step:
         known.top_tick = max(known.top_tick, write.tick_id)
 
     def _flush(self) -> None:
-        values, done = self._values, 0
-        for statement, size in _INSERTS:
-            while len(values) - done >= size:
-                self._connection.execute(statement, values[done : done + size])
-                done += size
+        values, fresh = self._values, self._news.fresh
+        if fresh:
+            for position, number, tick_id, data in zip(
+                values[::6], values[1::6], values[2::6], values[5::6], strict=True
+            ):
+                if number in fresh:
+                    fresh[number].samples.append(StoredSample(position, tick_id, data))
+        insert_samples(self._connection, values)
         self._values = []

@@ -14,9 +14,6 @@ from functools import lru_cache, partial
 from struct import Struct
 from typing import NamedTuple
 
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
-
 from trio_cogment.api.common_pb2 import Reward, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.trial_datastore_pb2 import (
@@ -24,6 +21,8 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialActorSampleReward,
     StoredTrialSample,
 )
+from trio_cogment.datastore._layouts import Deliveries, Layouts
+from trio_cogment.datastore._wire import tag, varint
 from trio_cogment.datastore.storage import SampleWrite, WriteKind
 
 #: More actors are not usual: what is remembered of a shape grows with them.
@@ -45,42 +44,16 @@ STATES = frozenset(TrialState.values())
 #: Looking up a member of an enumeration takes as long as half of a conversion.
 _LOGGED = WriteKind.LOGGED
 
-_WIRE_TYPES = {
-    FieldDescriptor.TYPE_FIXED64: 1,
-    FieldDescriptor.TYPE_MESSAGE: 2,
-    FieldDescriptor.TYPE_BYTES: 2,
-    FieldDescriptor.TYPE_FLOAT: 5,
-}
-
-
-def varint(number: int) -> bytes:
-    """Return a number, 0 or more, as protobuf writes it: seven bits at a time, the lowest first."""
-    if number < 16384:
-        return bytes((number,) if number < 128 else (number & 127 | 128, number >> 7))
-    digits = bytearray()
-    while number > 127:
-        digits.append(number & 127 | 128)
-        number >>= 7
-    digits.append(number)
-    return bytes(digits)
-
-
-def _tag(message: type[Message], name: str) -> int:
-    """Return what stands before a field; a byte, for fields 1 to 15."""
-    field = message.DESCRIPTOR.fields_by_name[name]
-    return field.number << 3 | _WIRE_TYPES.get(field.type, 0)
-
-
-_TICK_TAG = _tag(StoredTrialSample, "tick_id")
-_TIMESTAMP_TAG = _tag(StoredTrialSample, "timestamp")
-_STATE_TAG = _tag(StoredTrialSample, "state")
-_ACTOR_TAG = varint(_tag(StoredTrialSample, "actor_samples"))
-_PAYLOAD_TAG = varint(_tag(StoredTrialSample, "payloads"))
-_MEAN_TAG = _tag(StoredTrialActorSample, "reward")
-_RECEIVED_TAG = varint(_tag(StoredTrialActorSample, "received_rewards"))
-_SENT_TAG = varint(_tag(StoredTrialActorSample, "sent_rewards"))
-_VALUE_TAG = _tag(StoredTrialActorSampleReward, "reward")
-_CONFIDENCE_TAG = _tag(StoredTrialActorSampleReward, "confidence")
+_TICK_TAG = tag(StoredTrialSample, "tick_id")
+_TIMESTAMP_TAG = tag(StoredTrialSample, "timestamp")
+_STATE_TAG = tag(StoredTrialSample, "state")
+_ACTOR_TAG = varint(tag(StoredTrialSample, "actor_samples"))
+_PAYLOAD_TAG = varint(tag(StoredTrialSample, "payloads"))
+_MEAN_TAG = tag(StoredTrialActorSample, "reward")
+_RECEIVED_TAG = varint(tag(StoredTrialActorSample, "received_rewards"))
+_SENT_TAG = varint(tag(StoredTrialActorSample, "sent_rewards"))
+_VALUE_TAG = tag(StoredTrialActorSampleReward, "reward")
+_CONFIDENCE_TAG = tag(StoredTrialActorSampleReward, "confidence")
 
 #: A tag and its value, several times.
 _pack_time_state = Struct("<BQBB").pack
@@ -147,6 +120,9 @@ class UsualSamples:
         index: its actors by their names.
         receivers_of: whom a receiver's name stands for, by their indexes.
         count: how many actors it has.
+
+    Attributes:
+        layouts: what samples looked like.
     """
 
     def __init__(
@@ -157,9 +133,22 @@ class UsualSamples:
         self._index = index
         self._receivers_of = receivers_of
         self._count = count
+        self.layouts = Layouts()
 
     def write(self, sample: DatalogSample) -> SampleWrite | None:
         """Convert and serialise a sample, which is only read; None: it is not a usual one, or not a good one."""
+        data = self.layouts.serialised(sample)
+        if data is None:
+            return self.write_by_fields(sample)
+        write = self.layouts.write(data)
+        if write is None:
+            write = self.write_by_fields(sample)
+            if write is not None:
+                self.layouts.learn(data, write, self._deliveries(sample))
+        return write
+
+    def write_by_fields(self, sample: DatalogSample) -> SampleWrite | None:
+        """Do as `write`, for a sample that is like none before."""
         info = sample.info
         tick_id, timestamp, state = info.tick_id, info.timestamp, info.state
         if (
@@ -236,3 +225,16 @@ class UsualSamples:
         for actor, those_sent in sent.items():
             entries[actor] = _actor_entry(shape.actors[actor] + those_sent)
         return b"".join(entries)
+
+    def _deliveries(self, sample: DatalogSample) -> Deliveries:
+        """Return who got the rewards of a usual sample, as `_rewarded` gives them."""
+        received: dict[int, list[int]] = {}
+        sent: dict[int, list[int]] = {}
+        sources = [(reward, source) for reward in sample.rewards for source in reward.sources]
+        for number, (reward, source) in enumerate(sources):
+            sender = self._index.get(source.sender_name, ENVIRONMENT)
+            for receiver in self._receivers_of(reward.receiver_name):
+                received.setdefault(receiver, []).append(number)
+                if sender >= 0:
+                    sent.setdefault(sender, []).append(number)
+        return Deliveries(received, sent)

@@ -43,6 +43,10 @@ class Watches:
             if not watches:
                 del self._of[trial_id]
 
+    def trial_ids(self) -> Collection[str]:
+        """Return which trials are watched."""
+        return frozenset(trial_id for trial_id in self._of if trial_id is not None)
+
     def tell(self, trial_ids: Collection[str], *, trials: bool) -> None:
         """Tell of news.
 

@@ -1,12 +1,14 @@
 """Group commit: what all streams write goes through one bounded queue, and to the storage in batches.
 
 A commit costs the storage about the same whether it is for one sample or for hundreds. So it waits until there is
-enough, or the first has waited long enough, or somebody cannot go on without it.
+enough, or the first has waited long enough, or somebody cannot go on without it. How long is enough depends on how long
+a commit takes: where that is quick, those who follow need not wait for it long.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 
@@ -20,6 +22,9 @@ _log = logging.getLogger(__name__)
 
 #: What a write occupies beside its data, so that many small ones are counted too.
 _OVERHEAD_BYTES = 256
+#: The first of a batch waits for so many times as long as the last commit took, so that the storage is left alone for
+#: most of the time, as long as no batch is full.
+_WAIT_FACTOR = 2
 
 
 class Lane:
@@ -150,6 +155,8 @@ class Writer:
         #: What is in the queue or being committed.
         self._held_bytes = 0
         self._held_writes = 0
+        #: How long the last commit took.
+        self._commit_seconds = math.inf
         self._work = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
 
@@ -245,13 +252,16 @@ class Writer:
     # The task
 
     async def _wait_due(self, batch: _Batch) -> None:
-        with trio.move_on_at(batch.since + self._config.commit_delay_seconds):
+        delay = min(self._config.commit_delay_seconds, _WAIT_FACTOR * self._commit_seconds)
+        with trio.move_on_at(batch.since + delay):
             while not (batch.hurried or batch.full):
                 await self._work.park()
 
     async def _commit(self, batch: _Batch, counts: Mapping[Lane, int]) -> None:
+        began = trio.current_time()
         try:
             refused = await self._store.apply(batch.writes)
+            self._commit_seconds = trio.current_time() - began
         except CogmentError as error:
             _log.warning("%d writes failed: %s", len(batch.writes), error)
             failure = error

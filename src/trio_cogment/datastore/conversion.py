@@ -6,7 +6,8 @@ everything that was said, and can tell an action that never came from an empty o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from trio_cogment.api.common_pb2 import Action, Message, Reward, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
@@ -20,6 +21,10 @@ from trio_cogment.errors import InvalidArgumentError
 
 #: Rewards and messages of one sample, each counted for each of its receivers: a few bytes may stand for that many.
 MAX_DELIVERIES = 100_000
+#: After so many of them others may have a turn.
+_STEP = 1000
+
+T = TypeVar("T")
 
 _EVERYBODY = "*"
 #: Looking up a member of an enumeration of protobuf takes as long as half of a conversion.
@@ -71,11 +76,22 @@ class TrialConverter:
         Raises:
             InvalidArgumentError: see `convert`; nothing has changed then.
         """
+        return self.write_usual(sample) or _result(self.writing(sample))
+
+    def write_usual(self, sample: DatalogSample) -> SampleWrite | None:
+        """Do the same with a usual sample; None: it is none, and `writing` is for it."""
         usual = self.usual.write(sample)
         if usual is not None:
             self._logged(usual.tick_id, usual.state)
-            return usual
-        stored, kind = self.convert(sample)
+        return usual
+
+    def writing(self, sample: DatalogSample) -> Generator[None, None, SampleWrite]:
+        """Do the same with any sample, in steps of some milliseconds; nothing has changed before the last.
+
+        Raises:
+            InvalidArgumentError: see `convert`.
+        """
+        stored, kind = yield from self._converting(sample)
         data = stored.SerializeToString()
         return SampleWrite(self._trial_id, stored.tick_id, stored.timestamp, stored.state, data, kind)
 
@@ -85,6 +101,9 @@ class TrialConverter:
         Raises:
             InvalidArgumentError: something in it points to nothing, or there is too much of it; naming the field.
         """
+        return _result(self._converting(sample))
+
+    def _converting(self, sample: DatalogSample) -> Generator[None, None, tuple[StoredTrialSample, WriteKind]]:
         stored = StoredTrialSample()
         stored.CopyFrom(self._blank)
         kind = self._take_info(sample, stored)
@@ -102,9 +121,9 @@ class TrialConverter:
         if actions:
             self._take_actions(actions, unavailable, defaults, samples, payloads)
         if sample.rewards:
-            self._take_rewards(sample.rewards[:], samples, payloads)
+            yield from self._take_rewards(sample.rewards[:], samples, payloads)
         if sample.messages:
-            self._take_messages(sample.messages[:], samples, payloads)
+            yield from self._take_messages(sample.messages[:], samples, payloads)
         stored.payloads.extend(payloads)
         if kind is _LOGGED:
             self._logged(stored.tick_id, stored.state)
@@ -194,14 +213,19 @@ class TrialConverter:
 
     def _take_rewards(
         self, rewards: Sequence[Reward], samples: Sequence[StoredTrialActorSample], payloads: list[bytes]
-    ) -> None:
+    ) -> Iterator[None]:
         given = [(reward, self._receivers_of(reward.receiver_name)) for reward in rewards]
         _check_deliveries("rewards", (len(reward.sources) * len(receivers) for reward, receivers in given))
         sums: dict[int, tuple[float, float]] = {}
+        delivered = 0
         for reward, receivers in given:
             if not receivers:
                 continue
             for source in reward.sources[:]:
+                delivered += len(receivers)
+                if delivered > _STEP:
+                    delivered = 0
+                    yield
                 sender = self._index.get(source.sender_name, ENVIRONMENT)
                 value, confidence = source.value, source.confidence
                 weight = confidence if confidence > 0 else 0.0
@@ -228,10 +252,15 @@ class TrialConverter:
 
     def _take_messages(
         self, messages: Sequence[Message], samples: Sequence[StoredTrialActorSample], payloads: list[bytes]
-    ) -> None:
+    ) -> Iterator[None]:
         given = [(message, self._receivers_of(message.receiver_name)) for message in messages]
         _check_deliveries("messages", (len(receivers) for _, receivers in given))
+        delivered = 0
         for message, receivers in given:
+            delivered += len(receivers) + 1
+            if delivered > _STEP:
+                delivered = 0
+                yield
             sender = self._index.get(message.sender_name, ENVIRONMENT)
             if sender < 0 and not receivers:
                 continue  # no actor's: nobody could find it
@@ -269,3 +298,13 @@ class TrialConverter:
 def _check_deliveries(field: str, counts: Iterable[int]) -> None:
     if sum(counts) > MAX_DELIVERIES:
         raise InvalidArgumentError(f"sample.{field}: expected at most {MAX_DELIVERIES}, each counted for each receiver")
+
+
+def _result(steps: Generator[None, None, T]) -> T:
+    """Take all steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result

@@ -119,7 +119,7 @@ class TrialService(About):
                         selection.apply(reply.trial_sample, cursor.actors)
                     try:
                         # The next page is a checkpoint in any case.
-                        call.send_nowait(reply)
+                        call.hand_over_nowait(reply, len(stored.data))
                     except trio.WouldBlock:
                         await call.send(reply)
 

@@ -130,13 +130,18 @@ class End:
     def send_nowait(self, message: Message) -> None:
         self._put(message, UNKNOWN_SIZE)
 
-    def _put(self, message: Message, size: int) -> None:
+    def hand_over_nowait(self, message: Message, size: int) -> None:
+        self._put(message, UNKNOWN_SIZE if self._measured else size, given=True)
+
+    def _put(self, message: Message, size: int, *, given: bool = False) -> None:
         kind, outgoing = self._outgoing_type, self._outgoing
         if self._measured or type(message) is not kind or self._done_sending or outgoing.ended:
             size = self._check(message, size)
-        copied = kind()
-        copied.CopyFrom(message)
-        outgoing.put_nowait(copied, size)
+        if not given:
+            copied = kind()
+            copied.CopyFrom(message)
+            message = copied
+        outgoing.put_nowait(message, size)
 
     def _check(self, message: Message, size: int) -> int:
         """Return the message's size if it matters here; raise what `Call.send` says if it cannot be sent."""

@@ -90,6 +90,18 @@ class Call(abc.ABC):
             RpcError, LocalProtocolError: as `send`.
         """
 
+    def hand_over_nowait(self, message: Message, size: int) -> None:
+        """Send one message that nobody else uses any more, without waiting: in process it is not copied.
+
+        Args:
+            message: not to be changed afterwards, unless it was not taken.
+            size: about so many bytes, for what limits the buffer.
+
+        Raises:
+            trio.WouldBlock, RpcError, LocalProtocolError: as `send_nowait`.
+        """
+        self.send_nowait(message)
+
     @abc.abstractmethod
     def set_consumer(self, consumer: Consumer) -> None:
         """Hand everything received from now on (and what waits already, before this returns) to `consumer`.

@@ -1,7 +1,7 @@
 """Calls between parts of one process: the interface of `calls` without HTTP/2, an order of magnitude faster.
 
 A call is two bounded mailboxes and a handler task. Messages are handed over as objects, each copied once on the way, so
-that a later change by either side is seen by nobody else; payload bytes are shared.
+that a later change by either side is seen by nobody else (`hand_over_nowait` saves that); payload bytes are shared.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class InProcessServerCall(End, ServerCall):
         self._measured = self._max_bytes < UNLIMITED_BYTES
         self._headers_sent = False
 
-    def _put(self, message: Message, size: int) -> None:
-        super()._put(message, size)
+    def _put(self, message: Message, size: int, *, given: bool = False) -> None:
+        super()._put(message, size, given=given)
         if not self._headers_sent:
             self._headers_sent = True
             self._exchange.send_headers()

@@ -1,0 +1,161 @@
+"""What was committed last of the trials that are watched: whoever follows one is not kept waiting for a thread.
+
+A store notes here what each transaction has added, in the order of the transactions, and says of which trials it did
+so. Those of which it did not are forgotten, so that what is here of a trial is all that was added since a position.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+
+from trio_cogment.datastore._rules import Head
+from trio_cogment.datastore.storage import StoredSample, StoredTrial
+
+#: What is kept of a trial (half of it once it is more), and of how many trials.
+_MAX_BYTES = 1024 * 1024
+_MAX_TRIALS = 16
+
+_position_of = attrgetter("position")
+
+
+@dataclass(slots=True)
+class Fresh:
+    """What a transaction has done to a trial that is watched.
+
+    Attributes:
+        trial_id: of the trial.
+        samples: those that were added, by position.
+        only_added: nothing was changed or removed.
+        head: what has become of the trial.
+    """
+
+    trial_id: str
+    head: Head
+    samples: list[StoredSample] = field(default_factory=list)
+    only_added: bool = True
+
+
+@dataclass(slots=True)
+class News:
+    """What a transaction, or several, have changed, for those who watch.
+
+    Attributes:
+        trial_ids: in which trials.
+        trials: some of them came into being, ended, opened again, went away, or changed their parameters.
+        fresh: what was done to trials that are watched, by their numbers.
+        numbers: of all that something was done to.
+        base: the highest position before.
+        somebody_else: may have written before.
+    """
+
+    trial_ids: set[str] = field(default_factory=set)
+    trials: bool = False
+    fresh: dict[int, Fresh] = field(default_factory=dict)
+    numbers: set[int] = field(default_factory=set)
+    base: int = 0
+    somebody_else: bool = False
+
+    def add(self, more: News) -> None:
+        """Take up what a next transaction has changed. Whoever was written to in both is not known to be `fresh`."""
+        self.trial_ids |= more.trial_ids
+        self.trials |= more.trials
+        self.numbers |= more.numbers
+        self.somebody_else |= more.somebody_else
+        self.fresh = {}
+
+
+@dataclass(slots=True)
+class _Trial:
+    """All samples above a position, and what is known of the trial, if it is."""
+
+    trial_id: str
+    base: int
+    samples: list[StoredSample] = field(default_factory=list)
+    bytes: int = 0
+    stored: StoredTrial | None = None
+
+
+class Recent:
+    """The samples that were added last, by the numbers of their trials."""
+
+    def __init__(self) -> None:
+        #: Whoever was written to last is last.
+        self._trials: dict[int, _Trial] = {}
+        self._numbers: dict[str, int] = {}
+
+    def note(self, news: News) -> None:
+        """Take note of a transaction."""
+        if news.somebody_else:
+            self._trials.clear()
+            self._numbers.clear()
+        for number in news.numbers:
+            found = news.fresh.get(number)
+            if found is None or not found.only_added:
+                self._forget(number)
+                continue
+            trial = self._trials.pop(number, None)
+            if trial is None:
+                trial = _Trial(found.trial_id, news.base)
+                self._numbers[found.trial_id] = number
+            self._trials[number] = trial
+            if found.samples:
+                self._add(trial, found.samples)
+            if trial.stored is not None:
+                head = found.head
+                trial.stored = (
+                    None
+                    if news.trials
+                    else replace(trial.stored, samples_count=head.count, last_state=head.last_state, end=head.end)
+                )
+        while len(self._trials) > _MAX_TRIALS:
+            self._forget(next(iter(self._trials)))
+
+    def samples(self, number: int, after: int, limit: int, max_bytes: int) -> list[StoredSample] | None:
+        """Return what `TrialStore.samples` does; None: that is not known here."""
+        trial = self._trials.get(number)
+        if trial is None or after < trial.base:
+            return None
+        first = bisect_right(trial.samples, after, key=_position_of)
+        size = 0
+        for last in range(first, min(first + limit, len(trial.samples))):
+            size += len(trial.samples[last].data)
+            if size >= max_bytes:
+                return trial.samples[first : last + 1]
+        return trial.samples[first : first + limit]
+
+    def trial(self, trial_id: str) -> StoredTrial | None:
+        """Return what is known of a trial; None: nothing is known here."""
+        number = self._numbers.get(trial_id)
+        return None if number is None else self._trials[number].stored
+
+    def keep(self, stored: StoredTrial) -> None:
+        """Keep what is known of a trial, if anything of it is kept. It must have come after all that was noted."""
+        trial = self._trials.get(stored.number)
+        if trial is not None:
+            trial.stored = stored
+
+    def forget(self, trial_ids: Collection[str]) -> None:
+        """Forget trials: they were deleted, or are watched no more."""
+        for trial_id in trial_ids:
+            number = self._numbers.get(trial_id)
+            if number is not None:
+                self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        trial = self._trials.pop(number, None)
+        if trial is not None:
+            del self._numbers[trial.trial_id]
+
+    def _add(self, trial: _Trial, samples: Sequence[StoredSample]) -> None:
+        trial.samples += samples
+        trial.bytes += sum(len(sample.data) for sample in samples)
+        if trial.bytes > _MAX_BYTES:
+            gone = 0
+            while trial.bytes > _MAX_BYTES // 2:
+                trial.bytes -= len(trial.samples[gone].data)
+                gone += 1
+            trial.base = trial.samples[gone - 1].position
+            del trial.samples[:gone]

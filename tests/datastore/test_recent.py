@@ -1,0 +1,127 @@
+"""What was committed last of the trials that are watched."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from trio_cogment.datastore import _sqlite_reader
+from trio_cogment.datastore._recent import Fresh, News, Recent
+from trio_cogment.datastore._rules import Head
+from trio_cogment.datastore.opening import open_store
+from trio_cogment.datastore.storage import StoredSample, TrialEnd
+from trio_cogment.errors import NotFoundError
+from trio_cogment.testing._check_store_tools import ALL, MUCH, get, late, new_trial, sample
+
+
+def added(positions: range, *, number: int = 1, size: int = 10) -> News:
+    """Return the news of a transaction that added samples at these positions."""
+    samples = [StoredSample(position, position, bytes(size)) for position in positions]
+    fresh = Fresh(f"t{number}", Head(number), samples)
+    return News({fresh.trial_id}, fresh={number: fresh}, numbers={number}, base=positions.start - 1)
+
+
+def positions(recent: Recent, after: int, *, limit: int = ALL, max_bytes: int = MUCH, number: int = 1) -> object:
+    found = recent.samples(number, after, limit, max_bytes)
+    return None if found is None else [one.position for one in found]
+
+
+def test_what_came_since_is_known() -> None:
+    recent = Recent()
+    assert positions(recent, 0) is None
+    recent.note(added(range(5, 8)))
+    recent.note(added(range(10, 12)))
+    assert positions(recent, 3) is None
+    assert positions(recent, 4) == [5, 6, 7, 10, 11]
+    assert positions(recent, 6, limit=2) == [7, 10]
+    assert positions(recent, 4, max_bytes=20) == [5, 6]
+    assert positions(recent, 4, max_bytes=21) == [5, 6, 7]
+    assert positions(recent, 4, max_bytes=1) == [5]
+    assert positions(recent, 11) == positions(recent, 100) == []
+
+
+def test_what_was_changed_or_not_told_of_is_forgotten() -> None:
+    for forgotten in (News(numbers={1}), News(somebody_else=True)):
+        recent = Recent()
+        recent.note(added(range(1, 3)))
+        recent.note(forgotten)
+        assert positions(recent, 2) is None
+        recent.note(added(range(9, 10)))
+        assert positions(recent, 2) is None
+        assert positions(recent, 8) == [9]
+    changed = added(range(10, 11))
+    changed.fresh[1].only_added = False
+    recent.note(changed)
+    assert positions(recent, 9) is None
+    several = added(range(11, 12))
+    several.add(News(numbers={1}))
+    recent.note(several)
+    assert positions(recent, 11) is None
+
+
+def test_it_is_bounded() -> None:
+    recent = Recent()
+    for first in range(1, 3001, 10):
+        recent.note(added(range(first, first + 10), size=1000))
+    assert positions(recent, 1900) is None
+    assert positions(recent, 2600) == list(range(2601, 3001))
+    recent.note(added(range(3001, 3002), size=5_000_000))
+    assert positions(recent, 3000) is None
+    assert positions(recent, 3001) == []
+    for number in range(2, 100):
+        recent.note(added(range(1, 2), number=number))
+    assert positions(recent, 3001) is None
+    assert [number for number in range(100) if positions(recent, 1, number=number) is not None] == list(range(84, 100))
+
+
+async def test_who_is_watched_is_not_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for samples nor for the end; until somebody else writes."""
+    path = f"{tmp_path}/a.db"
+    asked: list[str] = []
+
+    def note(what: str) -> None:
+        real = getattr(_sqlite_reader, what)
+
+        def query(*args: object) -> object:
+            asked.append(what)
+            return real(*args)
+
+        monkeypatch.setattr(_sqlite_reader, what, query)
+
+    note("samples")
+    note("trial")
+    async with open_store(f"sqlite:{path}", durability="batch") as store:
+        await store.apply([new_trial("a"), sample("a", 0), new_trial("b")])
+        number = (await get(store, "a")).number
+        async with store.watch("a"):
+            await store.apply([sample("a", 1), sample("b", 0)])
+            (first, second) = await store.samples(number, after=0, limit=ALL, max_bytes=MUCH)
+            assert (await get(store, "a")).samples_count == 2
+            asked.clear()
+            await store.apply([sample("a", tick) for tick in range(2, 5)])
+            await store.apply([sample("b", 1)])
+            found = await store.samples(number, after=second.position, limit=ALL, max_bytes=MUCH)
+            assert [one.tick_id for one in found] == [2, 3, 4]
+            assert (await get(store, "a")).samples_count == 5
+            assert asked == []
+            # What is changed is read again, by those who read on from there.
+            await store.apply([late("a", 4, 1.0)])
+            (changed,) = await store.samples(number, after=found[1].position, limit=ALL, max_bytes=MUCH)
+            assert len(changed.data) > len(found[2].data)
+            with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+                connection.execute(f"UPDATE trials SET ending = {TrialEnd.ABNORMAL:d} WHERE trial_id = 'a'")
+                connection.execute("DELETE FROM samples WHERE tick = 4")
+            await store.apply([sample("b", 2)])
+            assert (await get(store, "a")).end == TrialEnd.ABNORMAL
+            assert await store.samples(number, after=found[1].position, limit=ALL, max_bytes=MUCH) == []
+            await store.apply([sample("a", 9)])
+            await store.delete(["a"])
+            assert await store.trial("a") is None
+            with pytest.raises(NotFoundError):
+                await store.samples(number, after=first.position, limit=ALL, max_bytes=MUCH)
+        asked.clear()
+        assert await get(store, "b")
+        assert asked == ["trial"]
