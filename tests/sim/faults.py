@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from trio_cogment.testing import Fault, FaultPlan, Misbehaviour
+from trio_cogment.testing._fake_services import DATALOGS_CANNOT, HOOKS_CANNOT
 
 TRIALS = 4
 MOST_TICKS = 12
@@ -49,7 +50,8 @@ def _service_fault(rng: random.Random) -> Fault:
 
 
 def _misbehaviour(rng: random.Random, target: str) -> Fault:
-    kind = rng.choice(list(Misbehaviour))
+    cannot = {"datalog": DATALOGS_CANNOT, "hook": HOOKS_CANNOT}.get(target.partition("/")[2], frozenset())
+    kind = rng.choice([kind for kind in Misbehaviour if kind not in cannot])
     details: Details = {
         "misbehaviour": kind.value,
         "from_tick": -1 if target.endswith("/hook") else rng.choice([-1, rng.randint(0, 6)]),

@@ -37,6 +37,8 @@ from trio_cogment.testing import (
 
 PORT = 9000
 THINK = (0.02, 0.4)
+#: To whom each actor sends a message now and then.
+NEIGHBOURS = {"ann": "bob", "bob": "cat", "cat": "env"}
 #: How many starts that fail at once a watcher that does not read has to miss.
 FLURRY = 60
 #: What runs on a host, as the history names it.
@@ -56,19 +58,28 @@ class Play:
         self.inside = {f"trial-{number}" for number in numbers if world.stream(f"place {number}").random() < 0.15}
         self.disks: dict[str, SimDisk] = {f"log-{number}": world.disk(f"log-{number}") for number in numbers}
         self.environment = FakeEnvironment(world, self.behave, ticks=self.ticks.__getitem__)
-        self.actor = FakeActor(world, self.behave)
+        self.actor = FakeActor(world, self.behave, neighbours=NEIGHBOURS)
         self.datalog = FakeDatalog(world, self.behave, files=lambda trial_id: self.disks[f"log-{trial_id[-1]}"])
         self.hook = FakeHook(world, self.behave, change=lambda _: self.params(HOOKED))
         self.serving: dict[str, Serving] = {}
         self.states: dict[str, int] = {}
         self.changed = trio.Event()
+        #: How trials are terminated, in no time.
+        self.near: CallOpener
         world.history.listeners.append(self.on_event)
         idle = bool(world.plan.named("idle watcher"))
         limits = world.stream("limits")
         self.config = OrchestratorConfig(
-            max_queued_samples=limits.choice([4, 1024]), watch_queue_entries=16 if idle else 16384
+            max_queued_samples=limits.choice([2, 4, 1024]),
+            watch_queue_entries=16 if idle else 16384,
+            max_outbox_messages=limits.choice([64, 4096]),
         )
-        self.rpc = RpcConfig(call_outbox_messages=8) if idle else RpcConfig()
+        small = limits.random() < 0.25
+        self.rpc = (
+            RpcConfig(call_outbox_messages=8, **({"stream_window_bytes": 256} if small else {}))
+            if (small or idle)
+            else RpcConfig()
+        )
 
     def behave(self, trial_id: str, name: str) -> Behaviour:
         for fault in self.world.plan.named("misbehaves", f"{trial_id}/{name}"):
@@ -101,6 +112,7 @@ class Play:
             datalog_endpoint=log,
             max_steps=MOST_STEPS if number == "2" else 0,
             max_inactivity_seconds=30 if number in "01" else 0,
+            datalog_exclude_fields=["messages"] if number == "1" else [],
         )
         record_params(self.world.history, trial_id, params)
         return params
@@ -157,7 +169,10 @@ class Play:
         probe = Probe(orchestrator, self.world.history)
         near = InProcessChannel([orchestrator.lifecycle_service()])
         async with near, trio.open_nursery() as nursery:
+            self.near = near
             nursery.start_soon(record_states, Controller(near), self.world.history, "near")
+            ends = partial(record_states, Controller(near), self.world.history, "ends", states=[TrialState.ENDED])
+            nursery.start_soon(ends, name="watch of the ends")
             nursery.start_soon(self.watch_from_afar)
             nursery.start_soon(probe.run)
             for fault in self.world.plan.named("idle watcher"):
@@ -269,12 +284,14 @@ class Play:
             while self.states.get(fault.target) != TrialState.Value(str(state)):
                 await self.changed.wait()
             await trio.sleep(float(fault.details["after"] or 0))
+        hard = bool(fault.details["hard"])
         for trial in orchestrator.known([fault.target]):
-            if not fault.details["hard"]:
-                trial.soft_end()
-            elif not trial.over:
+            if hard and not trial.over:
                 self.world.sometimes(f"hard end in {TrialState.Name(trial.state)}")
-                trial.hard_end("terminated by an external request")
+            with suppress(RpcError):  # the orchestrator has stopped
+                await Controller(self.near).terminate_trial(fault.target, hard=hard)
+                if hard:
+                    self.world.history.record("desk", "terminated", fault.target)
 
     async def drain(self, fault: Fault) -> None:
         """Stop a server: GOAWAY, and calls that run have their time."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import trio
 
 from tests.sim.counting import note_what_happened
-from tests.sim.faults import MOST_TICKS, TRIALS
+from tests.sim.faults import MOST_STEPS, MOST_TICKS, TRIALS
 from tests.sim.faults import draw_plan as draw_plan
-from tests.sim.play import Play
+from tests.sim.play import NEIGHBOURS, Play
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.sdk import Controller
 from trio_cogment.testing import World, check_history
+from trio_cogment.testing._contents import GREET_ONCE_IN
 
 #: Liveness: when the last fault is over, and everybody is asked to end.
 CALM_SECONDS = 60.0
@@ -79,6 +82,7 @@ async def liveness(world: World) -> None:
         await trio.sleep(0.1)
         nursery.cancel_scope.cancel()
     check_optional_actors(world)
+    check_untouched_trials(play)
     judge(play)
 
 
@@ -155,6 +159,44 @@ def check_optional_actors(world: World) -> None:
         if event.who == "environment env" and event.what == "end" and event.trial_id not in hit:
             why = event.details["details"]
             assert not why, f"{event.trial_id} was broken off though no more than optional actors were hit: {why}"
+
+
+def check_untouched_trials(play: Play) -> None:
+    """A trial that no fault has hit has gone through all its states and ticks, with everybody, and all was logged."""
+    hit = {fault.target.partition("/")[0].partition("-")[2] for fault in play.world.plan}
+    for trial_id in play.ticks:
+        if trial_id.partition("-")[2] not in hit:
+            check_whole(play, trial_id)
+            play.world.sometimes("a trial untouched")
+
+
+def check_whole(play: Play, trial_id: str) -> None:
+    events = play.world.history.of_trial(trial_id)
+
+    def of(what: str, who: str) -> list[dict[str, Any]]:
+        return [event.details for event in events if (event.what, event.who) == (what, who)]
+
+    ticks = play.ticks[trial_id]
+    if trial_id == "trial-2":
+        ticks = min(ticks, MOST_STEPS + 1)
+    everybody = ("environment env", *(f"actor {name}" for name in NEIGHBOURS))
+    assert [one["state"] for one in of("state", "near")] == [1, 2, 3, 4, 5], f"{trial_id}: not all states"
+    for who in everybody:
+        assert [one["details"] for one in of("end", who)] == [""], f"{trial_id}: {who}: not its own end"
+    actions = of("actions", "environment env")
+    assert [one["tick"] for one in actions] == list(range(ticks)), f"{trial_id}: not the actions of {ticks} ticks"
+    for one in actions:
+        assert list(one["contents"].values()) == [f"{name}:{one['tick']}" for name in NEIGHBOURS], f"{trial_id}: {one}"
+    logged = [one["tick"] for one in of("sample", "datalog datalog")]
+    assert logged == list(range(ticks + 1)), f"{trial_id}: samples of {logged}, not of {ticks + 1} ticks"
+    for name, neighbour in NEIGHBOURS.items():
+        heard = of("message", f"environment {neighbour}" if neighbour == "env" else f"actor {neighbour}")
+        texts = [one["text"] for one in heard if one["sender"] == name]
+        expected = [f"{name} greets {neighbour} at {tick}" for tick in range(ticks) if tick % GREET_ONCE_IN == 1]
+        assert texts == expected, f"{trial_id}: {neighbour} heard {texts}"
+        texts = [one["text"] for one in of("message", f"actor {name}") if one["sender"] == "env"]
+        expected = [f"env greets {name} at {tick}" for tick in range(ticks + 1) if tick % GREET_ONCE_IN == 2]
+        assert texts == expected, f"{trial_id}: {name} heard {texts}"
 
 
 SUITES = {"safety": safety, "liveness": liveness}

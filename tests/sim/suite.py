@@ -14,6 +14,7 @@ import logging
 import multiprocessing
 import os
 import subprocess
+import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 from tests.sim.counting import missing
 from tests.sim.scenario import SUITES, draw_plan
 from tests.sim.services import SERVICE_SUITES
-from trio_cogment.testing import FaultPlan, World, check_determinism, simulate
+from trio_cogment.testing import FaultPlan, InvariantError, World, check_determinism, simulate
 
 SERVICE_ONCE_IN = 5
 CHECKED_ONCE_IN = 20
@@ -105,14 +106,14 @@ def run_chunk(units: list[Unit]) -> tuple[Counter[str], list[Failure]]:
 
 def describe(unit: Unit, error: Exception) -> str:
     """Return what failed and how it came to that, the smallest plan with which it does, and how to see it again."""
-    kind = kind_of(error)
+    kind, first = kind_of(error), first_of(error)
     smallest = plan_of(unit).shrink(lambda smaller: kind_of_failure(unit, smaller) == kind, attempts=40)
     again = f'nox -s sim -- --seed {unit.seed} --suite "{unit.suite}"'
     return "\n".join(
         [
             f"seed {unit.seed} failed at {commit()}: {unit.suite}: {kind}",
-            str(first_of(error)),
-            *getattr(error, "__notes__", ()),
+            *(line.rstrip() for line in traceback.format_exception(first)[-3:]),
+            *(getattr(error, "__notes__", ()) if error is not first else ()),
             f"smallest plan: {smallest}",
             f"again: {again}",
             *([f'with the smallest plan: {again} --plan "{smallest}"'] if unit.suite in SUITES else ()),
@@ -130,10 +131,13 @@ def kind_of_failure(unit: Unit, plan: FaultPlan) -> str | None:
 
 
 def kind_of(error: BaseException) -> str:
-    """Return what distinguishes a failure from others: what was raised, and by which checker if it was one."""
+    """Return what distinguishes a failure: what was raised, and by which checker if it was one, or else where."""
     first = first_of(error)
-    checker = str(first).partition(":")[0] if isinstance(first, AssertionError) else ""
-    return f"{type(first).__name__} {checker}".strip()
+    name = type(first).__name__
+    if isinstance(first, InvariantError):
+        return f"{name} {str(first).partition(':')[0]}"
+    frames = traceback.extract_tb(first.__traceback__)
+    return f"{name} in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else name
 
 
 def first_of(error: BaseException) -> BaseException:
@@ -168,10 +172,23 @@ def main() -> int:
     options = parser.parse_args()
     if options.seed is not None:
         plan = FaultPlan.parse(options.plan) if options.plan else None
-        for unit in units_of(options.seed) if options.suite is None else [Unit(options.seed, options.suite)]:
-            print(unit.suite, run_unit(unit, plan))
-        return 0
+        units = units_of(options.seed) if options.suite is None else [Unit(options.seed, options.suite)]
+        return show(units, plan)
     return report(units_from(options.first, options.seeds), options.jobs)
+
+
+def show(units: list[Unit], plan: FaultPlan | None) -> int:
+    """Do runs and print of each what was reached, or how it failed; with a plan that was given, that alone."""
+    failed = 0
+    for unit in units:
+        try:
+            print(f"{unit.suite}: {dict(run_unit(unit, plan))}")
+        except Exception as error:
+            if plan is not None:
+                raise
+            print(describe(unit, error))
+            failed = 1
+    return failed
 
 
 def units_from(first: int, seeds: int) -> list[Unit]:

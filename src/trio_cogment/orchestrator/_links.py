@@ -60,9 +60,14 @@ class Links(dict[int, Link]):
         return sum(link.queued_messages for link in self.values())
 
     @property
+    def longest_queue(self) -> int:
+        """How many of them wait for one participant, the one with the most."""
+        return max((link.queued_messages for link in self.values()), default=0)
+
+    @property
     def max_queued_messages(self) -> int:
-        """How many there may be."""
-        return sum(link.max_queued_messages for link in self.values())
+        """How many may wait for one participant."""
+        return max((link.max_queued_messages for link in self.values()), default=0)
 
     def pause(self) -> None:
         """Take no messages from anybody."""

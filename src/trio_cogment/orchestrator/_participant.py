@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -11,7 +12,7 @@ import trio
 
 from trio_cogment.errors import CogmentError, ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
-from trio_cogment.rpc import Call, Method, ServerCall
+from trio_cogment.rpc import Call, ClientCall, Method, ServerCall
 from trio_cogment.trial import Event, HalfClosed, Lost, Received
 
 _log = logging.getLogger(__name__)
@@ -48,8 +49,8 @@ class Link:
     """
 
     __slots__ = (
-        "_call", "_closing", "_emptied", "_emptying", "_ended", "_error", "_feed", "_gone", "_limits", "_outbox",
-        "_outbox_bytes", "_paused", "_spawn", "index", "name",
+        "_call", "_closed_at", "_closing", "_emptied", "_emptying", "_ended", "_error", "_farewell_seconds", "_feed",
+        "_gone", "_limits", "_opening", "_outbox", "_outbox_bytes", "_paused", "_sending", "_spawn", "index", "name",
     )  # fmt: skip
 
     def __init__(self, index: int, name: str, feed: Feed, spawn: Spawn, limits: OutboxLimits) -> None:
@@ -63,10 +64,14 @@ class Link:
         self._outbox: deque[Any] | None = None
         self._outbox_bytes = 0
         self._emptying = False
+        self._sending: trio.CancelScope | None = None
         self._emptied: trio.Event | None = None
         self._paused = False
         self._error: CogmentError | None = None
         self._closing = trio.Event()
+        self._opening: trio.CancelScope | None = None
+        self._closed_at = 0.0
+        self._farewell_seconds = 0.0
         self._ended = False
         self._gone: trio.Event | None = None
 
@@ -118,11 +123,14 @@ class Link:
 
     async def _empty_outbox(self) -> None:
         assert self._call is not None
+        self._sending = trio.CancelScope()
         try:
-            while self._outbox:
-                # Taken off only once it is sent: what comes meanwhile must queue behind it.
-                await self._call.send(self._outbox[0])
-                self._outbox_bytes -= self._outbox.popleft().ByteSize()
+            with self._sending:
+                while self._outbox:
+                    # Taken off only once it is sent: what comes meanwhile must queue behind it.
+                    await self._call.send(self._outbox[0])
+                    if self._outbox:  # or we have given up meanwhile
+                        self._outbox_bytes -= self._outbox.popleft().ByteSize()
         except RpcError as error:
             self._outbox = None
             self._failed_to_send(error)
@@ -139,6 +147,8 @@ class Link:
     def _give_up(self, error: CogmentError) -> None:
         if self._outbox is not None:
             self._outbox.clear()
+        if self._sending is not None:
+            self._sending.cancel()  # its call may stay open for as long as it does not read
         self._feed(Lost(self.index, str(error)))
         self.close(error)
 
@@ -146,7 +156,11 @@ class Link:
         """Say that nothing more will be posted; an error becomes the stream's status where we serve it."""
         if not self._closing.is_set():
             self._error = error
+            self._closed_at = trio.current_time()
             self._closing.set()
+            if self._opening is not None:
+                # It may be out of reach, and the trial does not wait until that has become certain.
+                self._opening.deadline = self._closed_at + self._farewell_seconds
 
     def pause(self) -> None:
         """Stop taking messages from this participant; in the end it waits in its `send`."""
@@ -179,27 +193,38 @@ class Link:
     async def hold(
         self, connections: Connections, target: Target, method: Method, trial_id: str, farewell_seconds: float
     ) -> None:
-        """Open the stream to a service actor or an environment, and keep it open until the trial is done with it."""
+        """Open the stream to a service actor or an environment, and keep it open until the trial is done with it.
+
+        What the participant has not been told `farewell_seconds` after that, it is not told any more.
+        """
+        self._farewell_seconds = farewell_seconds
+        ends_at = self._closed_at + farewell_seconds if self._closing.is_set() else math.inf
+        self._opening = opening = trio.CancelScope(deadline=ends_at)
         try:
-            async with (
-                connections.open(target) as opener,
-                opener.call(method, metadata=(("trial-id", trial_id),)) as call,
-            ):
-                self.attach(call)
-                await self._closing.wait()
-                if self._error is not None:
-                    # Leaving now resets the stream: there is no status to send on a call of ours.
-                    _log.debug("trial %s: the stream of %s is reset: %s", trial_id, self.name, self._error)
-                    return
-                # END is on its way. Leaving at once would reset the stream, and a reset may overtake it.
-                with trio.move_on_after(farewell_seconds):
-                    await self._drained()
-                    if not self._ended:
-                        self._gone = trio.Event()
-                        await call.done_sending()
-                        await self._gone.wait()
+            with opening:
+                async with (
+                    connections.open(target) as opener,
+                    opener.call(method, metadata=(("trial-id", trial_id),)) as call,
+                ):
+                    self._opening, opening.deadline = None, math.inf
+                    self.attach(call)
+                    await self._closing.wait()
+                    if self._error is not None:
+                        # Leaving now resets the stream: there is no status to send on a call of ours.
+                        _log.debug("trial %s: the stream of %s is reset: %s", trial_id, self.name, self._error)
+                        return
+                    await self._say_farewell(call)
         except RpcError as error:
             self._feed(Lost(self.index, f"it cannot be reached: {error}"))
+
+    async def _say_farewell(self, call: ClientCall) -> None:
+        # END is on its way. Leaving at once would reset the stream, and a reset may overtake it.
+        with trio.move_on_at(self._closed_at + self._farewell_seconds):
+            await self._drained()
+            if not self._ended:
+                self._gone = trio.Event()
+                await call.done_sending()
+                await self._gone.wait()
 
     async def serve(self, *, farewell_seconds: float) -> None:
         """Stay in the handler of a client actor's call until the trial is done with it.
@@ -219,8 +244,11 @@ class Link:
             raise
         if self._error is not None:
             raise self._error
-        with trio.move_on_after(farewell_seconds):
+        with trio.move_on_after(farewell_seconds) as patience:
             await self._drained()
+        if patience.cancelled_caught and self._sending is not None:
+            # It does not read. Its call is not over before it does, or goes away; the trial does not wait for that.
+            self._sending.cancel()
 
     async def _drained(self) -> None:
         """Wait until the outbox is empty: END may be in it."""

@@ -326,8 +326,13 @@ class Trial:
         return self._links.queued_messages
 
     @property
+    def longest_queue(self) -> int:
+        """How many of them wait for one participant, the one with the most."""
+        return self._links.longest_queue
+
+    @property
     def max_queued_messages(self) -> int:
-        """How many there may be."""
+        """How many may wait for one participant."""
         return self._links.max_queued_messages
 
     @property

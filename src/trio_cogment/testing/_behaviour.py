@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import enum
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import trio
 
-from trio_cogment.api.common_pb2 import CommunicationState
+from trio_cogment.api.common_pb2 import CommunicationState, Message
 from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.testing._contents import as_text
 from trio_cogment.testing._plan import Fault
 from trio_cogment.testing._world import World
 
@@ -89,9 +90,14 @@ Behave: TypeAlias = Callable[[str, str], Behaviour] | Behaviour
 class Part:
     """One fake's part in one trial: its behaviour, its randomness, and its lines in the history."""
 
-    def __init__(self, world: World, behave: Behave, trial_id: str, kind: str, name: str) -> None:
+    def __init__(
+        self, world: World, behave: Behave, trial_id: str, kind: str, name: str, *, cannot: Container[Misbehaviour] = ()
+    ) -> None:
         self.behaviour = behave if isinstance(behave, Behaviour) else behave(trial_id, name)
+        if self.behaviour.misbehaviour in cannot:
+            raise ValueError(f"misbehaviour: {kind} {name}: expected one that it can show, got {self.behaviour}")
         self.trial_id = trial_id
+        self.name = name
         self.who = f"{kind} {name}"
         self.kind = kind
         self.rng: random.Random = world.stream(f"{kind} {trial_id} {name}")
@@ -151,6 +157,12 @@ class Part:
     def copies(self, tick_id: int) -> int:
         """Return how often an answer is sent."""
         return self.behaviour.count if self.does(Misbehaviour.DUPLICATE, tick_id) else 1
+
+    def heard(self, message: Message) -> None:
+        """Note a message, and for whom it was."""
+        self.record(
+            "message", sender=message.sender_name, receiver=message.receiver_name, text=as_text(message.payload.value)
+        )
 
     def received(self, state: int, details: str) -> None:
         """Note the end, or the announcement of it."""

@@ -6,8 +6,9 @@ and `Probe` note, in a simulated run or over real sockets. A checker yields a se
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -29,6 +30,8 @@ _NEXT_STATES: dict[int, set[int]] = {
     TrialState.RUNNING: {TrialState.TERMINATING},
     TrialState.TERMINATING: {TrialState.ENDED},
 }
+
+_ALL_STATES = {*_NEXT_STATES, TrialState.ENDED}
 
 #: What a participant may note after its END: only that its session is over. (It may be thinking when END comes.)
 _RECEIVED = {"observation", "actions", "reward", "message", "last", "end"}
@@ -57,12 +60,21 @@ def check_history(history: History, checkers: Iterable[str] | None = None) -> No
         raise InvariantError("\n".join(found[:20]) + more)
 
 
-async def record_states(controller: Controller, history: History, who: str = "watcher") -> None:
-    """Watch the trials and note each state; return when the watch ends, for whatever reason of the peer's."""
-    history.record(who, "watching")
+async def record_states(
+    controller: Controller, history: History, who: str = "watcher", *, states: Collection[int] = ()
+) -> None:
+    """Watch the trials and note each state; return when the watch ends, for whatever reason of the peer's.
+
+    Args:
+        controller: of the orchestrator.
+        history: where they are noted.
+        who: watches.
+        states: those that are watched; all of them if there are none.
+    """
+    history.record(who, "watching", states=list(states))
     reason = "ended"
     try:
-        async with controller.watch_trials() as watch:
+        async with controller.watch_trials(states) as watch:
             async for entry in watch:
                 history.record(who, "state", entry.trial_id, state=entry.state)
     except RpcError as error:
@@ -72,8 +84,14 @@ async def record_states(controller: Controller, history: History, who: str = "wa
 
 
 def _lives(history: History) -> Iterator[tuple[str, int, str, list[int]]]:
-    """Yield trial, which of several of that id, watcher, and the states it saw: the id of a failed start is free."""
+    """Yield trial, which of several of that id, watcher, and the states it saw: the id of a failed start is free.
+
+    Who watches some states only cannot tell several trials of one id apart.
+    """
+    choosy = {event.who for event in history if event.what == "watching" and event.details.get("states")}
     for (trial_id, who), events in events_by(history, "state").items():
+        if who in choosy:
+            continue
         lives: list[list[int]] = [[]]
         for state in (event.details["state"] for event in events):
             if state == TrialState.INITIALIZING and lives[-1][-1:] == [TrialState.ENDED]:
@@ -108,6 +126,33 @@ def watchers_see_all(history: History) -> Iterator[str]:
                 yield f"{trial_id}: {who} saw {states}, all together {every}"
 
 
+def watchers_see_one_sequence(history: History) -> Iterator[str]:
+    """All who watch see the same changes in the same order, without a gap, but for those that they have not asked for.
+
+    They may begin with what there was before, and end early.
+    """
+    asked = {event.who: set(event.details.get("states", ())) for event in history if event.what == "watching"}
+    seen: dict[str, list[tuple[str, int]]] = {who: [] for who in asked}
+    for event in history:
+        if event.what == "state":
+            seen.setdefault(event.who, []).append((event.trial_id, event.details["state"]))
+    everything = max((entries for who, entries in seen.items() if not asked.get(who)), key=len, default=[])
+    for who, entries in seen.items():
+        states = asked.get(who) or set(_ALL_STATES)
+        wanted = [entry for entry in everything if entry[1] in states]
+        # What there was is at most one entry of each trial.
+        trials = [trial_id for trial_id, _ in entries]
+        before = next((n for n, trial_id in enumerate(trials) if trial_id in trials[:n]), len(trials))
+        if not any(_is_part(entries[skipped:], wanted) for skipped in range(before + 1)):
+            yield f"{entries[0][0]}: {who} saw {entries} of {wanted}"
+
+
+def _is_part(entries: Sequence[tuple[str, int]], everything: Sequence[tuple[str, int]]) -> bool:
+    """Tell whether entries follow each other in the same way somewhere in all of them."""
+    width = len(entries)
+    return any(everything[at : at + width] == entries for at in range(len(everything) - width + 1))
+
+
 def every_trial_ends(history: History) -> Iterator[str]:
     """Each trial that a watcher saw has ENDED."""
     ended = {
@@ -116,6 +161,17 @@ def every_trial_ends(history: History) -> Iterator[str]:
     for trial_id in {event.trial_id: None for event in history if event.what == "state"}:
         if trial_id not in ended:
             yield f"{trial_id}: nobody saw it end"
+
+
+def terminated_trials_have_ended(history: History) -> Iterator[str]:
+    """A hard termination that was answered has ended its trial; scenarios note "terminated" then."""
+    ended: dict[str, float] = {}
+    for event in history:
+        if event.what == "state" and event.details["state"] == TrialState.ENDED:
+            ended.setdefault(event.trial_id, event.seconds)
+    for event in history:
+        if event.what == "terminated" and ended.get(event.trial_id, math.inf) > event.seconds:
+            yield f"{event.trial_id}: was terminated at {event.seconds:.3f} s, and goes on"
 
 
 def nothing_after_end(history: History) -> Iterator[str]:
@@ -241,7 +297,9 @@ CHECKERS: dict[str, Checker] = {
     for checker in (
         states_go_forward,
         watchers_see_all,
+        watchers_see_one_sequence,
         every_trial_ends,
+        terminated_trials_have_ended,
         nothing_after_end,
         ends_are_told,
         sessions_close_once,

@@ -5,10 +5,10 @@ What fake participants send says whose it is (`_contents`); contents of other ma
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from trio_cogment.testing._contents import EVERYBODY, WRONG, action_content, rewarded, shown_to
+from trio_cogment.testing._contents import EVERYBODY, WRONG, action_content, greeted, rewarded, shown_to
 from trio_cogment.testing._history import History, HistoryEvent
 from trio_cogment.testing._sessions import events_by, sessions
 
@@ -85,6 +85,56 @@ def rewards_come_in_time(history: History) -> Iterator[str]:
                     yield f"{event.trial_id}: {event.who} saw tick {tick} without its reward for tick {tick - 1}"
 
 
+def messages_reach_their_receivers(history: History) -> Iterator[str]:
+    """A message reaches whom it names, and says truly who has sent it."""
+    for event in history:
+        said = greeted(event.details["text"]) if event.what == "message" else None
+        if said is not None:
+            sender, receiver, _ = said
+            name = event.who.partition(" ")[2]
+            if (event.details["sender"], event.details["receiver"], name) != (sender, receiver, receiver):
+                yield f"{event.trial_id}: {event}"
+
+
+def messages_come_once(history: History) -> Iterator[str]:
+    """What one participant tells another comes once, and in order."""
+    for (trial_id, who), events in events_by(history, "message").items():
+        ticks: dict[str, list[int]] = defaultdict(list)
+        for said in (greeted(event.details["text"]) for event in events):
+            if said is not None:
+                ticks[said[0]].append(said[2])
+        for sender, heard in ticks.items():
+            if heard != sorted(set(heard)):
+                yield f"{trial_id}: {who} heard what {sender} said at the ticks {heard}"
+
+
+def samples_tell_what_happened(history: History) -> Iterator[str]:
+    """The sample of a tick has the actions that its environment got and the rewards that its actors got."""
+    complete = {event.trial_id for event in history if event.what == "complete"}
+    told: dict[tuple[str, int], set[str]] = defaultdict(set)
+    sampled = set()
+    for event in history:
+        if event.what in ("sample", "afterthought") and "actions" in event.details:
+            told[event.trial_id, event.details["tick"]].update(event.details["actions"] + event.details["rewards"])
+            if event.what == "sample":
+                sampled.add((event.trial_id, event.details["tick"]))
+            if event.details["lost"]:
+                complete.discard(event.trial_id)
+    for event in history:
+        key = event.trial_id, event.details.get("tick", -1)
+        if key not in sampled or event.trial_id not in complete:
+            continue
+        happened: list[str] = []
+        if event.what == "actions":
+            own = (action_content(name, key[1]).decode() for name in event.details["contents"])
+            happened = [content for content in own if content in event.details["contents"].values()]
+        elif event.what == "reward":
+            happened = [note for note in event.details.get("notes", ()) if rewarded(note) is not None]
+        missing = [one for one in happened if one not in told[key]]
+        if missing:
+            yield f"{event.trial_id}: the samples of tick {key[1]} lack {missing}, which {event.who} got"
+
+
 def _actor(event: HistoryEvent) -> str:
     return event.who.removeprefix("actor ")
 
@@ -97,4 +147,7 @@ CONTENT_CHECKERS = (
     rewards_come_once,
     rewards_reach_their_actors,
     rewards_come_in_time,
+    messages_reach_their_receivers,
+    messages_come_once,
+    samples_tell_what_happened,
 )

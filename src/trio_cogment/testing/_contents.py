@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import re
 
+from google.protobuf.any_pb2 import Any as AnyMessage
+
+#: Ticks at which fakes greet others: one in so many, actors and environments at different ones.
+GREET_ONCE_IN = 3
 #: What is sent for other ticks than it should be; nobody may ever see it.
 WRONG = b"wrong"
 #: Who is shown an observation that all share.
 EVERYBODY = "everybody"
 
 _SHOWN = re.compile(r"(.+) sees (\d+)")
+_GREETING = re.compile(r"(.+) greets (.+) at (\d+)")
 _REWARDED = re.compile(r"(.+) did well at (\d+)")
 
 
@@ -44,6 +49,17 @@ def reward_note(name: str, tick_id: int) -> bytes:
 def rewarded(note: str) -> tuple[str, int] | None:
     """Return whom and for which tick a reward is; None if no fake gave it."""
     return _parsed(_REWARDED, note)
+
+
+def greeting(sender: str, receiver: str, tick_id: int) -> AnyMessage:
+    """Return what fake participants tell each other."""
+    return AnyMessage(value=f"{sender} greets {receiver} at {tick_id}".encode())
+
+
+def greeted(text: str) -> tuple[str, str, int] | None:
+    """Return sender, receiver and tick of what a fake participant told another; None if none has."""
+    found = _GREETING.fullmatch(text)
+    return None if found is None else (found[1], found[2], int(found[3]))
 
 
 def as_text(content: bytes) -> str:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import trio
 from purerpc import Service
 
 from trio_cogment.api import datalog_pb2, hooks_pb2
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
+from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.files import Files
 from trio_cogment.rpc import ServerCall, bind
 from trio_cogment.testing._behaviour import FROM_START, Behave, Behaviour, Misbehaviour, Part
+from trio_cogment.testing._contents import as_text
 from trio_cogment.testing._sample_file import SampleFile, read_ticks
 from trio_cogment.testing._world import World
 
+#: What makes no sense for them: they answer once, and have no ticks or messages of their own.
+HOOKS_CANNOT = frozenset({Misbehaviour.DUPLICATE, Misbehaviour.FLOOD, Misbehaviour.NEVER_ACK})
+DATALOGS_CANNOT = frozenset({Misbehaviour.DUPLICATE, Misbehaviour.FLOOD, Misbehaviour.WRONG_TICK})
 #: How a sample tells of those before it that could not be kept.
 _LOST = re.compile(r"(\d+) samples? before this one (?:was|were) lost: ")
 
@@ -46,7 +51,7 @@ class FakeHook:
     async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:
         """Answer with the parameters."""
         (trial_id,) = call.metadata.texts("trial-id")
-        part = Part(self._world, self._behave, trial_id, "hook", "hook")
+        part = Part(self._world, self._behave, trial_id, "hook", "hook", cannot=HOOKS_CANNOT)
         params = request.params
         with part.session(raising=True):
             if not await part.think(FROM_START):
@@ -86,7 +91,7 @@ class FakeDatalog:
     async def RunTrialDatalog(self, call: ServerCall) -> None:
         """Take a trial's samples."""
         (trial_id,) = call.metadata.texts("trial-id")
-        part = Part(self._world, self._behave, trial_id, "datalog", "datalog")
+        part = Part(self._world, self._behave, trial_id, "datalog", "datalog", cannot=DATALOGS_CANNOT)
         tick_id = FROM_START
         with part.session(raising=True):
             async for message in call:
@@ -95,7 +100,7 @@ class FakeDatalog:
                     tick_id = max(tick_id, info.tick_id)
                     lost = sum(int(found[1]) for found in map(_LOST.match, info.special_events) if found)
                     what = "afterthought" if info.out_of_sync else "sample"
-                    part.record(what, tick=info.tick_id, state=info.state, lost=lost)
+                    part.record(what, tick=info.tick_id, state=info.state, lost=lost, **_told(message.sample))
                     if self._files_of is not None and not info.out_of_sync:
                         self._store(part, self._files_of(trial_id), info.tick_id)
                 if await part.think(tick_id) and not part.does(Misbehaviour.NEVER_ACK, tick_id):
@@ -127,6 +132,16 @@ class FakeDatalog:
         for trial_id in {event.trial_id: None for event in opened if event.who == "datalog datalog"}:
             ticks = read_ticks(self._files_of(trial_id), _path(trial_id))
             self._world.history.record("datalog datalog", "kept", trial_id, ticks=ticks)
+
+
+def _told(sample: DatalogSample) -> dict[str, Any]:
+    """Return what a sample says beside its tick, for the history."""
+    return {
+        "observations": len(sample.observations.observations),
+        "actions": [as_text(action.content) for action in sample.actions],
+        "rewards": [as_text(source.user_data.value) for reward in sample.rewards for source in reward.sources],
+        "messages": [as_text(message.payload.value) for message in sample.messages],
+    }
 
 
 def _path(trial_id: str) -> str:

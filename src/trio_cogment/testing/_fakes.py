@@ -5,7 +5,7 @@ They speak the protocol itself, not through the SDK, so that they can break its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -37,7 +37,15 @@ from trio_cogment.testing._behaviour import (
     Part,
     VanishedError,
 )
-from trio_cogment.testing._contents import WRONG, action_content, as_text, observations_of, reward_note
+from trio_cogment.testing._contents import (
+    GREET_ONCE_IN,
+    WRONG,
+    action_content,
+    as_text,
+    greeting,
+    observations_of,
+    reward_note,
+)
 from trio_cogment.testing._world import World
 
 _JOIN = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name["ClientActorSP"])["RunTrial"]
@@ -52,11 +60,15 @@ class FakeActor:
     Args:
         world: for the history, the randomness and the counters.
         behave: how each behaves.
+        neighbours: to whom each sends a message now and then, by names.
     """
 
-    def __init__(self, world: World, behave: Behave | None = None) -> None:
+    def __init__(
+        self, world: World, behave: Behave | None = None, *, neighbours: Mapping[str, str] | None = None
+    ) -> None:
         self._world = world
         self._behave = behave or Behaviour()
+        self._neighbours = neighbours or {}
 
     def service(self) -> Service:
         """Return `ServiceActorSP`, to be served."""
@@ -110,7 +122,7 @@ class FakeActor:
                 notes = [as_text(source.user_data.value) for source in reward.sources]
                 part.record("reward", tick=reward.tick_id, values=[one.value for one in reward.sources], notes=notes)
             elif kind == "message":
-                part.record("message", sender=message.message.sender_name)
+                part.heard(message.message)
             elif kind == "observation":
                 tick_id = message.observation.tick_id
                 part.record("observation", tick=tick_id, content=as_text(message.observation.content))
@@ -131,6 +143,12 @@ class FakeActor:
             for _ in range(part.behaviour.count):
                 flood = Message(tick_id=-1, receiver_name="*", payload=AnyMessage(value=b"flood"))
                 await call.send(ActorRunTrialOutput(state=NORMAL, message=flood))
+        neighbour = self._neighbours.get(name)
+        if neighbour is not None and tick_id % GREET_ONCE_IN == 1:
+            # Whose it is, is the orchestrator's to say.
+            said = Message(tick_id=-1, sender_name="liar", receiver_name=neighbour)
+            said.payload.CopyFrom(greeting(name, neighbour, tick_id))
+            await call.send(ActorRunTrialOutput(state=NORMAL, message=said))
         action = Action(tick_id=tick_id, content=action_content(name, tick_id))
         for _ in range(part.copies(tick_id)):
             await call.send(ActorRunTrialOutput(state=NORMAL, action=action))
@@ -138,16 +156,17 @@ class FakeActor:
 
     async def _acknowledge(self, call: Call, part: Part, tick_id: int) -> None:
         if not part.does(Misbehaviour.NEVER_ACK, tick_id):
-            for _ in range(part.copies(tick_id)):
+            for copy in range(part.copies(tick_id)):
                 await call.send(ActorRunTrialOutput(state=LAST_ACK))
-            part.record("acknowledged")
+                if not copy:  # the others may have to wait
+                    part.record("acknowledged")
 
 
 class FakeEnvironment:
     """Environments of any number of trials.
 
     At even ticks each actor is shown an observation of its own, at odd ones all the same; at each tick but the first,
-    each gets a reward for the one before, whose value no other has.
+    each gets a reward for the one before, whose value no other has. Now and then each is sent a message.
 
     Args:
         world: for the history, the randomness and the counters.
@@ -202,7 +221,7 @@ class _Stage:
             self._part.beats()
             await self._call.send(EnvRunTrialOutput(state=HEARTBEAT))
         elif message.HasField("message"):
-            self._part.record("message", sender=message.message.sender_name)
+            self._part.heard(message.message)
         elif message.HasField("action_set"):
             actions = message.action_set
             contents = [as_text(content) for content in actions.actions]
@@ -234,6 +253,10 @@ class _Stage:
                 await call.send(EnvRunTrialOutput(state=NORMAL, message=flood))
         if part.does(Misbehaviour.WRONG_TICK, tick_id):
             await self._observe(tick_id + 7, [WRONG], [0] * len(self._actors))
+        for name in self._actors if tick_id % GREET_ONCE_IN == 2 else []:
+            said = Message(tick_id=-1, sender_name="liar", receiver_name=name)
+            said.payload.CopyFrom(greeting(part.name, name, tick_id))
+            await call.send(EnvRunTrialOutput(state=NORMAL, message=said))
         contents, indexes = observations_of(self._actors, tick_id)
         for _ in range(part.copies(tick_id)):
             await self._observe(tick_id, contents, indexes)

@@ -10,7 +10,7 @@ from trio_cogment.testing._history import History
 
 
 def queues_stay_within_limits(history: History) -> Iterator[str]:
-    """What waits in all queues of a trial, or for all watchers, is never more than their limits together."""
+    """What waits for one participant, for a data log, or for all watchers together, is never more than it may be."""
     for event in history:
         if event.what == "queues":
             for name in ("messages", "samples"):

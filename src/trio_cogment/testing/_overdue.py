@@ -67,5 +67,10 @@ def waits_of(trial: TrialMachine) -> Iterator[Wait]:
         timeouts = [trial.actors[index].response_timeout for index in trial.awaited]
         if timeouts and all(timeouts) and not trial.answered:
             yield Wait(f"the actions of tick {trial.tick_id}", max(timeouts))
+    for participant in trial.participants.values() if rules.heartbeat_seconds else ():
+        if participant.present and not trial.owes(participant):
+            last = max(participant.heard_at, participant.beaten_at)
+            # It may have owed something until now, so that its timer has just been moved.
+            yield Wait(f"a HEARTBEAT to {participant.name}", 2 * rules.heartbeat_seconds, since=last)
     if params.max_inactivity:
         yield Wait("anything to happen", params.max_inactivity, since=trial.last_activity)

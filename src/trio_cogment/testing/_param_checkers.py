@@ -24,7 +24,8 @@ def record_params(history: History, trial_id: str, params: TrialParams) -> None:
         }
         for actor in params.actors
     ]
-    history.record("world", "params", trial_id, actors=actors, max_steps=params.max_steps)
+    excluded = list(params.datalog.exclude_fields)
+    history.record("world", "params", trial_id, actors=actors, max_steps=params.max_steps, excluded=excluded)
 
 
 def _params(history: History) -> dict[str, dict[str, Any]]:
@@ -65,6 +66,16 @@ def steps_are_limited(history: History) -> Iterator[str]:
                 yield f"{event.trial_id}: {event.who} got actions of tick {tick}; the most steps are {most}"
 
 
+def excluded_fields_are_left_out(history: History) -> Iterator[str]:
+    """A data log is not sent the fields that it is not to get."""
+    params = _params(history)
+    for event in history:
+        if event.what in ("sample", "afterthought"):
+            for field in params.get(event.trial_id, {}).get("excluded", ()):
+                if event.details.get(field):
+                    yield f"{event.trial_id}: the sample of tick {event.details['tick']} has {field}"
+
+
 def nobody_waits_for_ever(history: History) -> Iterator[str]:
     """Actions, the end and acknowledgements are awaited no longer than allowed; where nothing happens, the trial ends.
 
@@ -76,4 +87,9 @@ def nobody_waits_for_ever(history: History) -> Iterator[str]:
             yield f"{event.trial_id}: {seconds:.3f} s of waiting for {waits_for}, where {patience:g} s are allowed"
 
 
-PARAM_CHECKERS = (absences_follow_the_params, steps_are_limited, nobody_waits_for_ever)
+PARAM_CHECKERS = (
+    absences_follow_the_params,
+    steps_are_limited,
+    excluded_fields_are_left_out,
+    nobody_waits_for_ever,
+)

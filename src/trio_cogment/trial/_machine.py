@@ -324,7 +324,7 @@ class TrialMachine(Core):
         # As with activity: a message only writes down its time.
         seconds = self.rules.heartbeat_seconds
         deadline = max(participant.heard_at, participant.beaten_at) + seconds
-        if self.now >= deadline and self._owes(participant):
+        if self.now >= deadline and self.owes(participant):
             deadline = self.now + seconds
         elif self.now >= deadline:
             participant.step(StreamInput.SEND_HEARTBEAT)
@@ -335,7 +335,7 @@ class TrialMachine(Core):
         self._armed.add(timer)
         self.out.append(ArmTimer(timer, deadline))
 
-    def _owes(self, participant: Participant) -> bool:
+    def owes(self, participant: Participant) -> bool:
         """Tell whether we wait for a participant, which may therefore be busy rather than gone.
 
         The published SDK answers a heartbeat beside whatever else it writes. One that has computed for longer than a
