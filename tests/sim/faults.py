@@ -29,7 +29,28 @@ def draw_plan(seed: int, suite: str = "liveness") -> FaultPlan:
     plan = FaultPlan.draw(rng, makers, count)
     if rng.random() < 0.05:  # one is enough, and it takes many steps
         plan = FaultPlan((*plan, Fault("idle watcher", at=_when(rng, until))))
+    if rng.random() < 0.05:
+        plan = FaultPlan((*plan, *_crowd(rng)))
     return plan
+
+
+def _crowd(rng: random.Random) -> list[Fault]:
+    """One who does not read, and one who has much to tell."""
+    trial_id = _trial(rng)
+    deaf, flood = Misbehaviour.DEAF.value, Misbehaviour.FLOOD.value
+    return [
+        Fault("misbehaves", target=f"{trial_id}/cat", details={"misbehaviour": deaf, "from_tick": rng.randint(0, 2)}),
+        Fault("misbehaves", target=f"{trial_id}/bob", details={"misbehaviour": flood, "from_tick": 0, "count": 100}),
+    ]
+
+
+def is_crowded(plan: FaultPlan) -> bool:
+    """Tell whether somebody who is deaf has somebody who floods in its trial."""
+    who = {
+        kind: {fault.target.partition("/")[0] for fault in plan if fault.details.get("misbehaviour") == kind.value}
+        for kind in (Misbehaviour.DEAF, Misbehaviour.FLOOD)
+    }
+    return bool(who[Misbehaviour.DEAF] & who[Misbehaviour.FLOOD])
 
 
 def _when(rng: random.Random, until: float) -> float:

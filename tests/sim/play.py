@@ -10,7 +10,7 @@ from functools import partial
 import trio
 from purerpc import Service
 
-from tests.sim.faults import HOOKED, MOST_STEPS, MOST_TICKS, TRIALS
+from tests.sim.faults import HOOKED, MOST_STEPS, MOST_TICKS, TRIALS, is_crowded
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.directory import ServiceKind
@@ -68,13 +68,14 @@ class Play:
         self.near: CallOpener
         world.history.listeners.append(self.on_event)
         idle = bool(world.plan.named("idle watcher"))
+        crowded = is_crowded(world.plan)
         limits = world.stream("limits")
         self.config = OrchestratorConfig(
             max_queued_samples=limits.choice([2, 4, 1024]),
             watch_queue_entries=16 if idle else 16384,
-            max_outbox_messages=limits.choice([64, 4096]),
+            max_outbox_messages=64 if crowded else limits.choice([64, 4096]),
         )
-        small = limits.random() < 0.25
+        small = crowded or limits.random() < 0.25
         self.rpc = (
             RpcConfig(call_outbox_messages=8, **({"stream_window_bytes": 256} if small else {}))
             if (small or idle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,14 +118,17 @@ def test_a_failing_seed_is_told_with_all_that_it_takes_to_see_it_again(monkeypat
     reached, [(failed, text)] = suite.run_chunk([unit])
     assert (reached, failed) == ({}, unit)
     lines = text.splitlines()
-    assert lines[:2] == [f"seed {unit.seed} failed at abc123: safety: ValueError", "something broke"]
+    assert re.fullmatch(
+        rf"seed {unit.seed} failed at abc123: safety: (ValueError in test_suites.py, line \d+)", lines[0]
+    )
+    assert "ValueError: something broke" in lines
     assert f"plan: {plan_of(unit)}" in lines
     assert "  0.000000 - somebody: looked" in lines
     (smallest,) = (line for line in lines if line.startswith("smallest plan: "))
     assert smallest.count("Fault(") == smallest.count("Fault('reset'") == 1
     assert f'again: nox -s sim -- --seed {unit.seed} --suite "safety"' in lines
     plan = FaultPlan.parse(smallest.removeprefix("smallest plan: "))
-    assert suite.kind_of_failure(unit, plan) == "ValueError"
+    assert suite.kind_of_failure(unit, plan) == lines[0].rpartition(": ")[2]
     assert lines[-1].endswith(f'--suite "safety" --plan "{plan}"')
 
 
@@ -132,6 +136,9 @@ def test_the_same_failure_is_of_the_same_kind() -> None:
     error = InvariantError("rewards-come-once: t: twice\nmore")
     assert suite.kind_of(ExceptionGroup("x", [error, ValueError()])) == "InvariantError rewards-come-once"
     assert suite.kind_of(ValueError("a: b")) == "ValueError"
+    with pytest.raises(AssertionError) as caught:
+        assert not error.args
+    assert re.fullmatch(r"AssertionError in test_suites\.py, line \d+", suite.kind_of(caught.value))
 
 
 def test_the_commit_is_named_where_there_is_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ ACTORS: list[dict[str, Any]] = [
 ]
 ACTED = {"ann": "ann:0", "bob": "stay", "cat": ""}
 
+GREETING = {"sender": "env", "receiver": "dot", "text": "env greets dot at 2"}
+TOLD = {"observations": 1, "actions": ["ann:0", "stay"], "rewards": ["ann did well at 0"], "messages": []}
+
 HONEST: list[Line] = [
     ("near", "state", {"state": 1}),
     ("near", "state", {"state": 2}),
@@ -42,7 +45,7 @@ HONEST: list[Line] = [
     ("environment env", "end", {"details": ""}),
     ("environment env", "closed", {"outcome": "left"}),
     ("datalog datalog", "opened", {}),
-    ("datalog datalog", "sample", {"tick": 0, "state": 3}),
+    ("datalog datalog", "sample", {"tick": 0, "state": 3, "lost": 0, **TOLD}),
     ("datalog datalog", "sample", {"tick": 1, "state": 5}),
     ("datalog datalog", "complete", {}),
     ("datalog datalog", "closed", {"outcome": "left"}),
@@ -62,7 +65,12 @@ HONEST: list[Line] = [
     ("probe", "shield", {"task": "t", "deadline": 3.0}),
     ("t", "cancelled", {"within": 1.0}),
     ("t", "gone", {}),
-    ("world", "params", {"actors": ACTORS, "max_steps": 1}),
+    ("world", "params", {"actors": ACTORS, "max_steps": 1, "excluded": ["messages"]}),
+    ("actor dot", "message", GREETING),
+    ("actor dot", "message", {**GREETING, "text": "env greets dot at 5"}),
+    ("ends", "watching", {"states": [5]}),
+    ("ends", "state", {"state": 5}),
+    ("desk", "terminated", {}),
 ]
 
 
@@ -89,6 +97,7 @@ def at(who: str, what: str) -> int:
 
 ACTIONS = at("environment env", "actions")
 KNOWN = at("orchestrator", "known")
+SAMPLE = at("datalog datalog", "sample")
 
 
 QUEUES = at("probe", "queues")
@@ -146,7 +155,7 @@ def test_id_of_a_failed_start_may_come_again() -> None:
         ("watchers-see-all", after(0, *(("far", "state", {"state": state}) for state in (1, 2, 3, 5)))),
         ("watchers-see-all", without(11)),
         ("watchers-see-all", without(1)),
-        ("every-trial-ends", without(16)),
+        ("every-trial-ends", without(16, at("ends", "state"))),
         ("nothing-after-end", after(17, ("actor ann", "reward", {"tick": 0, "values": []}))),
         ("nothing-after-end", after(17, ("actor ann", "end", {"details": "again"}))),
         ("sessions-close-once", without(18)),
@@ -172,6 +181,16 @@ def test_id_of_a_failed_start_may_come_again() -> None:
         ("absences-follow-the-params", instead(ACTIONS, contents={**ACTED, "cat": "stay"})),
         ("absences-follow-the-params", instead(ACTIONS, contents={"ann": "ann:0", "bob": "stay"})),
         ("absences-follow-the-params", instead(ACTIONS, unavailable=[])),
+        ("watchers-see-one-sequence", [*HONEST, ("ends", "state", {"state": 3})]),
+        ("watchers-see-one-sequence", [*HONEST, *(("far", "state", {"state": state}) for state in (1, 2, 4, 5))]),
+        ("terminated-trials-have-ended", [*HONEST[:16], ("desk", "terminated", {}), *HONEST[16:]]),
+        ("messages-reach-their-receivers", [*HONEST, ("actor bob", "message", GREETING)]),
+        ("messages-reach-their-receivers", [*HONEST, ("actor dot", "message", {**GREETING, "sender": "liar"})]),
+        ("messages-reach-their-receivers", [*HONEST, ("actor dot", "message", {**GREETING, "receiver": "bob"})]),
+        ("messages-come-once", [*HONEST, ("actor dot", "message", GREETING)]),
+        ("samples-tell-what-happened", instead(SAMPLE, actions=["stay"])),
+        ("samples-tell-what-happened", instead(SAMPLE, rewards=[])),
+        ("excluded-fields-are-left-out", instead(SAMPLE, messages=["hello"])),
         ("steps-are-limited", [*HONEST, *acting(1)]),
         ("steps-are-limited", [*HONEST, *acting(1, 2, told=True)]),
         ("nobody-waits-for-ever", [*HONEST, OVERDUE]),

@@ -104,15 +104,15 @@ def test_a_task_that_stays_is_found() -> None:
 def test_queues_are_looked_at_whenever_something_happens() -> None:
     def spoil(orchestrator: Any) -> None:
         trial = orchestrator.trials.get("t")
-        type(trial).queued_messages = property(lambda _: 10**6)
+        type(trial).longest_queue = property(lambda _: 10**6)
 
     from trio_cogment.orchestrator._trial import Trial
 
-    before = Trial.queued_messages
+    before = Trial.longest_queue
     try:
         history = simulate(1, probed_trial, spoil).history
     finally:
-        Trial.queued_messages = before  # type: ignore[method-assign]  # put back
+        Trial.longest_queue = before  # type: ignore[method-assign]  # put back
     with pytest.raises(InvariantError, match="queues-stay-within-limits: t: 1000000 messages"):
         check_history(history)
 

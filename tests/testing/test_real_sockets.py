@@ -106,10 +106,15 @@ async def test_honest_run_passes_and_a_doctored_one_does_not() -> None:
     stranger = with_details(find("observation", "actor cat"), content="wrong")
     shown_to_ann = with_details(find("observation", "actor cat"), content="ann sees 3")
     reward = find("reward", "actor ann")
+    excluding = with_details(find("params"), excluded=["actions"])
+    greeting = find("message", "actor ann")
+    logged = next(event for event in history if event.what == "sample")
     overdue = dataclasses.replace(end, what="overdue", details={"waits_for": "it", "seconds": 9.0, "patience": 5.0})
     doctored: dict[str, History] = {
         "states-go-forward": changed(history, state, state, with_details(state, state=2)),
         "watchers-see-all": changed(history, state, state, *_far(state)),
+        "watchers-see-one-sequence": changed(history, state, state, *_far(state)),
+        "terminated-trials-have-ended": changed(history, again, dataclasses.replace(again, what="terminated")),
         "every-trial-ends": changed(history, state),
         "nothing-after-end": changed(history, end, end, end),
         "ends-are-told": changed(history, end),
@@ -125,6 +130,10 @@ async def test_honest_run_passes_and_a_doctored_one_does_not() -> None:
         "rewards-come-in-time": changed(history, reward),
         "absences-follow-the-params": changed(history, last, with_details(last, unavailable=[0])),
         "steps-are-limited": changed(history, last, with_details(last, tick=10)),
+        "excluded-fields-are-left-out": changed(history, find("params"), excluding),
+        "messages-reach-their-receivers": changed(history, greeting, with_details(greeting, sender="liar")),
+        "messages-come-once": changed(history, greeting, greeting, greeting),
+        "samples-tell-what-happened": changed(history, logged, with_details(logged, actions=[])),
         "nobody-waits-for-ever": changed(history, end, end, overdue),
         "samples-come-once": changed(history, find("sample")),
         "soft-end-waits-for-everybody": changed(history, ack),
