@@ -383,6 +383,29 @@ def test_a_layout_is_known_by_everything_but_numbers_and_contents() -> None:
     check_written((rewarded + named + seen) * 2)
 
 
+@pytest.mark.parametrize(
+    ("known", "longer"),
+    [
+        # Where the tick of the known one ends that of the other goes on: with the tag of the timestamp as its next
+        # byte. What follows that, up to the end, can be a special event, be it one with a strange name.
+        (SampleInfo(tick_id=5, timestamp=8), SampleInfo(tick_id=0x11 << 7 | 5, special_events=["xxxxxx\x18\x03"])),
+        (SampleInfo(tick_id=300, timestamp=8), SampleInfo(tick_id=0x11 << 14 | 300, special_events=["xxxxxx\x18\x03"])),
+        # Or it ends earlier, and the state follows, which no tag of a timestamp is.
+        (SampleInfo(tick_id=3 << 7, timestamp=8), SampleInfo(tick_id=3, state=0x11, special_events=["xxxxxx\x18\x03"])),
+    ],
+)
+def test_what_only_looks_like_a_layout(known: SampleInfo, longer: SampleInfo) -> None:
+    known.state = RUNNING
+    before = DatalogSample(info=known)
+    other = DatalogSample(info=longer)
+    assert before.ByteSize() == other.ByteSize()
+    converter = TrialConverter("t", PARAMS)
+    converter.write(before)
+    assert converter.usual.write(before) is not None
+    data = other.SerializeToString()
+    assert converter.usual.layouts.write(data) is None
+
+
 def test_samples_unlike_any_other_are_not_looked_at_for_long() -> None:
     converter = TrialConverter("t", PARAMS)
     samples = [

@@ -46,6 +46,10 @@ _MAX_DIGITS = 8
 _MAX_TIMESTAMP = 2**63 - 1
 #: The tick of an action that never came, -2.
 _NO_ACTION = b"\x03"
+#: Of each byte of a number of variable length, whether another follows: what its length is known by.
+_GOES_ON = bytes(byte >> 7 for byte in range(256))
+#: Where such numbers are.
+_TICKS = ("tick", "action_tick", "other_tick")
 
 _make_write = partial(tuple.__new__, SampleWrite)
 
@@ -70,7 +74,7 @@ _SAMPLE = {
     tag(DatalogSample, "observations"): _Field(
         "observations",
         {
-            tag(ObservationSet, "tick_id"): _Field("number"),
+            tag(ObservationSet, "tick_id"): _Field("other_tick"),
             tag(ObservationSet, "timestamp"): _Field("number"),
             tag(ObservationSet, "observations"): _Field("payload"),
         },
@@ -86,7 +90,7 @@ _SAMPLE = {
     tag(DatalogSample, "rewards"): _Field(
         "reward",
         {
-            tag(Reward, "tick_id"): _Field("number"),
+            tag(Reward, "tick_id"): _Field("other_tick"),
             tag(Reward, "value"): _Field("number"),
             tag(Reward, "sources"): _Field("source", _SOURCE),
         },
@@ -235,6 +239,10 @@ def _pieces(places: Iterable[_Place], taken: _Taken, deliveries: Deliveries) -> 
 class Layout:
     """How samples of one kind look, and what is stored of them.
 
+    A sample is of this kind if all bytes between the places are the same, which includes all tags and lengths, and if
+    every number of variable length ends where its place does. Then it can only be read in this way. Without the latter
+    a longer number could take the tag behind it for its end, and whatever follows that for other fields.
+
     Everything that what is stored is made of is in one row: 0.0, what is always the same in it, the pieces of the
     sample, and the means of the rewards.
 
@@ -249,9 +257,11 @@ class Layout:
 
     __slots__ = (
         "_action_ticks",
+        "_goes_on",
         "_means",
         "_pack",
         "_pick",
+        "_pick_ticks",
         "_row",
         "_same",
         "_tick",
@@ -277,6 +287,11 @@ class Layout:
         if len(picked) < 2:
             raise ValueError("there is nothing that differs")
         self._pick: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(*picked)
+        # The first two are bytes that are always the same: of a single one `itemgetter` makes no tuple.
+        self._pick_ticks: Callable[[tuple[Any, ...]], tuple[bytes, ...]] = itemgetter(
+            1, 1, *(number for name in _TICKS for number in taken.of.get(name, ()))
+        )
+        self._goes_on = self._which_go_on(self._row + self._unpack(data))
         self._means = [
             [(taken.sources[source]["value"], taken.sources[source]["confidence"]) for source in received]
             for _, received in sorted(deliveries.received.items())
@@ -296,6 +311,8 @@ class Layout:
         if fields[::2] != self._same:
             return None
         row: tuple[Any, ...] = self._row + fields
+        if self._which_go_on(row) != self._goes_on:
+            return None
         for number in self._action_ticks:
             if row[number] == _NO_ACTION:
                 return None
@@ -313,6 +330,9 @@ class Layout:
             row += (total / weights if weights > 0 else 0.0,)
         trial_id, _, _, state, _, kind = self._write
         return _make_write((trial_id, tick_id, timestamp, state, self._pack(*self._pick(row)), kind))
+
+    def _which_go_on(self, row: tuple[Any, ...]) -> bytes:
+        return b"".join(self._pick_ticks(row)).translate(_GOES_ON)
 
 
 class Layouts:
@@ -346,7 +366,7 @@ class Layouts:
         self.credit -= _LOOK
         if self.credit < _LEARN or len(data) > MAX_BYTES:
             self._pause = _PAUSE
-            self.credit += _ALLOWANCE
+            self.credit = min(self.credit + _ALLOWANCE, _CREDIT)
         return None
 
     def learn(self, data: bytes, write: SampleWrite, deliveries: Deliveries) -> None:
