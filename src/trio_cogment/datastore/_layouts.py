@@ -29,8 +29,9 @@ from trio_cogment.datastore.storage import SampleWrite
 
 #: Larger samples are copied here and there; that takes longer than their fields do.
 MAX_BYTES = 16 * 1024
-#: Layouts of a trial; and of those, how many of one length.
-_MAX_LAYOUTS = 64
+#: What the layouts of a trial take together; what each place does, beside the bytes; and how many are of one length.
+_MAX_LAYOUTS_BYTES = 256 * 1024
+_PLACE_BYTES = 160
 _MAX_OF_A_LENGTH = 4
 #: What is spent on samples that are like none before: a look at one costs `_LOOK`, learning its layout `_LEARN`, and
 #: one that was known earns 1. Whoever cannot learn any more takes `_PAUSE` samples in the other way before the next
@@ -46,9 +47,8 @@ _MAX_DIGITS = 8
 _MAX_TIMESTAMP = 2**63 - 1
 #: The tick of an action that never came, -2.
 _NO_ACTION = b"\x03"
-#: Of each byte of a number of variable length, whether another follows: what its length is known by.
+#: Whether a byte of a number of variable length is not its last, for each byte; and where such numbers are.
 _GOES_ON = bytes(byte >> 7 for byte in range(256))
-#: Where such numbers are.
 _TICKS = ("tick", "action_tick", "other_tick")
 
 _make_write = partial(tuple.__new__, SampleWrite)
@@ -239,9 +239,8 @@ def _pieces(places: Iterable[_Place], taken: _Taken, deliveries: Deliveries) -> 
 class Layout:
     """How samples of one kind look, and what is stored of them.
 
-    A sample is of this kind if all bytes between the places are the same, which includes all tags and lengths, and if
-    every number of variable length ends where its place does. Then it can only be read in this way. Without the latter
-    a longer number could take the tag behind it for its end, and whatever follows that for other fields.
+    A sample is of this kind if all bytes between the places are the same, tags and lengths among them, and if each tick
+    ends where its place does; or else a longer one could go on in the tag behind it, and there would be other fields.
 
     Everything that what is stored is made of is in one row: 0.0, what is always the same in it, the pieces of the
     sample, and the means of the rewards.
@@ -250,6 +249,9 @@ class Layout:
         data: a usual sample, serialised.
         write: what is stored of it.
         deliveries: who got its rewards.
+
+    Attributes:
+        bytes: what it takes, about.
 
     Raises:
         ValueError: it has none.
@@ -268,6 +270,7 @@ class Layout:
         "_timestamp",
         "_unpack",
         "_write",
+        "bytes",
     )
 
     def __init__(self, data: bytes, write: SampleWrite, deliveries: Deliveries) -> None:
@@ -281,13 +284,14 @@ class Layout:
         given = _cut(write.data, [place for place, _ in pieces])
         self._unpack, self._same = cut.struct.unpack, cut.same
         self._pack, self._row = given.struct.pack, (0.0, *given.same)
+        self.bytes = sum(_PLACE_BYTES + len(piece) for piece in cut.same + given.same)
         picked = [1]
         for number, (_, piece) in enumerate(pieces):
             picked += piece, number + 2
         if len(picked) < 2:
             raise ValueError("there is nothing that differs")
         self._pick: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(*picked)
-        # The first two are bytes that are always the same: of a single one `itemgetter` makes no tuple.
+        # The first two are always the same: of a single one `itemgetter` makes no tuple.
         self._pick_ticks: Callable[[tuple[Any, ...]], tuple[bytes, ...]] = itemgetter(
             1, 1, *(number for name in _TICKS for number in taken.of.get(name, ()))
         )
@@ -344,7 +348,7 @@ class Layouts:
 
     def __init__(self) -> None:
         self._of_length: dict[int, list[Layout]] = {}
-        self._count = 0
+        self._bytes = 0
         self.credit = _CREDIT
         self._pause = 0
 
@@ -386,12 +390,11 @@ class Layouts:
             return  # it has something that this knows nothing of
         if layout.write(data) != write:
             return
-        if self._count >= _MAX_LAYOUTS:
+        if self._bytes + layout.bytes > _MAX_LAYOUTS_BYTES:
             self._of_length.clear()
-            self._count = 0
+            self._bytes = 0
         alike = self._of_length.setdefault(len(data), [])
         alike.insert(0, layout)
-        self._count += 1
+        self._bytes += layout.bytes
         if len(alike) > _MAX_OF_A_LENGTH:
-            alike.pop()
-            self._count -= 1
+            self._bytes -= alike.pop().bytes
