@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -22,6 +22,7 @@ from trio_cogment.api.common_pb2 import (
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
+from trio_cogment.datastore._layouts import Deliveries, Layouts
 from trio_cogment.datastore._wire import number_of, varint
 from trio_cogment.datastore.conversion import MAX_DELIVERIES, TrialConverter
 from trio_cogment.datastore.storage import WriteKind
@@ -381,6 +382,51 @@ def test_a_layout_is_known_by_everything_but_numbers_and_contents() -> None:
         for first in (0, 1, 0)
     ]
     check_written((rewarded + named + seen) * 2)
+
+
+@pytest.mark.parametrize(
+    ("known", "longer"),
+    [
+        # Where the tick of the known one ends that of the other goes on: with the tag of the timestamp as its next
+        # byte. What follows that, up to the end, can be a special event, be it one with a strange name.
+        (SampleInfo(tick_id=5, timestamp=8), SampleInfo(tick_id=0x11 << 7 | 5, special_events=["xxxxxx\x18\x03"])),
+        (SampleInfo(tick_id=300, timestamp=8), SampleInfo(tick_id=0x11 << 14 | 300, special_events=["xxxxxx\x18\x03"])),
+        # Or it ends earlier, and the state follows, which no tag of a timestamp is.
+        (
+            SampleInfo(tick_id=3 << 7, timestamp=8),
+            SampleInfo(tick_id=3, state=cast("TrialState", 0x11), special_events=["xxxxxx\x18\x03"]),
+        ),
+    ],
+)
+def test_what_only_looks_like_a_layout(known: SampleInfo, longer: SampleInfo) -> None:
+    known.state = TrialState.RUNNING
+    before = DatalogSample(info=known)
+    other = DatalogSample(info=longer)
+    assert before.ByteSize() == other.ByteSize()
+    converter = TrialConverter("t", PARAMS)
+    converter.write(before)
+    assert converter.usual.write(before) is not None
+    data = other.SerializeToString()
+    assert converter.usual.layouts.write(data) is None
+
+
+def test_layouts_of_a_trial_are_bounded_by_their_bytes() -> None:
+    """Those of samples with many places take more: there are fewer of them."""
+    for actors, least, most in ((2, 100, 200), (64, 1, 16)):
+        layouts = Layouts()
+        usual = TrialConverter("t", params_with(*(f"c.a{number}" for number in range(actors)))).usual
+        samples = [
+            sample_of(0, actors=actors, observations=ObservationSet(observations=[bytes(length)], actors_map=[0]))
+            for length in range(1, 120)
+        ]
+        for sample in samples:
+            layouts.credit = 256
+            write = usual.write_by_fields(sample)
+            assert write is not None
+            layouts.learn(sample.SerializeToString(), write, Deliveries({}, {}))
+        known = [sample for sample in samples if layouts.write(sample.SerializeToString()) is not None]
+        assert least <= len(known) <= most
+        assert known[-1] is samples[-1]
 
 
 def test_samples_unlike_any_other_are_not_looked_at_for_long() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trio_cogment.datastore import _sqlite_reader
-from trio_cogment.datastore._recent import Fresh, News, Recent
+from trio_cogment.datastore._recent import _OVERHEAD_BYTES, Fresh, News, Recent
 from trio_cogment.datastore._rules import Head
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import StoredSample, TrialEnd
@@ -65,9 +65,12 @@ def test_what_was_changed_or_not_told_of_is_forgotten() -> None:
 def test_it_is_bounded() -> None:
     recent = Recent()
     for first in range(1, 3001, 10):
-        recent.note(added(range(first, first + 10), size=1000))
+        recent.note(added(range(first, first + 10), size=1000 - _OVERHEAD_BYTES))
     assert positions(recent, 1900) is None
     assert positions(recent, 2600) == list(range(2601, 3001))
+    # Small ones are not nothing.
+    recent.note(added(range(1, 10_001), size=0, number=2))
+    assert positions(recent, 5_000, number=2) is None
     recent.note(added(range(3001, 3002), size=5_000_000))
     assert positions(recent, 3000) is None
     assert positions(recent, 3001) == []

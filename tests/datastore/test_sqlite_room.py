@@ -90,9 +90,10 @@ async def test_a_full_disk_can_be_deleted_from(tmp_path: Path, monkeypatch: pyte
 
 
 def test_much_room_is_not_looked_at_for_each_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That somebody else fills the disk is noticed after a few transactions, or some bytes."""
+    """That somebody else fills the disk is noticed after a few transactions, some bytes, a second, or a failure."""
     free = 1 << 40
     looks = 0
+    now = 100.0
 
     def look(_path: str) -> SimpleNamespace:
         nonlocal looks
@@ -100,14 +101,22 @@ def test_much_room_is_not_looked_at_for_each_transaction(tmp_path: Path, monkeyp
         return SimpleNamespace(f_frsize=1, f_blocks=1 << 40, f_bavail=free)
 
     monkeypatch.setattr(_sqlite_room, "os", SimpleNamespace(statvfs=look, stat=os.stat))
-    room = _sqlite_room.Room(str(tmp_path / "a.db"))
+    room = _sqlite_room.Room(str(tmp_path / "a.db"), clock=lambda: now)
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
         for _ in range(34):
             room.keep(connection, 1)
         assert looks == 2
         for _ in range(4):
-            room.keep(connection, 6_000_000)
+            room.keep(connection, 1_500_000)
         assert looks == 4
+        room.keep(connection, 1)
+        assert looks == 4
+        now += 1.5
+        room.keep(connection, 1)
+        assert looks == 5
+        room.look_again()
+        room.keep(connection, 1)
+        assert looks == 6
         free = 1_000_000
         kept = 0
         with pytest.raises(ResourceExhaustedError):  # noqa: PT012  as often as it takes
@@ -115,6 +124,27 @@ def test_much_room_is_not_looked_at_for_each_transaction(tmp_path: Path, monkeyp
                 room.keep(connection, 1)
                 kept += 1
         assert kept <= 16
+
+
+async def test_after_a_failure_room_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others have left of the disk since the last look is not used up by tries: it is for deletions."""
+    free = 1 << 40
+
+    def look(_path: str) -> SimpleNamespace:
+        return SimpleNamespace(f_frsize=1, f_blocks=1 << 40, f_bavail=free)
+
+    monkeypatch.setattr(_sqlite_room, "os", SimpleNamespace(statvfs=look, stat=os.stat))
+    monkeypatch.setattr(_sqlite_room, "_SPARE_SECONDS", 3600.0)
+    async with open_store(f"sqlite:{tmp_path}/a.db") as store:
+        await store.apply([new_trial("a")])
+        free = 1_000_000
+        await store.apply([sample("a", 0)])
+        with pytest.raises(UnicodeEncodeError):
+            await store.apply([new_trial("b", user_id="\udc80")])
+        with pytest.raises(ResourceExhaustedError, match="kept for deletions"):
+            await store.apply([sample("a", 1)])
+        assert await ticks(store, "a") == [0]
+        assert await store.delete(["a"]) == ["a"]
 
 
 @pytest.mark.soak

@@ -29,8 +29,9 @@ from trio_cogment.datastore.storage import SampleWrite
 
 #: Larger samples are copied here and there; that takes longer than their fields do.
 MAX_BYTES = 16 * 1024
-#: Layouts of a trial; and of those, how many of one length.
-_MAX_LAYOUTS = 64
+#: What the layouts of a trial take together; what each place does, beside the bytes; and how many are of one length.
+_MAX_LAYOUTS_BYTES = 256 * 1024
+_PLACE_BYTES = 160
 _MAX_OF_A_LENGTH = 4
 #: What is spent on samples that are like none before: a look at one costs `_LOOK`, learning its layout `_LEARN`, and
 #: one that was known earns 1. Whoever cannot learn any more takes `_PAUSE` samples in the other way before the next
@@ -46,6 +47,9 @@ _MAX_DIGITS = 8
 _MAX_TIMESTAMP = 2**63 - 1
 #: The tick of an action that never came, -2.
 _NO_ACTION = b"\x03"
+#: Whether a byte of a number of variable length is not its last, for each byte; and where such numbers are.
+_GOES_ON = bytes(byte >> 7 for byte in range(256))
+_TICKS = ("tick", "action_tick", "other_tick")
 
 _make_write = partial(tuple.__new__, SampleWrite)
 
@@ -70,7 +74,7 @@ _SAMPLE = {
     tag(DatalogSample, "observations"): _Field(
         "observations",
         {
-            tag(ObservationSet, "tick_id"): _Field("number"),
+            tag(ObservationSet, "tick_id"): _Field("other_tick"),
             tag(ObservationSet, "timestamp"): _Field("number"),
             tag(ObservationSet, "observations"): _Field("payload"),
         },
@@ -86,7 +90,7 @@ _SAMPLE = {
     tag(DatalogSample, "rewards"): _Field(
         "reward",
         {
-            tag(Reward, "tick_id"): _Field("number"),
+            tag(Reward, "tick_id"): _Field("other_tick"),
             tag(Reward, "value"): _Field("number"),
             tag(Reward, "sources"): _Field("source", _SOURCE),
         },
@@ -235,6 +239,9 @@ def _pieces(places: Iterable[_Place], taken: _Taken, deliveries: Deliveries) -> 
 class Layout:
     """How samples of one kind look, and what is stored of them.
 
+    A sample is of this kind if all bytes between the places are the same, tags and lengths among them, and if each tick
+    ends where its place does; or else a longer one could go on in the tag behind it, and there would be other fields.
+
     Everything that what is stored is made of is in one row: 0.0, what is always the same in it, the pieces of the
     sample, and the means of the rewards.
 
@@ -243,21 +250,27 @@ class Layout:
         write: what is stored of it.
         deliveries: who got its rewards.
 
+    Attributes:
+        bytes: what it takes, about.
+
     Raises:
         ValueError: it has none.
     """
 
     __slots__ = (
         "_action_ticks",
+        "_goes_on",
         "_means",
         "_pack",
         "_pick",
+        "_pick_ticks",
         "_row",
         "_same",
         "_tick",
         "_timestamp",
         "_unpack",
         "_write",
+        "bytes",
     )
 
     def __init__(self, data: bytes, write: SampleWrite, deliveries: Deliveries) -> None:
@@ -271,12 +284,18 @@ class Layout:
         given = _cut(write.data, [place for place, _ in pieces])
         self._unpack, self._same = cut.struct.unpack, cut.same
         self._pack, self._row = given.struct.pack, (0.0, *given.same)
+        self.bytes = sum(_PLACE_BYTES + len(piece) for piece in cut.same + given.same)
         picked = [1]
         for number, (_, piece) in enumerate(pieces):
             picked += piece, number + 2
         if len(picked) < 2:
             raise ValueError("there is nothing that differs")
         self._pick: Callable[[tuple[Any, ...]], tuple[Any, ...]] = itemgetter(*picked)
+        # The first two are always the same: of a single one `itemgetter` makes no tuple.
+        self._pick_ticks: Callable[[tuple[Any, ...]], tuple[bytes, ...]] = itemgetter(
+            1, 1, *(number for name in _TICKS for number in taken.of.get(name, ()))
+        )
+        self._goes_on = self._which_go_on(self._row + self._unpack(data))
         self._means = [
             [(taken.sources[source]["value"], taken.sources[source]["confidence"]) for source in received]
             for _, received in sorted(deliveries.received.items())
@@ -296,6 +315,8 @@ class Layout:
         if fields[::2] != self._same:
             return None
         row: tuple[Any, ...] = self._row + fields
+        if self._which_go_on(row) != self._goes_on:
+            return None
         for number in self._action_ticks:
             if row[number] == _NO_ACTION:
                 return None
@@ -314,6 +335,9 @@ class Layout:
         trial_id, _, _, state, _, kind = self._write
         return _make_write((trial_id, tick_id, timestamp, state, self._pack(*self._pick(row)), kind))
 
+    def _which_go_on(self, row: tuple[Any, ...]) -> bytes:
+        return b"".join(self._pick_ticks(row)).translate(_GOES_ON)
+
 
 class Layouts:
     """The layouts of a trial's samples.
@@ -324,7 +348,7 @@ class Layouts:
 
     def __init__(self) -> None:
         self._of_length: dict[int, list[Layout]] = {}
-        self._count = 0
+        self._bytes = 0
         self.credit = _CREDIT
         self._pause = 0
 
@@ -346,7 +370,7 @@ class Layouts:
         self.credit -= _LOOK
         if self.credit < _LEARN or len(data) > MAX_BYTES:
             self._pause = _PAUSE
-            self.credit += _ALLOWANCE
+            self.credit = min(self.credit + _ALLOWANCE, _CREDIT)
         return None
 
     def learn(self, data: bytes, write: SampleWrite, deliveries: Deliveries) -> None:
@@ -366,12 +390,11 @@ class Layouts:
             return  # it has something that this knows nothing of
         if layout.write(data) != write:
             return
-        if self._count >= _MAX_LAYOUTS:
+        if self._bytes + layout.bytes > _MAX_LAYOUTS_BYTES:
             self._of_length.clear()
-            self._count = 0
+            self._bytes = 0
         alike = self._of_length.setdefault(len(data), [])
         alike.insert(0, layout)
-        self._count += 1
+        self._bytes += layout.bytes
         if len(alike) > _MAX_OF_A_LENGTH:
-            alike.pop()
-            self._count -= 1
+            self._bytes -= alike.pop().bytes

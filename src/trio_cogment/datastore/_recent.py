@@ -17,6 +17,8 @@ from trio_cogment.datastore.storage import StoredSample, StoredTrial
 #: What is kept of a trial (half of it once it is more), and of how many trials.
 _MAX_BYTES = 1024 * 1024
 _MAX_TRIALS = 16
+#: What a sample occupies beside its data, so that many small ones are counted too.
+_OVERHEAD_BYTES = 256
 
 _position_of = attrgetter("position")
 
@@ -151,11 +153,15 @@ class Recent:
 
     def _add(self, trial: _Trial, samples: Sequence[StoredSample]) -> None:
         trial.samples += samples
-        trial.bytes += sum(len(sample.data) for sample in samples)
+        trial.bytes += sum(map(_size, samples))
         if trial.bytes > _MAX_BYTES:
             gone = 0
             while trial.bytes > _MAX_BYTES // 2:
-                trial.bytes -= len(trial.samples[gone].data)
+                trial.bytes -= _size(trial.samples[gone])
                 gone += 1
             trial.base = trial.samples[gone - 1].position
             del trial.samples[:gone]
+
+
+def _size(sample: StoredSample) -> int:
+    return len(sample.data) + _OVERHEAD_BYTES

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from trio_cogment.datastore._sqlite_file import PAGE_BYTES
@@ -19,11 +21,13 @@ _KEPT_PART = 8
 #: What a transaction takes beside its data: pages that change, and a part of the data for those that are not filled.
 _CHANGED_BYTES = 16 * PAGE_BYTES
 _UNFILLED_PART = 4
-#: With so much room beyond that, so much is written, in so many transactions, before it is looked at again. Others may
-#: write to the disk, too.
+#: With so much room beyond that, so much is written, in so many transactions, for so long, before it is looked at
+#: again. Others would have to fill all of it meanwhile. Even then deletions have room: what is written before the next
+#: look comes from what is kept (into the log, and from there into the database), but it is less than half of that.
 _MUCH_BYTES = 1024 * 1024 * 1024
-_SPARE_BYTES = 16 * 1024 * 1024
+_SPARE_BYTES = _KEPT_BYTES // 4
 _SPARE_TRANSACTIONS = 16
+_SPARE_SECONDS = 1.0
 
 
 class Room:
@@ -34,13 +38,16 @@ class Room:
 
     Args:
         path: of the database.
+        clock: tells seconds since some moment.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
-        #: So much may be written, in so many transactions, without another look.
+        self._clock = clock
+        #: So much may be written, in so many transactions, until then, without another look.
         self._spare_bytes = 0
         self._spare_transactions = 0
+        self._spare_until = 0.0
 
     def keep(self, connection: sqlite3.Connection, size: int) -> None:
         """Make sure that there is room for a transaction and, after it, still for deletions.
@@ -54,19 +61,26 @@ class Room:
             sqlite3.Error: the log could not be emptied.
         """
         size += size // _UNFILLED_PART + _CHANGED_BYTES
-        if self._spare_transactions > 0 and size <= self._spare_bytes:
+        if self._spare_transactions > 0 and size <= self._spare_bytes and self._clock() < self._spare_until:
             self._spare_transactions -= 1
             self._spare_bytes -= size
             return
         if _has_room(connection, self._path, size + _MUCH_BYTES):
             self._spare_transactions, self._spare_bytes = _SPARE_TRANSACTIONS, _SPARE_BYTES
-        elif not _has_room(connection, self._path, size):
+            self._spare_until = self._clock() + _SPARE_SECONDS
+            return
+        self.look_again()
+        if not _has_room(connection, self._path, size):
             _empty_log(connection)
             if not _has_room(connection, self._path, size):
                 raise ResourceExhaustedError(
                     f"storage: cannot write to {self._path}: there is no room left: the rest of the disk is kept for "
                     "deletions"
                 )
+
+    def look_again(self) -> None:
+        """Look before the next transaction, whatever was seen last: one has failed, maybe for want of room."""
+        self._spare_transactions = 0
 
     def use(self, connection: sqlite3.Connection) -> None:
         """Where there is little room, have as much of it as possible for a transaction that makes some."""

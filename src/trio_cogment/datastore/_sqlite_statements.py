@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from trio_cogment.datastore._rules import Head
 
-#: So many samples are added by one statement, if there are as many.
+#: So many samples are added by one statement, if there are as many, and SQLite takes as many values: before its version
+#: 3.32 those of 166.
 _ROWS_AT_ONCE = (500, 256, 128, 64, 32, 16, 8, 4, 2, 1)
 _COLUMNS = 6
 _INSERT = "INSERT INTO samples (position, trial, tick, timestamp, waiting, data) VALUES (?, ?, ?, ?, ?, ?)"
@@ -62,7 +63,8 @@ def change_heads(connection: sqlite3.Connection, heads: Iterable[Head]) -> None:
 def _execute(connection: sqlite3.Connection, statements: Sequence[tuple[str, int]], values: list[int | bytes]) -> None:
     """Execute statements, of which the longest comes first, with all the values."""
     done = 0
+    most = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
     for statement, size in statements:
-        while len(values) - done >= size:
+        while size <= most and len(values) - done >= size:
             connection.execute(statement, values[done : done + size])
             done += size

@@ -162,6 +162,7 @@ class Writer:
             done = True
         finally:
             if not done:
+                self._room.look_again()
                 self._drop()
                 self._recover()
 

@@ -1,0 +1,32 @@
+"""Statements that add many samples at once."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from trio_cogment.datastore._rules import Head
+from trio_cogment.datastore._sqlite_file import _SCHEMA
+from trio_cogment.datastore._sqlite_statements import change_heads, insert_samples
+from trio_cogment.datastore.storage import TrialEnd
+
+
+@pytest.mark.parametrize("most", [32766, 999])
+@pytest.mark.parametrize("count", [0, 1, 3, 166, 167, 256, 1301])
+def test_all_are_written(most: int, count: int) -> None:
+    """Also by an SQLite that takes fewer values, as those before 3.32 do."""
+    rows = [(position, 1 + position % 2, position * 10, 5, 0, b"%d" % position) for position in range(1, count + 1)]
+    heads = [Head(number, TrialEnd.ENDED, number * 2, number * 3, 2) for number in range(1, 24)]
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        connection.executescript(_SCHEMA)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, most)
+        for number in range(1, 30):
+            connection.execute("INSERT INTO trials VALUES (?, ?, '', x'', 0, 0, 0, -1, 0)", (number, f"t{number}"))
+        insert_samples(connection, [value for row in rows for value in row])
+        change_heads(connection, heads)
+        assert connection.execute("SELECT * FROM samples ORDER BY position").fetchall() == rows
+        found = connection.execute("SELECT number, ending, samples_count, high_tick, state FROM trials ORDER BY number")
+        wanted = [(head.number, head.end, head.count, head.high_tick, head.state) for head in heads]
+        assert found.fetchall() == wanted + [(number, 0, 0, -1, 0) for number in range(24, 30)]
