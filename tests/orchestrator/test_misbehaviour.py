@@ -237,8 +237,16 @@ async def test_environment_that_fails_ends_its_trial_with_details(
 
 
 @both
+@pytest.mark.parametrize(
+    "config",
+    [
+        OrchestratorConfig(max_outbox_messages=100),
+        OrchestratorConfig(max_outbox_messages=10**6, max_outbox_bytes=2**20),
+    ],
+    ids=["messages", "bytes"],
+)
 async def test_actor_that_does_not_read_is_lost_and_the_sender_is_not(
-    wire: bool, autojump_clock: trio.testing.MockClock
+    config: OrchestratorConfig, wire: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     from google.protobuf.any_pb2 import Any as AnyMessage
 
@@ -261,10 +269,10 @@ async def test_actor_that_does_not_read_is_lost_and_the_sender_is_not(
                 return
 
     ends: list[str] = []
-    config = OrchestratorConfig(max_outbox_messages=100)
     async with bench(Script(chatty).environment(), Script(deaf).actor(), wire=wire, config=config) as table:
         await table.controller.start_trial(params_of("a"), trial_id="t")
-        info = await table.controller.wait_trial("t")
+        with trio.fail_after(100):
+            info = await table.controller.wait_trial("t")
         assert info is not None
         await trio.testing.wait_all_tasks_blocked()
         assert info.state == TrialState.ENDED
