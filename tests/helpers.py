@@ -21,7 +21,9 @@ from trio_cogment.api.common_pb2 import (
     TrialState,
 )
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput, ObservationSet
+from trio_cogment.api.orchestrator_pb2 import TrialListEntry
 from trio_cogment.directory import ServiceKind
+from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink
 from trio_cogment.rpc import CallOpener, Channel, InProcessChannel, ServerCall, bind, serve_stream
 from trio_cogment.sdk import Controller
@@ -116,6 +118,19 @@ async def bench(
         own = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
         async with orchestrator, open_channel(own) as channel:
             yield Bench(orchestrator, channel)
+
+
+async def until_given_up(watch: AsyncIterator[TrialListEntry]) -> list[tuple[str, int]]:
+    """Return the entries of a watch, until it ends for having been read too slowly."""
+    seen: list[tuple[str, int]] = []
+    try:
+        async for entry in watch:
+            seen.append((entry.trial_id, entry.state))
+    except RpcError as error:
+        if error.code is not StatusCode.RESOURCE_EXHAUSTED:
+            raise
+        return seen
+    raise AssertionError("the watch has ended in good order")
 
 
 def observation_set(actors: int, content: bytes = b"o", tick_id: int = -1) -> EnvRunTrialOutput:

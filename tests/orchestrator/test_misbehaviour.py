@@ -22,6 +22,8 @@ from tests.helpers import (
     params_of,
     start_environment,
 )
+from tests.orchestrator.puppets import stage
+from tests.orchestrator.test_reference_cases import params
 from trio_cogment.api.common_pb2 import (
     Action,
     ActorInitialOutput,
@@ -237,8 +239,16 @@ async def test_environment_that_fails_ends_its_trial_with_details(
 
 
 @both
+@pytest.mark.parametrize(
+    "config",
+    [
+        OrchestratorConfig(max_outbox_messages=100),
+        OrchestratorConfig(max_outbox_messages=10**6, max_outbox_bytes=2**20),
+    ],
+    ids=["messages", "bytes"],
+)
 async def test_actor_that_does_not_read_is_lost_and_the_sender_is_not(
-    wire: bool, autojump_clock: trio.testing.MockClock
+    config: OrchestratorConfig, wire: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     from google.protobuf.any_pb2 import Any as AnyMessage
 
@@ -261,10 +271,10 @@ async def test_actor_that_does_not_read_is_lost_and_the_sender_is_not(
                 return
 
     ends: list[str] = []
-    config = OrchestratorConfig(max_outbox_messages=100)
     async with bench(Script(chatty).environment(), Script(deaf).actor(), wire=wire, config=config) as table:
         await table.controller.start_trial(params_of("a"), trial_id="t")
-        info = await table.controller.wait_trial("t")
+        with trio.fail_after(100):
+            info = await table.controller.wait_trial("t")
         assert info is not None
         await trio.testing.wait_all_tasks_blocked()
         assert info.state == TrialState.ENDED
@@ -289,3 +299,36 @@ async def test_unreachable_participants(autojump_clock: trio.testing.MockClock) 
         lost = params_of("a", environment_endpoint=nowhere)
         await table.controller.start_trial(lost, trial_id="lost")
         assert await table.controller.wait_trial("lost") is not None
+
+
+async def test_who_sends_under_another_name_is_shown_under_its_own(autojump_clock: trio.testing.MockClock) -> None:
+    """A puppet says that it is "forged", whatever it sends."""
+    sent_by: dict[str, list[tuple[str, list[str]]]] = {}
+    async with stage() as play:
+        await play.play(params("a", "b"))
+        await play["env"].observe(indexes=[0, 0])
+        for sender, receivers in {"a": ("b", "env"), "b": ("a",), "env": ("a", "b")}.items():
+            for receiver in receivers:
+                await play[sender].tell(receiver)
+                await play[sender].reward(receiver, (1, 1))
+        await play["a"].act()
+        await play["b"].act()
+        await play["env"].observe(indexes=[0, 0])
+        for name in ("a", "b", "env"):
+            got = play[name].take()
+            messages = [one.message.sender_name for one in got if one.HasField("message")]
+            rewards = [one.reward.sources for one in got if one.WhichOneof("data") == "reward"]
+            sent_by[name] = [
+                ("messages", messages),
+                ("rewards", [source.sender_name for sources in rewards for source in sources]),
+            ]
+        await play.hard()
+    assert sent_by == {
+        "a": [("messages", ["b", "env"]), ("rewards", ["b", "env"])],
+        "b": [("messages", ["a", "env"]), ("rewards", ["a", "env"])],
+        "env": [("messages", ["a"]), ("rewards", [])],
+    }
+    logged = [sample for sample in play.samples if sample.messages]
+    (first,) = logged
+    assert [message.sender_name for message in first.messages] == ["a", "a", "b", "env", "env"]
+    assert {source.sender_name for reward in first.rewards for source in reward.sources} == {"a", "b", "env"}

@@ -14,10 +14,10 @@ import pytest
 
 from tests.sim import suite
 from tests.sim.counting import DECLARED, missing
-from tests.sim.scenario import SUITES, draw_plan, scenario
+from tests.sim.scenario import SUITES, draw_plan
 from tests.sim.services import SERVICE_SUITES
 from tests.sim.suite import CHECKED_ONCE_IN, Unit, is_checked, kept_seeds, plan_of, report, run_unit, units_of
-from trio_cogment.testing import CHECKERS, Fault, FaultPlan, InvariantError, World, simulate
+from trio_cogment.testing import CHECKERS, FaultPlan, InvariantError, World
 
 
 @pytest.fixture(autouse=True)
@@ -145,43 +145,6 @@ def test_the_commit_is_named_where_there_is_one(monkeypatch: pytest.MonkeyPatch,
     assert suite.commit()
     monkeypatch.setattr(suite, "KEPT", tmp_path / "seeds.txt")
     assert suite.commit() == "a commit that git does not know"
-
-
-def mischief(target: str, misbehaviour: str, **details: object) -> Fault:
-    return Fault("misbehaves", target=target, details={"misbehaviour": misbehaviour, "from_tick": 2, **details})  # type: ignore[dict-item]
-
-
-@pytest.mark.parametrize(
-    "faults",
-    [
-        [mischief("trial-0/ann", "crash")],
-        [mischief("trial-0/ann", "deaf")],
-        [mischief("trial-0/ann", "flood", count=100)],
-        [mischief("trial-0/env", "vanish")],
-        [mischief("trial-0/env", "silent")],
-        [mischief("trial-0/datalog", "deaf")],
-        [Fault("crash", at=4.0, target="env-0", details={"power": False})],
-        [Fault("dark", at=4.0, target="actors-0")],
-        [Fault("terminate", at=4.0, target="trial-0", details={"hard": True})],
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("seed", [28, 33, 34])  # trial-0 is on hosts of its own in them
-def test_what_happens_to_one_trial_is_not_seen_by_the_others(seed: int, faults: list[Fault]) -> None:
-    """Event by event, and to the microsecond."""
-    calm = simulate(seed, scenario, plan=FaultPlan()).history
-    stormy = simulate(seed, scenario, plan=FaultPlan(tuple(faults))).history
-
-    def seen(history: object, trial_id: str) -> list[str]:
-        # The far watcher shares its connection with all trials; the disks are looked at when all of them are over.
-        assert history in (calm, stormy)
-        events = (calm if history is calm else stormy).of_trial(trial_id)
-        return sorted(str(event) for event in events if event.who != "afar" and event.what != "kept")
-
-    assert seen(calm, "trial-0") != seen(stormy, "trial-0")
-    for trial_id in ("trial-1", "trial-2", "trial-3"):
-        assert seen(calm, trial_id) == seen(stormy, trial_id)
-        assert len(seen(calm, trial_id)) > 50
 
 
 def test_every_checker_has_a_sentence() -> None:

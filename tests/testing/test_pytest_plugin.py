@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -49,18 +51,36 @@ def test_luck(sim):
 """
 
 
-def run(folder: Path, code: str, *options: str) -> str:
+AWKWARD = """
+import pytest, trio
+
+async def unlucky(world):
+    assert world.seed != 4
+
+class TestMisfortune:
+    @pytest.mark.parametrize("text", ["it's $HOME", 'a "quote" :: and `more`', "fine"])
+    def test_luck(self, sim, text):
+        if text != "fine":
+            sim(unlucky)
+"""
+
+
+def pytest_command() -> list[str]:
+    plugin = "trio_cogment.testing.pytest_plugin"
+    installed = any(entry.value == plugin for entry in entry_points(group="pytest11"))
+    # Unless the installation is older than the plugin.
+    loading = [] if installed else ["-p", plugin]
+    return [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *loading]
+
+
+def run(folder: Path, code: str, *options: str, start: Path | None = None) -> str:
     (folder / "test_it.py").write_text(code)
     (folder / "pytest.ini").write_text(
         "[pytest]\ntrio_mode = true\nfilterwarnings = error\naddopts = --strict-markers\n"
     )
-    plugin = "trio_cogment.testing.pytest_plugin"
-    if any(entry.value == plugin for entry in entry_points(group="pytest11")):
-        loading: list[str] = []
-    else:  # the installation is older than the plugin
-        loading = ["-p", plugin]
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *loading, *options, "test_it.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60).stdout
+    command = [*pytest_command(), *options, str(folder / "test_it.py")]
+    done = subprocess.run(command, cwd=start or folder, capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout
 
 
 def test_seeds_by_default_marker_and_option(tmp_path: Path) -> None:
@@ -82,9 +102,22 @@ def test_failure_shows_its_seed(tmp_path: Path) -> None:
     assert "test_luck[seed4] FAILED" in output
     assert "simulated with seed 4" in output
     assert "me: was here" in output
-    assert 'again: pytest "test_it.py::test_luck[seed4]" --sim-seed 4' in output
+    assert "again: pytest 'test_it.py::test_luck[seed4]' --sim-seed 4" in output
     output = run(tmp_path, FAILING, "--sim-seed=4")
     assert "1 failed" in output
+
+
+def test_what_is_said_about_seeing_it_again_can_be_run(tmp_path: Path) -> None:
+    root = tmp_path / "root of it"
+    start = root / "below"  # node ids do not begin there
+    start.mkdir(parents=True)
+    output = run(root, AWKWARD, start=start)
+    assert "2 failed, 28 passed" in output
+    tests = re.findall(r"again: pytest (.*) --sim-seed 4$", output, re.MULTILINE)
+    assert len(tests) == 2
+    again = f"{shlex.join(pytest_command())} {' '.join(tests)} --sim-seed 4"
+    done = subprocess.run(["sh", "-c", again], cwd=start, capture_output=True, text=True, check=False, timeout=60)
+    assert "2 failed in" in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize(

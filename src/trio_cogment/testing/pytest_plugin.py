@@ -6,6 +6,8 @@ test of pytest-trio may ask for `trial_platform`: ``async with trial_platform() 
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -93,7 +95,7 @@ class Sim:
         try:
             outcome = run(self.seed, async_fn, *args, budget=budget or DEFAULT_BUDGET, plan=plan)
         except Exception as error:
-            error.add_note(f'again: pytest "{self._test}" --sim-seed {self.seed}')
+            error.add_note(f"again: pytest {self._test} --sim-seed {self.seed}")
             raise
         for name in outcome.counters:
             self._counters[name] = self._counters.get(name, 0) + 1
@@ -103,7 +105,15 @@ class Sim:
 @pytest.fixture
 def sim(request: pytest.FixtureRequest) -> Sim:
     """Run scenarios on a virtual clock, in an order that the seed decides: ``sim(scenario)``."""
-    return Sim(request.param, request.config.stash[_COUNTERS], request.node.nodeid)
+    return Sim(request.param, request.config.stash[_COUNTERS], _as_argument(request.node))
+
+
+def _as_argument(item: pytest.Item) -> str:
+    """Return a test as one gives it to pytest in a shell, in the directory in which pytest was started."""
+    # Node ids begin at the root directory, which may be another one.
+    path = os.path.relpath(item.path, item.config.invocation_params.dir)
+    _, _, name = item.nodeid.partition("::")
+    return shlex.quote(f"{path}::{name}")
 
 
 @pytest.fixture

@@ -1,0 +1,150 @@
+"""What happens to one trial is not seen by the others: the same seed with and without it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.sim.play import Play
+from tests.sim.scenario import scenario
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.testing import Fault, FaultPlan, History, simulate
+from trio_cogment.trial import Received, TrialMachine
+
+VICTIM = "trial-0"
+OTHERS = ("trial-1", "trial-2", "trial-3")
+
+seeds = pytest.mark.parametrize("seed", [28, 33, 34])  # the victim's participants are on hosts of their own in them
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """What fakes do on purpose is logged as what it would be."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def mischief(target: str, misbehaviour: str, **details: int) -> Fault:
+    return Fault("misbehaves", target=target, details={"misbehaviour": misbehaviour, "from_tick": 2, **details})
+
+
+def played(seed: int, *faults: Fault) -> History:
+    return simulate(seed, scenario, plan=FaultPlan(faults)).history
+
+
+@functools.cache
+def calm(seed: int) -> History:
+    return played(seed)
+
+
+def seen(history: History, trial_id: str) -> list[str]:
+    """Return all that was seen of a trial, to the microsecond."""
+    # The far watcher shares its connection with all trials; the disks are looked at when all of them are over.
+    return sorted(str(event) for event in history.of_trial(trial_id) if event.who != "afar" and event.what != "kept")
+
+
+def check_others(stormy: History, seed: int) -> None:
+    """Event by event, and to the microsecond."""
+    assert seen(calm(seed), VICTIM) != seen(stormy, VICTIM)
+    for trial_id in OTHERS:
+        assert seen(calm(seed), trial_id) == seen(stormy, trial_id)
+        assert len(seen(stormy, trial_id)) > 50
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        mischief("trial-0/ann", "crash"),
+        mischief("trial-0/ann", "deaf"),
+        mischief("trial-0/ann", "flood", count=100),
+        mischief("trial-0/env", "vanish"),
+        mischief("trial-0/env", "silent"),
+        mischief("trial-0/datalog", "deaf"),
+        Fault("crash", at=4.0, target="env-0", details={"power": False}),
+        Fault("crash", at=4.0, target="client-0", details={"power": True}),
+        Fault("reset", at=4.0, target="client-0"),
+        Fault("reset", at=4.0, target="actors-0"),
+        Fault("dark", at=4.0, target="actors-0"),
+        Fault("partition", at=4.0, target="env-0", details={"seconds": 10.0}),
+        Fault("drain", at=4.0, target="actors-0", details={"grace": 0.1}),
+        Fault("terminate", at=4.0, target="trial-0", details={"hard": True}),
+    ],
+    ids=str,
+)
+@seeds
+def test_what_happens_to_one_trial_is_not_seen_by_the_others(seed: int, fault: Fault) -> None:
+    check_others(played(seed, fault), seed)
+
+
+@seeds
+def test_a_trial_whose_machine_fails_is_not_seen_by_the_others(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    calm(seed)  # before it does
+    handle = TrialMachine.handle
+
+    def fails(self: TrialMachine, event: object, *args: object) -> object:
+        if self.trial_id == VICTIM and isinstance(event, Received) and self.tick_id >= 1:
+            raise ZeroDivisionError
+        return handle(self, event, *args)  # type: ignore[arg-type]  # whatever it takes
+
+    monkeypatch.setattr(TrialMachine, "handle", fails)
+    # So that the suite knows which trial something happens to.
+    stormy = played(seed, mischief("trial-0/env", "slow", seconds=0))
+    (details,) = {event.details["details"] for event in stormy.of_trial(VICTIM) if event.what == "end"}
+    assert "the orchestrator failed to run this trial" in details
+    check_others(stormy, seed)
+
+
+# On the same hosts
+
+
+def ticks_and_ends(history: History, trial_id: str) -> list[tuple[object, ...]]:
+    return [
+        (event.what, event.details.get("tick"), event.details.get("details"))
+        for event in history.of_trial(trial_id)
+        if event.who == "environment env" and event.what in ("actions", "end")
+    ]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        mischief("trial-0/ann", "deaf"),
+        mischief("trial-0/ann", "flood", count=2000),
+        mischief("trial-0/ann", "crash"),
+        mischief("trial-0/env", "crash"),
+        mischief("trial-0/env", "deaf"),
+        mischief("trial-0/env", "flood", count=2000),
+        mischief("trial-0/datalog", "deaf"),
+        Fault("terminate", at=4.0, target="trial-0", details={"hard": True}),
+    ],
+    ids=str,
+)
+def test_on_the_same_hosts_the_others_have_the_same_ticks_and_ends(
+    fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share connections, so that times differ; nothing else does."""
+    params_of, seed = Play.params, 24  # in which all participants are on hosts
+    environments: set[str] = set()
+
+    def shared(self: Play, trial_id: str) -> TrialParams:
+        params = params_of(self, trial_id)
+        assert trial_id not in self.inside
+        number = trial_id.removeprefix("trial-")
+        parts: list[Any] = [params.environment, params.datalog, *params.actors]
+        for part in parts:
+            part.endpoint = part.endpoint.replace(f"-{number}:", "-0:")
+        environments.add(params.environment.endpoint)
+        return params
+
+    monkeypatch.setattr(Play, "params", shared)
+    calm, stormy = played(seed), played(seed, fault)
+    assert environments == {"grpc://env-0:9000"}
+    assert seen(calm, VICTIM) != seen(stormy, VICTIM)
+    for trial_id in OTHERS:
+        assert ticks_and_ends(calm, trial_id) == ticks_and_ends(stormy, trial_id)
+        assert ticks_and_ends(stormy, trial_id)[-1] == ("end", None, "")
