@@ -52,7 +52,7 @@ def sim(session: nox.Session) -> None:
 
 @nox.session
 def mutations(session: nox.Session) -> None:
-    """Twenty bugs, planted into copies of the source: the simulated suite must find each; a few minutes."""
+    """Bugs planted into copies of the source: the simulated suite must find each; a few minutes."""
     install(session, "test")
     session.run("python", "-m", "tests.sim.mutations", *session.posargs)
 

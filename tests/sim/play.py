@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 
 import trio
@@ -76,11 +77,11 @@ class Play:
             max_outbox_messages=64 if crowded else limits.choice([64, 4096]),
         )
         small = crowded or limits.random() < 0.25
-        self.rpc = (
-            RpcConfig(call_outbox_messages=8, **({"stream_window_bytes": 256} if small else {}))
-            if (small or idle)
-            else RpcConfig()
-        )
+        self.rpc = RpcConfig()
+        if small or idle:
+            self.rpc = replace(self.rpc, call_outbox_messages=8)
+        if small:
+            self.rpc = replace(self.rpc, stream_window_bytes=256)
 
     def behave(self, trial_id: str, name: str) -> Behaviour:
         for fault in self.world.plan.named("misbehaves", f"{trial_id}/{name}"):

@@ -16,8 +16,8 @@ RECORDED = json.loads(FOUND.read_text(encoding="utf-8"))
 TRIED = ("a sample lost at the flush", "the environment's LAST ignored")
 
 
-def test_there_are_twenty_and_each_was_found() -> None:
-    assert len({mutation.name for mutation in MUTATIONS}) == 20
+def test_each_was_found() -> None:
+    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS) > 30
     assert list(RECORDED) == [mutation.name for mutation in MUTATIONS]
 
 

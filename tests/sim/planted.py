@@ -1,0 +1,288 @@
+"""Bugs, each a change of one text in one file of the source; `tests.sim.mutations` looks whether they are found.
+
+A bug has to be what its name says and nothing more: a change after which nothing works would be found by anything. (The
+last of them is such a one: a suite in which nothing has to succeed would not find it.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class PlantingError(Exception):
+    """A bug cannot be planted: the source has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One bug.
+
+    Attributes:
+        name: what is wrong.
+        how: how it comes about.
+        file: where, below the package.
+        before: a text that is there once.
+        after: what stands there instead.
+    """
+
+    name: str
+    how: str
+    file: str
+    before: str
+    after: str
+
+    def apply(self, package: Path) -> None:
+        """Plant the bug into a copy of the package.
+
+        Raises:
+            PlantingError: the text is not there once, or what comes out of it is no Python.
+        """
+        path = package / self.file
+        text = path.read_text()
+        if text.count(self.before) != 1:
+            raise PlantingError(f"{self.name}: {self.file} has {text.count(self.before)} times:\n{self.before}")
+        changed = text.replace(self.before, self.after)
+        try:
+            compile(changed, self.file, "exec")
+        except SyntaxError as error:
+            raise PlantingError(f"{self.name}: {self.file} would be no Python: {error}") from error
+        path.write_text(changed)
+
+
+MUTATIONS = (
+    Mutation(
+        "END before all LAST_ACKs",
+        "END goes out when one LAST_ACK is still missing",
+        "trial/_closing.py",
+        "        trial.owing.discard(participant.index)\n        if not trial.owing:",
+        "        trial.owing.discard(participant.index)\n        if len(trial.owing) <= 1:",
+    ),
+    Mutation(
+        "a reward delivered twice",
+        "what comes with the final observation comes with END once more",
+        "trial/_closing.py",
+        "            send_rewards(trial, actor)\n        actor.step(StreamInput.SEND_LAST)",
+        "            sources = list(actor.reward_sources)\n"
+        "            send_rewards(trial, actor)\n"
+        "            actor.reward_sources = sources\n"
+        "        actor.step(StreamInput.SEND_LAST)",
+    ),
+    Mutation(
+        "a sample lost at the flush",
+        "the last tick's sample is left out of the flush",
+        "trial/_samples.py",
+        "        leaving, self._buffer = self._buffer, []",
+        "        leaving, self._buffer = self._buffer[:-1], []",
+    ),
+    Mutation(
+        "a timed-out actor counted twice",
+        "it is absent once for its time being over and once for having no action",
+        "trial/_ticks.py",
+        "            (defaults if content is not None else unavailable).append(actor.index)",
+        "            absent = defaults if content is not None else unavailable\n"
+        "            absent.extend([actor.index] if actor.gone else [actor.index] * 2)",
+    ),
+    Mutation(
+        "a duplicate id answered",
+        "the second start of an id gets the id, not an empty reply",
+        "orchestrator/orchestrator.py",
+        '            if trial_id in self.trials:\n                return ""',
+        "            if trial_id in self.trials:\n                return trial_id",
+    ),
+    Mutation(
+        "a watcher missing one transition",
+        "where one input changes the state twice, the first change is no news any more",
+        "orchestrator/_watch.py",
+        "        if self._end is not None or (self._states and state not in self._states):",
+        "        if self._end is not None or (self._states and state not in self._states) or state != info().state:",
+    ),
+    Mutation(
+        "a late action given to the next tick",
+        "an action of the tick before is taken for this one's",
+        "trial/_ticks.py",
+        "    if tick_id != CURRENT_TICK and tick_id != trial.tick_id:\n        trial.ignore(actor",
+        "    if tick_id != CURRENT_TICK and not trial.tick_id - 1 <= tick_id <= trial.tick_id:\n"
+        "        trial.ignore(actor",
+    ),
+    Mutation(
+        "an optional actor's loss ending the trial",
+        "in the table, it breaks a running trial off",
+        "trial/_trial_table.py",
+        "    (_P.RUNNING, _I.OPTIONAL_ACTOR_LOST): (_P.RUNNING, _A.GO_ON_WITHOUT),",
+        "    (_P.RUNNING, _I.OPTIONAL_ACTOR_LOST): (_P.ENDED, _A.BREAK_OFF),",
+    ),
+    Mutation(
+        "the environment's LAST ignored",
+        "in the table, it has no effect",
+        "trial/_stream_table.py",
+        "    (_S.ACTIVE, _I.LAST): (_S.ENDING, _V.DELIVER),",
+        "    (_S.ACTIVE, _I.LAST): (_S.ACTIVE, _V.IGNORE),",
+    ),
+    Mutation(
+        "a hook's failure leaving its trial",
+        "a start through hooks that fails leaves its trial known, its id taken",
+        "orchestrator/orchestrator.py",
+        "                trial.hard_end(details)\n                self.trials.remove(trial)",
+        # Hooks are asked when the starter gave no parameters.
+        "                trial.hard_end(details)\n"
+        "                if params is not None:\n"
+        "                    self.trials.remove(trial)",
+    ),
+    Mutation(
+        "an ack timer never armed",
+        "actors may take for ever to acknowledge",
+        "trial/_closing.py",
+        "        trial.arm(Timer(TimerKind.ACK, actor.index), trial.rules.actor_ack_timeout_seconds)\n",
+        "",
+    ),
+    Mutation(
+        "a cancelled trial leaving a task",
+        "when the trial is broken off, the stream of one who is not ready yet is not closed, and its task waits on",
+        "trial/_stream_table.py",
+        "    (_S.CONNECTING, _I.SEND_END): (_S.ENDED, _V.PROCEED),",
+        "    (_S.CONNECTING, _I.SEND_END): (_S.ENDED, _V.DROP),",
+    ),
+    Mutation(
+        "every actor shown the same observation",
+        "the map of who sees what is not looked at",
+        "trial/_ticks.py",
+        "        observation.content = contents[indexes[index]]",
+        "        observation.content = contents[0]",
+    ),
+    Mutation(
+        "final rewards lost",
+        "what was given for the last tick does not come with the final observation",
+        "trial/_closing.py",
+        "            send_rewards(trial, actor)\n        actor.step(StreamInput.SEND_LAST)",
+        "            actor.reward_sources = []\n        actor.step(StreamInput.SEND_LAST)",
+    ),
+    Mutation(
+        "a reward to the wrong actor",
+        "it goes to the actor after the one that it names",
+        "trial/_exchange.py",
+        "    receivers = resolve(reward.receiver_name, trial.actors)\n",
+        "    receivers = resolve(reward.receiver_name, trial.actors)\n"
+        "    receivers = [trial.actors[(actor.index + 1) % len(trial.actors)] for actor in receivers]\n",
+    ),
+    Mutation(
+        "a default action ignored",
+        "an absent actor is unavailable, though it has a default",
+        "trial/_ticks.py",
+        "            content = actor.default_action\n",
+        "            content = None\n",
+    ),
+    Mutation(
+        "one step beyond the last",
+        "the limit of steps is compared with the wrong sign",
+        "trial/_ticks.py",
+        "0 < trial.max_steps <= trial.tick_id",
+        "0 < trial.max_steps < trial.tick_id",
+    ),
+    Mutation(
+        "an idle trial never ended",
+        "the timer of inactivity is not armed",
+        "trial/_opening.py",
+        "    trial.arm(INACTIVITY, params.max_inactivity)\n",
+        "",
+    ),
+    Mutation(
+        "no patience with a soft end",
+        "its timer is not armed: an environment may take for ever to come to its end",
+        "trial/_core.py",
+        "            self.arm(PATIENCE, self.rules.soft_end_patience_seconds)\n",
+        "            return\n",
+    ),
+    Mutation(
+        "a response timeout forgotten",
+        "required actors may take for ever to act",
+        "trial/_ticks.py",
+        "        trial.arm(Timer(_RESPONSE, actor.index), actor.response_timeout)\n",
+        "        if not actor.required:\n"
+        "            trial.arm(Timer(_RESPONSE, actor.index), actor.response_timeout)\n",
+    ),
+    Mutation(
+        "a message from a false sender",
+        "whoever sends it says who has",
+        "trial/_exchange.py",
+        "    message.sender_name = sender.name\n",
+        "",
+    ),
+    Mutation(
+        "a HEARTBEAT never sent",
+        "its timer is not armed",
+        "trial/_opening.py",
+        "    trial.arm(Timer(TimerKind.HEARTBEAT, participant.index), trial.rules.heartbeat_seconds)\n",
+        "",
+    ),
+    Mutation(
+        "a hook's changes thrown away",
+        "the parameters stay as they were before it was asked",
+        "orchestrator/_hooks.py",
+        "        params = reply.params\n",
+        "        del reply\n",
+    ),
+    Mutation(
+        "unconfirmed samples not sent again",
+        "what a stream that broke had not confirmed is not in the next one",
+        "orchestrator/_datalog.py",
+        "        self._queue.extendleft(reversed(self._sent))\n",
+        "",
+    ),
+    Mutation(
+        "a watch's filter ignored",
+        "everybody is told everything",
+        "orchestrator/_watch.py",
+        "(self._states and state not in self._states)",
+        "False",
+    ),
+    Mutation(
+        "only the first watcher told",
+        "of each change",
+        "orchestrator/_watch.py",
+        "        for watch in self._watches:\n            watch.offer",
+        "        for watch in list(self._watches)[:1]:\n            watch.offer",
+    ),
+    Mutation(
+        "excluded fields sent",
+        "a data log gets what it is not to get",
+        "trial/_samples.py",
+        "            sample.ClearField(name)",
+        "            pass",
+    ),
+    Mutation(
+        "an outbox without limit",
+        "a participant that does not read is never given up",
+        "orchestrator/_participant.py",
+        "            if self._outbox_bytes > self._limits.bytes or len(self._outbox) >= self._limits.messages:",
+        "            if self._outbox_bytes < 0:",
+    ),
+    Mutation(
+        "a hard termination that is soft",
+        "whatever was asked for",
+        "orchestrator/lifecycle.py",
+        "            if request.hard_termination:",
+        "            if request.hard_termination and trial.state == 0:",
+    ),
+    Mutation(
+        "a sample without actions",
+        "they are not written down",
+        "trial/_samples.py",
+        "        self._actions[index] = action\n\n    def void",
+        "        pass\n\n    def void",
+    ),
+    Mutation(
+        "a sample without rewards",
+        "they are not written down",
+        "trial/_samples.py",
+        "        self._buffer[-1].rewards.append(reward)\n",
+        "        pass\n",
+    ),
+    Mutation(
+        "no trial can start",
+        "whatever its parameters",
+        "orchestrator/orchestrator.py",
+        "        params = validate_params(params)\n",
+        "        params = validate_params(params)\n        raise UnavailableError('no')\n",
+    ),
+)
