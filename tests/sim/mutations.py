@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -79,6 +80,8 @@ def first_words(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     text = " ".join(str(error).split("\n")[0].split())
+    if not text:  # where it was said is all that there is
+        text = traceback.extract_tb(error.__traceback__)[-1].line or ""
     return f"{type(error).__name__}: {text}"[:MAX_SAID]
 
 

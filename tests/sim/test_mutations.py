@@ -66,3 +66,6 @@ def test_what_is_said_is_short() -> None:
     error = ExceptionGroup("outer", [ExceptionGroup("inner", [ValueError("first\nsecond")]), KeyError()])
     assert first_words(error) == "ValueError: first"
     assert len(first_words(ValueError("x" * 1000))) == mutations.MAX_SAID
+    with pytest.raises(AssertionError) as caught:
+        exec(compile("assert not 1", __file__, "exec"))  # not rewritten by pytest
+    assert first_words(caught.value).startswith("AssertionError: ")
