@@ -14,30 +14,58 @@ ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "simulation.md"
 
 
+TEXT = GUIDE.read_text(encoding="utf-8")
+
+
+def blocks_of(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+
+
 def test_every_block(tmp_path: Path) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    tests = sum(block.count("def test_") for block in blocks)
-    assert len(blocks) >= tests == 11
-    code = "import pytest\nimport trio\n" + "\n\n".join(blocks)
-    (tmp_path / "test_guide.py").write_text(code, encoding="utf-8")
-    (tmp_path / "pytest.ini").write_text(
-        "[pytest]\ntrio_mode = true\nfilterwarnings = error\naddopts = --strict-markers\n"
-    )
+    """All in one file, as the guide suggests, and each by itself, or behind the players that it uses."""
+    blocks = blocks_of("python")
+    (players,) = (block for block in blocks if "def world_of_one_word" in block)
+    names = re.compile("|".join(re.findall(r"^(?:async )?def (\w+)", players, re.MULTILINE)))
+    (tmp_path / "test_guide.py").write_text("\n\n".join(blocks), encoding="utf-8")
+    in_one_file = sum(map(count_tests, blocks))
+    assert in_one_file == 11 + 25
+    by_themselves = 0
+    for number, block in enumerate(blocks):
+        parts = [players, block] if block is not players and names.search(block) else [block]
+        (tmp_path / f"test_block_{number}.py").write_text("\n\n".join(parts), encoding="utf-8")
+        by_themselves += sum(map(count_tests, parts))
+    (settings,) = blocks_of("ini")
+    (tmp_path / "pytest.ini").write_text(settings, encoding="utf-8")
     plugin = "trio_cogment.testing.pytest_plugin"
     installed = any(entry.value == plugin for entry in entry_points(group="pytest11"))
     loading = [] if installed else ["-p", plugin]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *loading, "test_guide.py"]
+    strict = ["-W", "error", "--strict-markers", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", *strict, *loading]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
-    assert f"{tests - 1 + 25} passed" in done.stdout, done.stdout
+    assert f"{in_one_file + by_themselves} passed" in done.stdout, done.stdout
+
+
+def count_tests(block: str) -> int:
+    seeds = sum(int(number) - 1 for number in re.findall(r"sim\(seeds=(\d+)\)", block))
+    return block.count("def test_") + seeds
+
+
+def test_the_first_test_is_short(tmp_path: Path) -> None:
+    """And needs nothing else: no settings, no other block."""
+    first = blocks_of("python")[0]
+    assert len([line for line in first.splitlines() if line.strip()]) <= 6
+    (tmp_path / "test_first.py").write_text(first, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:trio"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100)
+    assert "1 passed" in done.stdout, done.stdout
 
 
 def test_guide_names_what_there_is() -> None:
-    text = GUIDE.read_text(encoding="utf-8")
     unnamed = {"DEFAULT_BUDGET", "LEAST_ACK_SECONDS", "FakeDatalog", "FakeHook", "History", "HistoryEvent"}
     unnamed |= {"InvariantError", "SimulationError", "SimDisk", "Doomed"}
     unnamed |= {"SimConnection", "SimHost", "SimListener", "SimNetwork", "SimStream"}
     for name in set(trio_cogment.testing.__all__) - unnamed:
-        assert name in text, name
+        assert name in TEXT, name
 
 
 def test_every_public_name_resolves_and_is_documented() -> None:

@@ -49,39 +49,53 @@ def test_equal_seeds_run_alike_and_each_seed_differently() -> None:
     assert len({o.fingerprint for o in outcomes}) == 20
 
 
-def in_processes(seeds: range, chunk: int = 50) -> None:
-    """Compare the seeds' fingerprints among three processes with hash seeds of their own."""
+def in_three_processes(module: str, *arguments: str) -> dict[str, str]:
+    """Return what a module prints, names and texts, in each of three processes with hash seeds of their own."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for hash_seed in ("0", "1", "random")
+    ]
+    outputs = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert outputs[0] == outputs[1] == outputs[2]
+    found: dict[str, str] = {}
+    for line in outputs[0].splitlines():
+        name, text = line.split()
+        assert name not in found
+        found[name] = text
+    assert len(set(found.values())) == len(found)
+    return found
+
+
+def of_seeds(seeds: range, chunk: int = 50) -> None:
     found: dict[str, str] = {}
     for first in range(seeds.start, seeds.stop, chunk):
-        span = [str(first), str(min(first + chunk, seeds.stop))]
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.testing.scenario", *span],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONHASHSEED": hash_seed},
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for hash_seed in ("0", "1", "random")
-        ]
-        outputs = [process.communicate()[0] for process in processes]
-        assert [process.returncode for process in processes] == [0, 0, 0]
-        assert outputs[0] == outputs[1] == outputs[2]
-        for line in outputs[0].splitlines():
-            seed, text = line.split()
-            found[seed] = text
-    assert len(found) == len(seeds)
+        end = min(first + chunk, seeds.stop)
+        found.update(in_three_processes("tests.testing.scenario", str(first), str(end)))
     assert len(set(found.values())) == len(seeds)
 
 
 def test_same_seed_same_schedule_in_three_processes() -> None:
-    in_processes(range(10))
+    of_seeds(range(10))
+
+
+def test_the_suites_units_are_the_same_in_three_processes() -> None:
+    """With an orchestrator, and faults: what everybody saw is the same, too."""
+    found = in_three_processes("tests.sim.fingerprints", "2", "3", "5")
+    assert len(found) == 4  # the last one is also a service's
+    assert {"2/safety", "3/liveness", "5/liveness"} < found.keys()
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_two_hundred_seeds_in_three_processes() -> None:
-    in_processes(range(200))
+    of_seeds(range(200))
 
 
 def test_what_others_drew_before_does_not_matter() -> None:

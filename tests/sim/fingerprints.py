@@ -1,0 +1,24 @@
+"""What runs of the suites come to, so that processes can be compared: `python -m tests.sim.fingerprints 2 3`."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sys
+
+from tests.sim.suite import Unit, plan_of, scenario_of, units_of
+from trio_cogment.testing import simulate
+
+
+def fingerprint(unit: Unit) -> str:
+    """Return what stands for a run's schedule, and for all that was seen in it."""
+    outcome = simulate(unit.seed, scenario_of(unit.suite), plan=plan_of(unit))
+    history = "\n".join(map(str, outcome.history))
+    return outcome.fingerprint + hashlib.blake2b(history.encode(), digest_size=8).hexdigest()
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)  # what fakes do on purpose is logged as what it would be
+    for seed in map(int, sys.argv[1:]):
+        for unit in units_of(seed):
+            print(f"{unit.seed}/{unit.suite.replace(' ', '-')}", fingerprint(unit))
