@@ -27,6 +27,8 @@ from tests.sim.services import SERVICE_SUITES
 from trio_cogment.testing import FaultPlan, InvariantError, World, check_determinism, simulate
 
 SERVICE_ONCE_IN = 5
+#: Steps of a run; the longest take some ten thousand.
+BUDGET = 300_000
 CHECKED_ONCE_IN = 20
 KEPT = Path(__file__).with_name("seeds.txt")
 CHUNK = 25
@@ -78,7 +80,7 @@ def plan_of(unit: Unit) -> FaultPlan:
 def run_unit(unit: Unit, plan: FaultPlan | None = None) -> Counter[str]:
     """Do one run, with its own plan or another; return what was reached."""
     run = check_determinism if is_checked(unit.seed) else simulate
-    outcome = run(unit.seed, scenario_of(unit.suite), plan=plan_of(unit) if plan is None else plan)
+    outcome = run(unit.seed, scenario_of(unit.suite), plan=plan_of(unit) if plan is None else plan, budget=BUDGET)
     if unit.suite in SUITES:
         return outcome.counters
     return Counter({unit.suite: 1, **{f"{unit.suite}: {name}": n for name, n in outcome.counters.items()}})
@@ -124,7 +126,7 @@ def describe(unit: Unit, error: Exception) -> str:
 def kind_of_failure(unit: Unit, plan: FaultPlan) -> str | None:
     """Return in what way a run with another plan fails; None when it does not."""
     try:
-        simulate(unit.seed, scenario_of(unit.suite), plan=plan)
+        simulate(unit.seed, scenario_of(unit.suite), plan=plan, budget=BUDGET)
     except Exception as error:  # noqa: BLE001  as above
         return kind_of(error)
     return None

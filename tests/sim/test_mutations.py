@@ -13,7 +13,7 @@ from tests.sim.mutations import FOUND, MUTATIONS, Mutation, PlantingError, copy_
 
 RECORDED = json.loads(FOUND.read_text(encoding="utf-8"))
 #: Found by nearly any seed, so that a change of the schedule does not matter: the others need faults of their own.
-TRIED = ("a sample lost at the flush", "the environment's LAST ignored")
+TRIED = ("a sample lost at the flush", "a watcher missing one transition")
 
 
 def test_each_was_found() -> None:
