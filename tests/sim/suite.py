@@ -1,6 +1,6 @@
 """All suites over many seeds, on several cores: `python -m tests.sim --seeds 20000`.
 
-A seed is a run of safety if it is even, of liveness if it is odd; every fifth also one of a service's suite, in turn.
+A seed is a run of safety if it is even, of liveness if it is odd; every tenth also one of a service's suite, in turn.
 Those that once failed (`seeds.txt`) are run in both, beside seed 0. Prints in how many runs each `sometimes` was
 reached, and for each run that failed what it said and did, the smallest plan that still fails in the same way, and the
 command that shows it again. What is declared in `tests.sim.counting` and was never reached is a failure, too. Once in
@@ -26,7 +26,7 @@ from tests.sim.scenario import SUITES, draw_plan
 from tests.sim.services import SERVICE_SUITES
 from trio_cogment.testing import FaultPlan, InvariantError, World, check_determinism, simulate
 
-SERVICE_ONCE_IN = 5
+SERVICE_ONCE_IN = 10
 #: Steps of a run; the longest take some ten thousand.
 BUDGET = 300_000
 CHECKED_ONCE_IN = 20
