@@ -114,8 +114,9 @@ def describe(unit: Unit, error: Exception) -> str:
     return "\n".join(
         [
             f"seed {unit.seed} failed at {commit()}: {unit.suite}: {kind}",
-            *(line.rstrip() for line in traceback.format_exception(first)[-3:]),
-            *(getattr(error, "__notes__", ()) if error is not first else ()),
+            *(line.rstrip() for line in traceback.format_tb(first.__traceback__)[-2:]),
+            f"{type(first).__name__}: {first}",
+            *getattr(error, "__notes__", ()),
             f"smallest plan: {smallest}",
             f"again: {again}",
             *([f'with the smallest plan: {again} --plan "{smallest}"'] if unit.suite in SUITES else ()),
