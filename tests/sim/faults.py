@@ -40,7 +40,7 @@ def _crowd(rng: random.Random) -> list[Fault]:
     deaf, flood = Misbehaviour.DEAF.value, Misbehaviour.FLOOD.value
     return [
         Fault("misbehaves", target=f"{trial_id}/cat", details={"misbehaviour": deaf, "from_tick": rng.randint(0, 2)}),
-        Fault("misbehaves", target=f"{trial_id}/bob", details={"misbehaviour": flood, "from_tick": 0, "count": 100}),
+        Fault("misbehaves", target=f"{trial_id}/bob", details={"misbehaviour": flood, "from_tick": 0, "count": 50}),
     ]
 
 
@@ -80,7 +80,7 @@ def _misbehaviour(rng: random.Random, target: str) -> Fault:
     if kind is Misbehaviour.SLOW:
         details["seconds"] = rng.choice([0.5, 4.9, 5.1, 8.0, 40.0])
     if kind in (Misbehaviour.FLOOD, Misbehaviour.DUPLICATE):
-        details["count"] = rng.choice([2, 5, 100])
+        details["count"] = rng.choice([2, 5, 50])  # fewer than an outbox of the suites takes
     return Fault("misbehaves", target=target, details=details)
 
 

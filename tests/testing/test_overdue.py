@@ -82,12 +82,12 @@ def test_a_heartbeat_is_due_to_who_is_silent_and_owes_nothing() -> None:
     play = Play(rules=TrialRules(heartbeat_seconds=20)).start()
     play.now = 110.0
     play.observe()
-    assert list(waits_of(play.machine)) == [Wait("a HEARTBEAT to env", 40.0, since=110.0)]
+    assert list(waits_of(play.machine)) == [Wait("a HEARTBEAT to env, silent since 110 s", 40.0)]
     play.now = 115.0
     play.act(0)
     assert list(waits_of(play.machine)) == [
-        Wait("a HEARTBEAT to env", 40.0, since=110.0),
-        Wait("a HEARTBEAT to a", 40.0, since=115.0),
+        Wait("a HEARTBEAT to env, silent since 110 s", 40.0),
+        Wait("a HEARTBEAT to a, silent since 115 s", 40.0),
     ]
 
 

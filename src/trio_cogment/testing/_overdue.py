@@ -69,8 +69,8 @@ def waits_of(trial: TrialMachine) -> Iterator[Wait]:
             yield Wait(f"the actions of tick {trial.tick_id}", max(timeouts))
     for participant in trial.participants.values() if rules.heartbeat_seconds else ():
         if participant.present and not trial.owes(participant):
+            # Not since then: whoever owes something meanwhile is left in peace, and may have until a moment ago.
             last = max(participant.heard_at, participant.beaten_at)
-            # It may have owed something until now, so that its timer has just been moved.
-            yield Wait(f"a HEARTBEAT to {participant.name}", 2 * rules.heartbeat_seconds, since=last)
+            yield Wait(f"a HEARTBEAT to {participant.name}, silent since {last:g} s", 2 * rules.heartbeat_seconds)
     if params.max_inactivity:
         yield Wait("anything to happen", params.max_inactivity, since=trial.last_activity)
