@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import click
 
 from trio_cogment.cli._durations import as_duration
+from trio_cogment.cli._flags import applied
 from trio_cogment.cli._groups import Group
-from trio_cogment.cli._options import applied, nearest, tls_files, tls_options
+from trio_cogment.cli._options import nearest, tls_files, tls_options
 from trio_cogment.cli._settings import ClientSettings
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])

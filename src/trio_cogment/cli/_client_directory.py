@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 import click
 
 from trio_cogment.cli._client import client_options, client_settings
-from trio_cogment.cli._directory_options import as_properties, as_token
+from trio_cogment.cli._directory_options import as_properties, token_option
+from trio_cogment.cli._flags import applied, boolean_option
 from trio_cogment.cli._groups import Group
-from trio_cogment.cli._options import applied, as_port, boolean_option, given_on_the_line, nearest
+from trio_cogment.cli._options import as_port, given_on_the_line, nearest
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -35,15 +36,7 @@ _OLD_NAMES = {"endpoint": "directory_endpoint", "auth_token": "directory_authent
 def where_options(command: _Decorated) -> _Decorated:
     """Add where a directory is, and who asks."""
     options = (
-        click.option(
-            "--directory_authentication_token",
-            default="",
-            callback=as_token,
-            metavar="TOKEN",
-            envvar="COGMENT_DIRECTORY_AUTHENTICATION_TOKEN",
-            show_envvar=True,
-            help="Who we are to the directory.",
-        ),
+        token_option("Who we are to the directory."),
         click.option(
             "--directory_endpoint",
             default="grpc://localhost:9005",

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from trio_cogment.cli._directory_options import directory_options
-from trio_cogment.cli._options import FilePath, applied, common_settings, service_options
+from trio_cogment.cli._flags import applied
+from trio_cogment.cli._options import FilePath, common_settings, service_options
 from trio_cogment.cli._settings import DatastoreSettings, Failure, StorageSettings
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])

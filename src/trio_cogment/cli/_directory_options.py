@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
+from trio_cogment.cli._flags import applied, boolean_option
 from trio_cogment.errors import EndpointError
 
 if TYPE_CHECKING:
@@ -64,10 +66,23 @@ def _endpoint(_ctx: click.Context, _param: click.Parameter, value: str | None) -
         raise click.BadParameter(f"expected grpc://host:port, got {value!r}") from None
 
 
-def as_token(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+def _as_token(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     if not all("!" <= character <= "~" for character in value):
         raise click.BadParameter("expected printable ASCII without blanks")  # and the rest is nobody's business
     return value
+
+
+def token_option(text: str) -> Callable[[_Decorated], _Decorated]:
+    """Return what adds who we are to a directory, with this help."""
+    return click.option(
+        "--directory_authentication_token",
+        default="",
+        callback=_as_token,
+        metavar="TOKEN",
+        envvar="COGMENT_DIRECTORY_AUTHENTICATION_TOKEN",
+        show_envvar=True,
+        help=text,
+    )
 
 
 def as_properties(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -108,27 +123,12 @@ def directory_options(service: str) -> Callable[[_Decorated], _Decorated]:
             show_envvar=True,
             help="Name or address that others shall reach us by; the default is our own address.",
         ),
-        click.option(
+        boolean_option(
             "--directory_auto_register",
-            type=click.BOOL,
-            is_flag=False,
-            flag_value="true",  # it may stand alone, as in the reference
-            default="true",
-            metavar="BOOLEAN",
-            envvar=f"{prefix}_AUTO_REGISTER",
-            show_default=True,
-            show_envvar=True,
-            help="Register our services with the directory.",
+            variable=f"{prefix}_AUTO_REGISTER",
+            text="Register our services with the directory.",
         ),
-        click.option(
-            "--directory_authentication_token",
-            default="",
-            callback=as_token,
-            metavar="TOKEN",
-            envvar="COGMENT_DIRECTORY_AUTHENTICATION_TOKEN",
-            show_envvar=True,
-            help="Who we are to the directory: only what was registered with the same token is found.",
-        ),
+        token_option("Who we are to the directory: only what was registered with the same token is found."),
         click.option(
             "--directory_endpoint",
             callback=_endpoint,
@@ -138,13 +138,7 @@ def directory_options(service: str) -> Callable[[_Decorated], _Decorated]:
             help="grpc://host:port of the directory.",
         ),
     )
-
-    def add(command: _Decorated) -> _Decorated:
-        for option in options:
-            command = option(command)
-        return command
-
-    return add
+    return partial(applied, options)
 
 
 def directory_settings(ctx: click.Context) -> DirectorySettings | None:

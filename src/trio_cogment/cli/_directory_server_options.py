@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from trio_cogment.cli._directory_options import persistence_option
-from trio_cogment.cli._options import applied, boolean_option, common_settings, overridden, service_options
+from trio_cogment.cli._flags import applied, boolean_option
+from trio_cogment.cli._options import common_settings, overridden, service_options
 from trio_cogment.cli._settings import DirectoryServerSettings
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])

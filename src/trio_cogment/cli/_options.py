@@ -6,7 +6,7 @@ variable counts as unset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from trio_cogment.cli._directory_options import directory_settings
+from trio_cogment.cli._flags import applied, boolean_option
 from trio_cogment.cli._settings import Configuration, Failure, LogSettings, ServerSettings, TlsFiles
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -69,31 +70,6 @@ def configuration_of(ctx: click.Context) -> Configuration:
     """Return what the file of `--config` says, or the defaults."""
     found = ctx.meta.get(_CONFIGURATION)
     return found if isinstance(found, Configuration) else Configuration()
-
-
-def applied(options: Iterable[Callable[[_Decorated], _Decorated]], command: _Decorated) -> _Decorated:
-    """Add options to a command; the last one is the first in its help."""
-    for option in options:
-        command = option(command)
-    return command
-
-
-def boolean_option(
-    flag: str, *, text: str, variable: str | None = None, default: str | None = "true"
-) -> Callable[[_Decorated], _Decorated]:
-    """Return a flag that says true or false, or nothing (None); alone it means true, as in the reference."""
-    return click.option(
-        flag,
-        type=click.BOOL,
-        is_flag=False,
-        flag_value="true",
-        default=default,
-        metavar="BOOLEAN",
-        envvar=variable,
-        show_default=True,
-        show_envvar=True,
-        help=text,
-    )
 
 
 def tls_options(command: _Decorated) -> _Decorated:

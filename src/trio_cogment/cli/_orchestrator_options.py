@@ -10,9 +10,9 @@ import click
 from click.core import ParameterSource
 
 from trio_cogment.cli._directory_options import directory_options
+from trio_cogment.cli._flags import applied
 from trio_cogment.cli._options import (
     FilePath,
-    applied,
     as_list,
     common_settings,
     log_options,
