@@ -1,0 +1,60 @@
+"""A participant's outbox when it has been given up, whatever its call does with what it was sending."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+from trio_cogment.api.common_pb2 import ActorRunTrialInput
+from trio_cogment.orchestrator._participant import Link, OutboxLimits
+from trio_cogment.trial import Event, Lost
+
+
+class Full:
+    """A call that takes nothing at once, and one message when it is told to."""
+
+    def __init__(self) -> None:
+        self.room = trio.Event()
+        self.sent: list[Any] = []
+
+    def set_consumer(self, consumer: object) -> None: ...
+
+    def send_nowait(self, message: object) -> None:
+        raise trio.WouldBlock
+
+    async def send(self, message: object) -> None:
+        await self.room.wait()
+        self.sent.append(message)
+
+
+def overflow(link: Link, _call: Full) -> None:
+    for _ in range(2):
+        link.post(ActorRunTrialInput(details="much"))
+
+
+def make_room(_link: Link, call: Full) -> None:
+    call.room.set()
+
+
+@pytest.mark.parametrize("steps", [(overflow, make_room), (make_room, overflow)], ids=["given up first", "room first"])
+async def test_who_is_given_up_and_reads_again_breaks_nothing(steps: tuple[Callable[[Link, Full], None], ...]) -> None:
+    fed: list[Event] = []
+    call = Full()
+    async with trio.open_nursery() as nursery:
+
+        def spawn(function: Callable[..., Any], name: str, *arguments: Any) -> None:
+            nursery.start_soon(function, *arguments, name=name)
+
+        link = Link(0, "ann", fed.append, spawn, OutboxLimits(2, 1 << 20))
+        link.attach(call)  # type: ignore[arg-type]  # all that is asked of it here
+        link.post(ActorRunTrialInput(details="first"))
+        await trio.testing.wait_all_tasks_blocked()
+        for step in steps:
+            step(link, call)
+        await trio.testing.wait_all_tasks_blocked()
+    assert fed == [Lost(0, "it does not read what it is sent")]
+    assert len(call.sent) <= 1
+    assert link.queued_messages == 0
