@@ -1,4 +1,4 @@
-"""Every promise in `docs/reliability.md` has its test, and every number is the one in `trio_cogment.config`."""
+"""Every promise in `docs/reliability.md` has its test, and every default is the one in `trio_cogment.config`."""
 
 from __future__ import annotations
 
@@ -52,18 +52,42 @@ def test_every_test_that_is_named_is_there() -> None:
     tests: dict[str, set[str]] = {}
     for file, name in named:
         if file not in tests:
-            tree = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))
-            functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-            # One that is only for foreign environments or long runs would not be what the page says it is.
-            tests[file] = {function.name for function in functions if not _marked(function, "soak", "interop")}
+            tests[file] = in_the_default_run((ROOT / "tests" / file).read_text(encoding="utf-8"))
         assert name.startswith("test_")
         assert name in tests[file], f"there is no {file}::{name} in the default run"
 
 
-def _marked(function: ast.FunctionDef | ast.AsyncFunctionDef, *marks: str) -> bool:
-    return any(
-        ast.unparse(decorator) in {f"pytest.mark.{mark}" for mark in marks} for decorator in function.decorator_list
-    )
+#: One that is only for foreign environments or long runs, or for none, would not be what the page says it is.
+ELSEWHERE = re.compile(r"pytest\.mark\.(soak|interop|skip|skipif|xfail)\b")
+
+
+def in_the_default_run(source: str) -> set[str]:
+    """Return a module's functions but those that marks, their own or all the module's, keep out of the default run."""
+    tree = ast.parse(source)
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        marks_all = any(isinstance(target, ast.Name) and target.id == "pytestmark" for target in targets)
+        if marks_all and ELSEWHERE.search(ast.unparse(node)):
+            return set()
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    # In a parameter's `marks=` they are no decorator of the test: the other parameters are in the default run.
+    return {one.name for one in functions if not any(ELSEWHERE.match(ast.unparse(mark)) for mark in one.decorator_list)}
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("def test_a(): ...\nasync def test_b(): ...", {"test_a", "test_b"}),
+        ("@pytest.mark.soak\ndef test_a(): ...\ndef test_b(): ...", {"test_b"}),
+        ("@pytest.mark.skipif(old, reason='x')\ndef test_a(): ...", set()),
+        ("@pytest.mark.parametrize('x', [pytest.param(1, marks=pytest.mark.soak), 2])\ndef test_a(x): ...", {"test_a"}),
+        ("pytestmark = pytest.mark.soak\ndef test_a(): ...", set()),
+        ("pytestmark: Any = [pytest.mark.timeout(9), pytest.mark.interop]\ndef test_a(): ...", set()),
+        ("pytestmark = pytest.mark.timeout(9)\ndef test_a(): ...", {"test_a"}),
+    ],
+)
+def test_what_is_not_in_the_default_run_is_noticed(source: str, found: set[str]) -> None:
+    assert in_the_default_run(source) == found
 
 
 def test_numbers_are_the_defaults() -> None:
