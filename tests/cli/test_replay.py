@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,20 @@ def test_the_states_are_shown_tick_by_tick(capsys: pytest.CaptureFixture[str]) -
     assert max(map(len, lines)) == 160
     _, full, _ = outcome(capsys, "--full", path_of("optional-actor-lost"))
     assert max(map(len, full.splitlines())) > 160
+
+
+def test_the_guide_shows_what_is_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).resolve().parents[2]
+    guide = (root / "docs" / "simulation.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```console\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
+    command, *shown = block.splitlines()
+    assert command.startswith("$ trio-cogment replay ")
+    assert shown.pop() == "..."
+    monkeypatch.chdir(root)
+    code, out, _ = outcome(capsys, *command.split()[3:])
+    assert code == 0
+    assert shown == out.splitlines()[: len(shown)]
+    assert len(shown) > 3
 
 
 def test_programs_get_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.sim.faults import HOOKED
 from tests.sim.play import Play
 from tests.sim.scenario import scenario
-from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.testing import Fault, FaultPlan, History, simulate
+from trio_cogment.api.common_pb2 import Action, ActorInitialOutput, ActorRunTrialOutput, TrialParams
+from trio_cogment.rpc import Call
+from trio_cogment.testing import FakeActor, Fault, FaultPlan, History, simulate
+from trio_cogment.testing._behaviour import FROM_START, NORMAL, Part
 from trio_cogment.trial import Received, TrialMachine
 
 VICTIM = "trial-0"
@@ -29,8 +34,8 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def mischief(target: str, misbehaviour: str, **details: int) -> Fault:
-    return Fault("misbehaves", target=target, details={"misbehaviour": misbehaviour, "from_tick": 2, **details})
+def mischief(target: str, misbehaviour: str, from_tick: int = 2, **details: int) -> Fault:
+    return Fault("misbehaves", target=target, details={"misbehaviour": misbehaviour, "from_tick": from_tick, **details})
 
 
 def played(seed: int, *faults: Fault) -> History:
@@ -43,17 +48,34 @@ def calm(seed: int) -> History:
 
 
 def seen(history: History, trial_id: str) -> list[str]:
-    """Return all that was seen of a trial, to the microsecond."""
+    """Return all that was seen of a trial, to the microsecond, but for what its far watcher and its disk say."""
     # The far watcher shares its connection with all trials; the disks are looked at when all of them are over.
     return sorted(str(event) for event in history.of_trial(trial_id) if event.who != "afar" and event.what != "kept")
 
 
-def check_others(stormy: History, seed: int) -> None:
+def seen_from_afar(history: History, trial_id: str) -> list[object]:
+    """Return the states that the far watcher saw, without times."""
+    return [event.details["state"] for event in history.of_trial(trial_id) if event.who == "afar"]
+
+
+def calls(history: History, trial_id: str) -> list[str]:
+    """Return how the calls of a trial's hosts, and those to them, began and ended, to the microsecond."""
+    of_one = re.compile(rf"-{trial_id.removeprefix('trial-')}\b")
+    # A call's number is its place among all events, of other trials too.
+    noted = [event for event in history if "number" in event.details and of_one.search(event.who)]
+    return sorted(str(replace(event, details={**event.details, "number": 0})) for event in noted)
+
+
+def check_others(stormy: History, seed: int, victim: str = VICTIM) -> None:
     """Event by event, and to the microsecond."""
-    assert seen(calm(seed), VICTIM) != seen(stormy, VICTIM)
-    for trial_id in OTHERS:
+    assert seen(calm(seed), victim) != seen(stormy, victim)
+    for trial_id in {VICTIM, *OTHERS} - {victim}:
         assert seen(calm(seed), trial_id) == seen(stormy, trial_id)
         assert len(seen(stormy, trial_id)) > 50
+        assert seen_from_afar(calm(seed), trial_id) == seen_from_afar(stormy, trial_id)
+        assert len(seen_from_afar(stormy, trial_id)) == 5
+        assert calls(calm(seed), trial_id) == calls(stormy, trial_id)
+        assert len(calls(stormy, trial_id)) > 10
 
 
 @pytest.mark.parametrize(
@@ -64,7 +86,12 @@ def check_others(stormy: History, seed: int) -> None:
         mischief("trial-0/ann", "flood", count=100),
         mischief("trial-0/env", "vanish"),
         mischief("trial-0/env", "silent"),
+        mischief("trial-0/env", "wrong tick"),
+        mischief("trial-0/ann", "duplicate", count=50),
         mischief("trial-0/datalog", "deaf"),
+        mischief("trial-3/hook", "crash", FROM_START),
+        mischief("trial-3/hook", "deaf", FROM_START),
+        mischief("trial-3/hook", "wrong tick", FROM_START),
         Fault("crash", at=4.0, target="env-0", details={"power": False}),
         Fault("crash", at=4.0, target="client-0", details={"power": True}),
         Fault("reset", at=4.0, target="client-0"),
@@ -78,7 +105,44 @@ def check_others(stormy: History, seed: int) -> None:
 )
 @seeds
 def test_what_happens_to_one_trial_is_not_seen_by_the_others(seed: int, fault: Fault) -> None:
-    check_others(played(seed, fault), seed)
+    check_others(played(seed, fault), seed, HOOKED if fault.target == f"{HOOKED}/hook" else VICTIM)
+
+
+@seeds
+def test_a_connection_that_ends_ends_its_trial(seed: int) -> None:
+    stormy = played(seed, Fault("reset", at=4.0, target="actors-0"))
+    lost = "actor 'ann' was lost: its stream failed: UNAVAILABLE: connection lost"
+    ends = {event.who: event.details["details"] for event in stormy.of_trial(VICTIM) if event.what == "end"}
+    assert ends == {"environment env": lost, "actor cat": lost}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput(actor_name="ann")), "a second init_output"),
+        (ActorRunTrialOutput(state=NORMAL, action=Action(tick_id=2, content=bytes(5 << 20))), "RESOURCE_EXHAUSTED"),
+    ],
+    ids=["a second init", "an oversized action"],
+)
+@seeds
+def test_a_trial_whose_actor_says_what_it_may_not_is_not_seen_by_the_others(
+    seed: int, wrong: ActorRunTrialOutput, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calm(seed)  # before it does
+    act = FakeActor._act
+
+    async def breaks(self: FakeActor, call: Call, part: Part, name: str, tick_id: int) -> None:
+        if (part.trial_id, name, tick_id) == (VICTIM, "ann", 2):
+            await call.send(wrong)
+        await act(self, call, part, name, tick_id)
+
+    monkeypatch.setattr(FakeActor, "_act", breaks)
+    # So that the suite knows which trial something happens to.
+    stormy = played(seed, mischief("trial-0/env", "slow", seconds=0))
+    (details,) = {event.details["details"] for event in stormy.of_trial(VICTIM) if event.what == "end"}
+    assert details.startswith("actor 'ann' was lost: ")
+    assert reason in details
+    check_others(stormy, seed)
 
 
 @seeds

@@ -7,6 +7,8 @@ import random
 import re
 import subprocess
 import sys
+import threading
+import time
 import types
 from pathlib import Path
 from typing import Any, Never
@@ -15,6 +17,7 @@ import pytest
 import trio
 from trio._core import _run as trio_run
 
+from tests.sim.suite import units_of
 from tests.testing.scenario import everything, fingerprints
 from trio_cogment.testing import (
     DeadlockError,
@@ -22,6 +25,7 @@ from trio_cogment.testing import (
     FaultPlan,
     LivelockError,
     NondeterminismError,
+    SimulationError,
     World,
     check_determinism,
     simulate,
@@ -29,6 +33,8 @@ from trio_cogment.testing import (
 from trio_cogment.testing._schedule import check_trio, seeded_schedule
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Whose real trials are compared; each takes a second or so in each process.
+SUITE_SEEDS = 200
 
 
 def test_virtual_time_costs_nothing_and_the_value_comes_back() -> None:
@@ -63,7 +69,8 @@ def in_three_processes(module: str, *arguments: str) -> dict[str, str]:
     ]
     outputs = [process.communicate()[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0]
-    assert outputs[0] == outputs[1] == outputs[2]
+    differ = [lines for lines in zip(*(output.splitlines() for output in outputs), strict=True) if len(set(lines)) > 1]
+    assert differ == []
     found: dict[str, str] = {}
     for line in outputs[0].splitlines():
         name, text = line.split()
@@ -96,6 +103,17 @@ def test_the_suites_units_are_the_same_in_three_processes() -> None:
 @pytest.mark.timeout(600)
 def test_two_hundred_seeds_in_three_processes() -> None:
     of_seeds(range(200))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3000)
+def test_the_suites_units_of_two_hundred_seeds_are_the_same_in_three_processes() -> None:
+    found: dict[str, str] = {}
+    for first in range(0, SUITE_SEEDS, 25):  # so that a difference is told early
+        found.update(in_three_processes("tests.sim.fingerprints", f"{first}-{min(first + 25, SUITE_SEEDS)}"))
+    units = [unit for seed in range(SUITE_SEEDS) for unit in units_of(seed)]
+    assert found.keys() == {f"{unit.seed}/{unit.suite.replace(' ', '-')}" for unit in units}
+    assert len(set(found.values())) == len(found)
 
 
 def test_what_others_drew_before_does_not_matter() -> None:
@@ -171,6 +189,56 @@ def test_deadlock_is_told_with_who_waits() -> None:
 
     with pytest.raises(DeadlockError, match=r"at 3 s .* waiter"):
         simulate(1, scenario)
+
+
+@pytest.mark.parametrize("shielded", [False, True])
+def test_a_thread_is_no_part_of_a_simulation_though_somebody_has_a_timer(shielded: bool) -> None:
+    """The clock would jump from one deadline to the next as long as the thread takes."""
+    go_on = threading.Event()
+    sleeps = 0
+
+    async def ticker() -> None:
+        nonlocal sleeps
+        while True:
+            sleeps += 1
+            try:
+                await trio.sleep(60)
+            finally:
+                go_on.set()
+
+    async def scenario(_world: World) -> str:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ticker)
+            with trio.CancelScope(shield=shielded):
+                await trio.to_thread.run_sync(go_on.wait)
+            nursery.cancel_scope.cancel()
+        return "as if nothing had been"
+
+    with pytest.raises(SimulationError, match=r"seed 3: .* threads are not simulated.*ticker") as caught:
+        simulate(3, scenario)
+    assert type(caught.value) is SimulationError
+    assert sleeps <= 2
+    assert "simulated with seed 3" in caught.value.__notes__[0]
+
+
+def test_a_thread_that_takes_no_virtual_time_passes() -> None:
+    async def scenario(_world: World) -> int:
+        await trio.sleep(1)
+        # Nobody has a timer, and somebody always has a turn until it is done.
+        done = trio.Event()
+
+        async def look() -> None:
+            while not done.is_set():
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(look)
+            await trio.to_thread.run_sync(time.sleep, 0.01)
+            done.set()
+        await trio.sleep(1)
+        return 1
+
+    assert simulate(1, scenario).seconds == 2
 
 
 def test_waiting_for_everybody_is_no_deadlock() -> None:

@@ -43,6 +43,7 @@ class Recorder(trio.abc.Instrument):
         trace: all of them, if they are kept.
         exhausted: the budget was used up.
         stuck: nothing could run any more, and no deadline was set.
+        threaded: virtual time has passed while a worker thread of Trio's was at work, so it runs away from it.
         blocked: what waited then.
     """
 
@@ -53,6 +54,7 @@ class Recorder(trio.abc.Instrument):
         self.trace: list[Step] = []
         self.exhausted = False
         self.stuck = False
+        self.threaded = False
         self.blocked: list[str] = []
         self.seconds = 0.0
         self._budget = budget
@@ -64,7 +66,10 @@ class Recorder(trio.abc.Instrument):
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         """See `trio.abc.Instrument`."""
-        self.seconds = now = trio.current_time()
+        now = trio.current_time()
+        if now != self.seconds:
+            self._check_threads()
+        self.seconds = now
         step = Step(now, task.name)
         self.steps += 1
         self.recent.append(step)
@@ -92,6 +97,14 @@ class Recorder(trio.abc.Instrument):
             self._force()
         else:
             self.stuck = True
+            if not self.threaded:  # or who is left waits for the thread to end
+                self.blocked = blocked_tasks()
+            self.scope.cancel()
+
+    def _check_threads(self) -> None:
+        """Time has just jumped, so everybody was waiting: if for a thread, then it has been given no time at all."""
+        if not self.threaded and trio.to_thread.current_default_thread_limiter().borrowed_tokens:
+            self.threaded = True
             self.blocked = blocked_tasks()
             self.scope.cancel()
 

@@ -89,6 +89,7 @@ def simulate(
     Raises:
         LivelockError: the budget was used up.
         DeadlockError: everybody waited, and nobody for a time.
+        SimulationError: virtual time has passed while one of Trio's worker threads was at work.
         RuntimeError: this version of Trio cannot be seeded.
 
     Whatever else the scenario raises comes out as it is, with a note that says how to see it again.
@@ -159,13 +160,13 @@ def run_seeded(
             try:
                 trio.run(main, clock=clock, instruments=[recorder, *instruments])
             except Exception as error:
-                if not (recorder.exhausted or recorder.stuck):
+                if not (recorder.exhausted or recorder.stuck or recorder.threaded):
                     error.add_note(_report(world, recorder))
                     raise
                 raise _gone_astray(world, recorder, budget) from error
     finally:
         random.setstate(global_state)
-    if not values:
+    if not values or recorder.threaded:
         raise _gone_astray(world, recorder, budget)
     outcome = Outcome(
         values[0], recorder.fingerprint(), recorder.steps, recorder.seconds, world.history, world.counters
@@ -179,6 +180,11 @@ def _gone_astray(world: World, recorder: Recorder, budget: int) -> SimulationErr
         error = LivelockError(
             f"seed {world.seed}: {budget} steps were taken by {recorder.seconds:g} s of virtual time, the last ones by "
             f"{recorder.busiest()}; is there a task that never waits for time to pass?"
+        )
+    elif recorder.threaded:
+        error = SimulationError(
+            f"seed {world.seed}: virtual time has passed while a thread was at work; threads are not simulated, "
+            f"nor what is done in them, as Trio's files and looking up names. Who waited: {', '.join(recorder.blocked)}"
         )
     else:
         waiting = ", ".join(recorder.blocked) or "nobody"
