@@ -61,6 +61,8 @@ def note_what_happened(world: World) -> None:
             world.sometimes("an actor unavailable")
         elif event.what == "actions" and "default" in event.details["contents"].values():
             world.sometimes("a default action")
+        elif event.what == "not stored":
+            world.sometimes("fault: disk")
         elif event.what == "complete":
             world.sometimes("a data log complete")
         elif event.what == "closed" and event.who.startswith("actor"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
@@ -37,11 +38,14 @@ from trio_cogment.testing import (
 )
 
 PORT = 9000
+DISK_BYTES = 1 << 30
 THINK = (0.02, 0.4)
 #: To whom each actor sends a message now and then.
 NEIGHBOURS = {"ann": "bob", "bob": "cat", "cat": "env"}
 #: How many starts that fail at once a watcher that does not read has to miss.
 FLURRY = 60
+#: Faults that are none where nobody is connected.
+HITS_CONNECTIONS = ("reset", "dark", "partition", "crash", "drain")
 #: What runs on a host, as the history names it.
 _PARTS = {"env": "environment", "actors": "actor", "log": "datalog"}
 
@@ -57,7 +61,8 @@ class Play:
         self.ticks = {f"trial-{number}": world.stream(f"ticks {number}").randint(3, MOST_TICKS) for number in numbers}
         #: Those whose participants are in the orchestrator's process.
         self.inside = {f"trial-{number}" for number in numbers if world.stream(f"place {number}").random() < 0.15}
-        self.disks: dict[str, SimDisk] = {f"log-{number}": world.disk(f"log-{number}") for number in numbers}
+        names = [f"log-{number}" for number in numbers]
+        self.disks: dict[str, SimDisk] = {name: world.disk(name, capacity_bytes=DISK_BYTES) for name in names}
         self.environment = FakeEnvironment(world, self.behave, ticks=self.ticks.__getitem__)
         self.actor = FakeActor(world, self.behave, neighbours=NEIGHBOURS)
         self.datalog = FakeDatalog(world, self.behave, files=lambda trial_id: self.disks[f"log-{trial_id[-1]}"])
@@ -65,6 +70,11 @@ class Play:
         self.serving: dict[str, Serving] = {}
         self.states: dict[str, int] = {}
         self.changed = trio.Event()
+        #: Set for a host once it asks for the start of its trial.
+        self.starting = {f"control-{number}": trio.Event() for number in numbers}
+        #: How many faults keep a host cut off, or a disk full.
+        self.cuts: Counter[str] = Counter()
+        self.full: Counter[str] = Counter()
         #: How trials are terminated, in no time.
         self.near: CallOpener
         world.history.listeners.append(self.on_event)
@@ -229,6 +239,8 @@ class Play:
         reply = "lost"
         with host.running():
             async with host.channel("orchestrator", PORT, config=self.rpc) as channel:
+                if from_host in self.starting:
+                    self.starting[from_host].set()
                 params = None if trial_id == HOOKED else self.params(trial_id)
                 calls = RecordedCalls(channel, self.world.history, f"{from_host} {trial_id}")
                 try:
@@ -249,13 +261,20 @@ class Play:
     # Faults
 
     def note_fault(self, fault: Fault) -> None:
+        """Note that it happens, and count it if it hits anything; of a disk and of a trial's end that shows later."""
         self.world.history.record("world", "fault", name=fault.name, target=fault.target)
-        self.world.sometimes(f"fault: {fault.name}")
+        if fault.name in HITS_CONNECTIONS and not self.network.connections(fault.target):
+            return
+        if fault.name not in ("disk", "terminate"):
+            self.world.sometimes(f"fault: {fault.name}")
 
     async def happen(self, fault: Fault, orchestrator: Orchestrator) -> None:
         if fault.name in ("misbehaves", "idle watcher"):
             return  # it does so by itself
         await trio.sleep(fault.at)
+        if fault.target in self.starting:
+            await self.starting[fault.target].wait()
+            await trio.sleep(float(fault.details["after"] or 0))
         self.note_fault(fault)
         if fault.name == "reset":
             for connection in self.network.connections(fault.target):
@@ -264,9 +283,7 @@ class Play:
             for connection in self.network.connections(fault.target):
                 connection.go_dark()
         elif fault.name == "partition":
-            self.network.partition([fault.target])
-            await trio.sleep(float(fault.details["seconds"] or 0))
-            self.network.heal()
+            await self.cut(fault)
         elif fault.name == "crash":
             self.network.host(fault.target).crash(power=bool(fault.details["power"]))
             if fault.details["power"] and fault.target in self.disks:
@@ -280,6 +297,15 @@ class Play:
         elif fault.name == "disk":
             await self.fail_disk(fault)
 
+    async def cut(self, fault: Fault) -> None:
+        """Cut a host off for some time; what cuts it off beside this goes on."""
+        self.cuts[fault.target] += 1
+        self.network.partition([fault.target])
+        await trio.sleep(float(fault.details["seconds"] or 0))
+        self.cuts[fault.target] -= 1
+        if not self.cuts[fault.target]:
+            self.network.heal([fault.target])
+
     async def terminate(self, fault: Fault, orchestrator: Orchestrator) -> None:
         state = fault.details.get("state")
         if state is not None:
@@ -288,6 +314,8 @@ class Play:
             await trio.sleep(float(fault.details["after"] or 0))
         hard = bool(fault.details["hard"])
         for trial in orchestrator.known([fault.target]):
+            if not trial.over:
+                self.world.sometimes("fault: terminate")
             if hard and not trial.over:
                 self.world.sometimes(f"hard end in {TrialState.Name(trial.state)}")
             with suppress(RpcError):  # the orchestrator has stopped
@@ -313,9 +341,12 @@ class Play:
         if "syncs" in fault.details:
             disk.fail_syncs(int(fault.details["syncs"] or 0))
             return
-        capacity, disk.capacity_bytes = disk.capacity_bytes, 0
+        self.full[fault.target] += 1
+        disk.capacity_bytes = 0
         await trio.sleep(float(fault.details["full"] or 0))
-        disk.capacity_bytes = capacity
+        self.full[fault.target] -= 1
+        if not self.full[fault.target]:
+            disk.capacity_bytes = DISK_BYTES
 
     def check_disks(self) -> None:
         """Look what is on the disks after everybody's power was lost."""

@@ -12,10 +12,23 @@ from typing import Any
 from tests.datastore import test_simulated as datastore
 from tests.directory_server import test_simulated as directory
 from tests.model_registry import test_simulated as registry
-from trio_cogment.testing import World
+from trio_cogment.testing import World, check_history
+
+Scenario = Callable[[World], Awaitable[Any]]
+
+
+def judged(scenario: Scenario) -> Scenario:
+    """Let the checkers judge what a scenario has noted, too."""
+
+    async def both(world: World) -> None:
+        await scenario(world)
+        check_history(world.history)
+
+    return both
+
 
 #: Each of them finds out by itself what is wrong; faults are drawn from the seed as it goes along.
-SERVICE_SUITES: dict[str, Callable[[World], Awaitable[Any]]] = {
+_FINDING_OUT: dict[str, Scenario] = {
     "datastore in process": datastore.in_one_process,
     "datastore over a network": datastore.over_a_network,
     "datastore after a crash": partial(datastore.orchestrators_end, power=False),
@@ -26,3 +39,5 @@ SERVICE_SUITES: dict[str, Callable[[World], Awaitable[Any]]] = {
     "directory's disk": directory.acknowledged,
     "directory alone": directory.a_partition_of_the_directory,
 }
+
+SERVICE_SUITES = {name: judged(scenario) for name, scenario in _FINDING_OUT.items()}

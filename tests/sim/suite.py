@@ -3,8 +3,8 @@
 A seed is a run of safety if it is even, of liveness if it is odd; every tenth also one of a service's suite, in turn.
 Those that once failed (`seeds.txt`) are run in both, beside seed 0. Prints in how many runs each `sometimes` was
 reached, and for each run that failed what it said and did, the smallest plan that still fails in the same way, and the
-command that shows it again. What is declared in `tests.sim.counting` and was never reached is a failure, too. Once in
-twenty seeds, the seed is run twice, and schedules and histories are compared.
+command that shows it again. What is declared in `tests.sim.counting` and was never reached is a failure, too. One seed
+in twenty is run again in another process, where sets have another order; schedules and histories are compared.
 """
 
 from __future__ import annotations
@@ -17,28 +17,31 @@ import subprocess
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.sim.counting import missing
 from tests.sim.scenario import SUITES, draw_plan
 from tests.sim.services import SERVICE_SUITES
-from trio_cogment.testing import FaultPlan, InvariantError, World, check_determinism, simulate
+from trio_cogment.testing import FaultPlan, InvariantError, Outcome, World, check_determinism, simulate
 
 SERVICE_ONCE_IN = 10
 #: Steps of a run; the longest take some ten thousand.
 BUDGET = 300_000
 CHECKED_ONCE_IN = 20
+#: `PYTHONHASHSEED` of the processes that run all seeds, and of those that run some of them again.
+HASH_SEEDS = ("1", "2")
 KEPT = Path(__file__).with_name("seeds.txt")
 CHUNK = 25
 
 
 class Unit(NamedTuple):
-    """One run."""
+    """One run; its plan is the seed's own, or one that was kept."""
 
     seed: int
     suite: str
+    kept: str = ""
 
 
 class Failure(NamedTuple):
@@ -48,10 +51,15 @@ class Failure(NamedTuple):
     text: str
 
 
-def kept_seeds() -> list[int]:
-    """Return the seeds that once failed."""
+def kept_units() -> list[Unit]:
+    """Return what once failed: with the plan with which it did, or in both suites with those of today."""
+    units = []
     lines = (line.partition("#")[0].strip() for line in KEPT.read_text().splitlines())
-    return [int(line) for line in lines if line]
+    for line in filter(None, lines):
+        seed, _, rest = line.partition(" ")
+        suite, _, plan = rest.partition(" ")
+        units.extend([Unit(int(seed), suite, plan.strip())] if suite else [Unit(int(seed), one) for one in SUITES])
+    return units
 
 
 def units_of(seed: int) -> list[Unit]:
@@ -74,13 +82,22 @@ def scenario_of(suite: str) -> Callable[[World], Awaitable[Any]]:
 
 def plan_of(unit: Unit) -> FaultPlan:
     """Return the plan that the seed makes; the services' suites draw their faults as they go along."""
-    return draw_plan(*unit) if unit.suite in SUITES else FaultPlan()
+    if unit.kept:
+        return FaultPlan.parse(unit.kept)
+    return draw_plan(unit.seed, unit.suite) if unit.suite in SUITES else FaultPlan()
 
 
 def run_unit(unit: Unit, plan: FaultPlan | None = None) -> Counter[str]:
     """Do one run, with its own plan or another; return what was reached."""
     run = check_determinism if is_checked(unit.seed) else simulate
-    outcome = run(unit.seed, scenario_of(unit.suite), plan=plan_of(unit) if plan is None else plan, budget=BUDGET)
+    return reached_in(
+        unit,
+        run(unit.seed, scenario_of(unit.suite), plan=plan_of(unit) if plan is None else plan, budget=BUDGET),
+    )
+
+
+def reached_in(unit: Unit, outcome: Outcome[Any]) -> Counter[str]:
+    """Return what a run has reached."""
     if unit.suite in SUITES:
         return outcome.counters
     return Counter({unit.suite: 1, **{f"{unit.suite}: {name}": n for name, n in outcome.counters.items()}})
@@ -94,16 +111,43 @@ def run_seed(seed: int) -> Counter[str]:
     return reached
 
 
-def run_chunk(units: list[Unit]) -> tuple[Counter[str], list[Failure]]:
+class Chunk(NamedTuple):
+    """What came of some runs: what was reached, what failed, and what those to be compared were like."""
+
+    reached: Counter[str]
+    failures: list[Failure]
+    seen: dict[Unit, str]
+
+
+def run_chunk(units: list[Unit]) -> Chunk:
     logging.disable(logging.CRITICAL)  # what fakes do on purpose is logged as what it would be
-    reached: Counter[str] = Counter()
-    failures = []
+    chunk = Chunk(Counter(), [], {})
     for unit in units:
         try:
-            reached.update(dict.fromkeys(+run_unit(unit), 1))
+            outcome = simulate(unit.seed, scenario_of(unit.suite), plan=plan_of(unit), budget=BUDGET)
         except Exception as error:  # noqa: BLE001  whatever a run raises is its failure
-            failures.append(Failure(unit, describe(unit, error)))
-    return reached, failures
+            chunk.failures.append(Failure(unit, describe(unit, error)))
+            continue
+        chunk.reached.update(dict.fromkeys(+reached_in(unit, outcome), 1))
+        if is_checked(unit.seed):
+            chunk.seen[unit] = f"{outcome.history.text()}schedule {outcome.fingerprint}"
+    return chunk
+
+
+def difference(unit: Unit, first: str, second: str) -> Failure:
+    """Say where two runs that should be alike part."""
+    lines = zip_longest(first.splitlines(), second.splitlines(), fillvalue="")
+    number, (one, other) = next((number, pair) for number, pair in enumerate(lines) if pair[0] != pair[1])
+    command = f'python -m tests.sim --seed {unit.seed} --suite "{unit.suite}"'
+    text = [
+        f"seed {unit.seed} failed at {commit()}: {unit.suite}: it runs differently in another process",
+        *(
+            f"event {number} with PYTHONHASHSEED={seed}: {line}"
+            for seed, line in zip(HASH_SEEDS, (one, other), strict=True)
+        ),
+        *(f"again: PYTHONHASHSEED={seed} {command}" for seed in HASH_SEEDS),
+    ]
+    return Failure(unit, "\n".join(text))
 
 
 def describe(unit: Unit, error: Exception) -> str:
@@ -173,6 +217,10 @@ def main() -> int:
     parser.add_argument("--plan", help="faults instead of the seed's own; with --seed and --suite")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")
     options = parser.parse_args()
+    if options.seed is None and (options.suite or options.plan):
+        parser.error("--suite and --plan: expected --seed beside them")
+    if options.plan and options.suite not in SUITES:
+        parser.error(f"--plan: expected --suite beside it, one of {', '.join(SUITES)}")
     if options.seed is not None:
         plan = FaultPlan.parse(options.plan) if options.plan else None
         units = units_of(options.seed) if options.suite is None else [Unit(options.seed, options.suite)]
@@ -196,25 +244,49 @@ def show(units: list[Unit], plan: FaultPlan | None) -> int:
 
 def units_from(first: int, seeds: int) -> list[Unit]:
     """Return what is run for so many seeds; those that once failed come with the first of all."""
-    kept = [] if first else [Unit(seed, suite) for seed in kept_seeds() for suite in SUITES]
+    kept = [] if first else kept_units()
     return [*kept, *(unit for seed in range(first, first + seeds) for unit in units_of(seed))]
+
+
+def run_all(units: list[Unit], jobs: int, hash_seed: str) -> Iterator[Chunk]:
+    """Do runs in processes of their own."""
+    before = os.environ.get("PYTHONHASHSEED")
+    os.environ["PYTHONHASHSEED"] = hash_seed  # which a process reads when it begins
+    try:
+        with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+            yield from pool.imap_unordered(run_chunk, chunks(iter(units)))
+    finally:
+        os.environ.pop("PYTHONHASHSEED")
+        if before is not None:
+            os.environ["PYTHONHASHSEED"] = before
 
 
 def report(units: list[Unit], jobs: int) -> int:
     """Do runs and print what came of them; return 0 when all is well."""
     reached: Counter[str] = Counter()
     failed: set[int] = set()
-    seeds = {unit.seed for unit in units}
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        for counters, failures in pool.imap_unordered(run_chunk, chunks(iter(units))):
-            reached.update(counters)
-            for failure in failures:
-                failed.add(failure.unit.seed)
-                print(f"{failure.text}\n", flush=True)
+    seen: dict[Unit, str] = {}
+
+    def tell(failure: Failure) -> None:
+        failed.add(failure.unit.seed)
+        print(f"{failure.text}\n", flush=True)
+
+    for chunk in run_all(units, jobs, HASH_SEEDS[0]):
+        reached.update(chunk.reached)
+        seen.update(chunk.seen)
+        for failure in chunk.failures:
+            tell(failure)
+    for chunk in run_all(list(seen), jobs, HASH_SEEDS[1]):
+        for failure in chunk.failures:
+            tell(failure)
+        for unit, text in chunk.seen.items():
+            if text != seen[unit]:
+                tell(difference(unit, seen[unit], text))
     for name, count in sorted(reached.items()):
         print(f"{count:7} {name}")
+    seeds = {unit.seed for unit in units}
     never = missing(reached, len(seeds))
     for name in never:
         print(f"never reached: {name}")
-    print(f"{len(seeds)} seeds in {len(units)} runs, {len(failed)} failed")
+    print(f"{len(seeds)} seeds in {len(units)} runs, {len(failed)} failed; {len(seen)} runs done twice")
     return 1 if failed or never else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from tests.sim import suite
 from tests.sim.counting import DECLARED, missing
 from tests.sim.scenario import SUITES, draw_plan
 from tests.sim.services import SERVICE_SUITES
-from tests.sim.suite import CHECKED_ONCE_IN, Unit, is_checked, kept_seeds, plan_of, report, run_unit, units_of
+from tests.sim.suite import CHECKED_ONCE_IN, Unit, is_checked, kept_units, plan_of, report, run_unit, units_of
 from trio_cogment.testing import CHECKERS, FaultPlan, InvariantError, World
 
 
@@ -29,7 +30,7 @@ def quiet() -> Iterator[None]:
 
 
 UNITS = [
-    *(Unit(seed, suite) for seed in kept_seeds() for suite in SUITES),
+    *kept_units(),
     *(unit for seed in range(20) for unit in units_of(seed) if unit.suite in SUITES),
 ]
 
@@ -77,7 +78,9 @@ def test_what_is_declared_must_be_reached() -> None:
     assert missing({**everything, "LAST_ACK timeout": 0}, 300) == ["LAST_ACK timeout"]
 
 
-def test_a_counter_at_zero_fails_the_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_counter_at_zero_or_a_run_that_another_process_does_differently_fails_the_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Here:
         """A pool whose processes are this one."""
 
@@ -89,15 +92,37 @@ def test_a_counter_at_zero_fails_the_run(monkeypatch: pytest.MonkeyPatch, capsys
         def imap_unordered(self, function: Any, chunks: Any) -> Any:
             return map(function, chunks)
 
-    reached = [Counter(dict.fromkeys(DECLARED, 1))]
+    reached = dict.fromkeys(DECLARED, 1)
     units = [Unit(seed, "safety") for seed in range(300)]
-    monkeypatch.setattr(suite, "run_unit", lambda _unit: reached[0])
+    ran: list[tuple[str, int]] = []
+    unstable: list[int] = []
+
+    def run_chunk(chunk: list[Unit]) -> suite.Chunk:
+        where = os.environ["PYTHONHASHSEED"]
+        ran.extend((where, unit.seed) for unit in chunk)
+        seen = {unit: f"begin\n{where if unit.seed in unstable else ''}" for unit in chunk if is_checked(unit.seed)}
+        return suite.Chunk(sum((Counter(reached) for _ in chunk), Counter()), [], seen)
+
+    monkeypatch.setattr(suite, "run_chunk", run_chunk)
     monkeypatch.setattr("tests.sim.suite.multiprocessing.get_context", lambda _method: SimpleNamespace(Pool=Here))
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
     assert report(units, 2) == 0
-    assert "    300 watcher overflow\n" in capsys.readouterr().out
-    del reached[0]["watcher overflow"]
+    out = capsys.readouterr().out
+    assert "    300 watcher overflow\n" in out
+    assert out.endswith("\n300 seeds in 300 runs, 0 failed; 16 runs done twice\n")
+    checked = [unit.seed for unit in units if is_checked(unit.seed)]
+    assert ran == [*(("1", seed) for seed in range(300)), *(("2", seed) for seed in checked)]
+    assert "PYTHONHASHSEED" not in os.environ
+    del reached["watcher overflow"]
     assert report(units, 2) == 1
-    assert "never reached: watcher overflow\n300 seeds in 300 runs, 0 failed\n" in capsys.readouterr().out
+    assert "never reached: watcher overflow\n300 seeds in 300 runs, 0 failed" in capsys.readouterr().out
+    reached["watcher overflow"] = 1
+    unstable.append(41)
+    assert report(units, 2) == 1
+    out = capsys.readouterr().out
+    assert "seed 41 failed" in out
+    assert "event 1 with PYTHONHASHSEED=1: 1\nevent 1 with PYTHONHASHSEED=2: 2\n" in out
+    assert "300 seeds in 300 runs, 1 failed" in out
 
 
 def test_a_failing_seed_is_told_with_all_that_it_takes_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,8 +140,8 @@ def test_a_failing_seed_is_told_with_all_that_it_takes_to_see_it_again(monkeypat
     )
     monkeypatch.setattr(suite, "SUITES", {"safety": fragile})
     monkeypatch.setattr(suite, "commit", lambda: "abc123")
-    reached, [(failed, text)] = suite.run_chunk([unit])
-    assert (reached, failed) == ({}, unit)
+    reached, [(failed, text)], seen = suite.run_chunk([unit])
+    assert (reached, failed, seen) == ({}, unit, {})
     lines = text.splitlines()
     assert re.fullmatch(
         rf"seed {unit.seed} failed at abc123: safety: (ValueError in test_suites.py, line \d+)", lines[0]

@@ -77,8 +77,9 @@ HONEST: list[Line] = [
 def history_of(lines: list[Line]) -> History:
     async def scenario(world: World) -> None:
         for who, what, details in lines:
-            await trio.sleep(0.01)
-            world.history.record(who, what, "t", **details)
+            await trio.sleep(details["seconds"] if what == "wait" else 0.01)
+            if what != "wait":
+                world.history.record(who, what, "other" if who == "datalog other" else "t", **details)
 
     return simulate(0, scenario).history
 
@@ -118,12 +119,22 @@ def acting(*ticks: int, told: bool = False) -> list[Line]:
     return [*lines[:-1], *((who, "actions", details) for details in actions), lines[-1]]
 
 
+FAILED: list[Line] = [("near", "state", {"state": state}) for state in (1, 5)]
+#: Another data log of the trial, whose stream has broken; it has got something, or nothing.
+BROKEN_LOG: list[Line] = [("datalog datalog", "opened", {}), ("datalog datalog", "closed", {"outcome": "UNAVAILABLE"})]
+ANSWERS: Line = ("datalog datalog", "answers", {})
+OTHERS_KEPT: Line = ("datalog other", "kept", {"ticks": []})
 OVERDUE: Line = ("probe", "overdue", {"waits_for": "LAST_ACKs", "seconds": 63.0, "patience": 60.0})
 
 
 def instead(index: int, **details: Any) -> list[Line]:
     who, what, before = HONEST[index]
     return [*HONEST[:index], (who, what, {**before, **details}), *HONEST[index + 1 :]]
+
+
+def reading_slowly(seconds: float) -> list[Line]:
+    """The last observation was sent when it was shown; it is seen much later, and END comes soon after."""
+    return [*HONEST[:14], ("", "wait", {"seconds": seconds}), HONEST[14], *HONEST[16:]]
 
 
 def test_honest_history_passes() -> None:
@@ -141,10 +152,17 @@ def test_what_others_than_the_fakes_send_is_not_judged() -> None:
     check_history(history_of([*HONEST, *lines, ("actor bob", "closed", {"outcome": "cancelled"})]))
 
 
+def test_who_reads_slowly_has_no_more_time_to_acknowledge() -> None:
+    check_history(history_of(reading_slowly(25.0)))
+
+
+def test_what_was_under_way_to_a_log_that_never_answers_is_lost() -> None:
+    check_history(history_of([*BROKEN_LOG, *without(22)]), ["samples-come-once"])
+
+
 def test_id_of_a_failed_start_may_come_again() -> None:
-    failed: list[Line] = [("near", "state", {"state": state}) for state in (1, 5)]
-    check_history(history_of([*failed, *failed, *HONEST]))
-    check_history(history_of([*failed, *failed]))
+    check_history(history_of([*FAILED, *FAILED, *HONEST]))
+    check_history(history_of([*FAILED, *FAILED]))
 
 
 @pytest.mark.parametrize(
@@ -156,6 +174,7 @@ def test_id_of_a_failed_start_may_come_again() -> None:
         ("watchers-see-all", without(11)),
         ("watchers-see-all", without(1)),
         ("every-trial-ends", without(16, at("ends", "state"))),
+        ("every-trial-ends", [*FAILED, *without(16, at("ends", "state"))]),
         ("nothing-after-end", after(17, ("actor ann", "reward", {"tick": 0, "values": []}))),
         ("nothing-after-end", after(17, ("actor ann", "end", {"details": "again"}))),
         ("sessions-close-once", without(18)),
@@ -184,6 +203,7 @@ def test_id_of_a_failed_start_may_come_again() -> None:
         ("watchers-see-one-sequence", [*HONEST, ("ends", "state", {"state": 3})]),
         ("watchers-see-one-sequence", [*HONEST, *(("far", "state", {"state": state}) for state in (1, 2, 4, 5))]),
         ("terminated-trials-have-ended", [*HONEST[:16], ("desk", "terminated", {}), *HONEST[16:]]),
+        ("terminated-trials-have-ended", [*FAILED, *HONEST[:16], ("desk", "terminated", {}), *HONEST[16:]]),
         ("messages-reach-their-receivers", [*HONEST, ("actor bob", "message", GREETING)]),
         ("messages-reach-their-receivers", [*HONEST, ("actor dot", "message", {**GREETING, "sender": "liar"})]),
         ("messages-reach-their-receivers", [*HONEST, ("actor dot", "message", {**GREETING, "receiver": "bob"})]),
@@ -199,9 +219,11 @@ def test_id_of_a_failed_start_may_come_again() -> None:
         ("rewards-come-once", after(12, ("actor ann", "reward", {"tick": 1, "values": [2.0]}))),
         ("samples-come-once", without(23)),
         ("samples-come-once", after(23, HONEST[23])),
+        ("samples-come-once", [*BROKEN_LOG[:1], ANSWERS, *BROKEN_LOG[1:], *without(22)]),
         ("soft-end-waits-for-everybody", without(15)),
         ("soft-end-waits-for-everybody", without(10)),
         ("soft-end-waits-for-everybody", [*without(15)[:20], HONEST[15], *without(15)[20:]]),
+        ("soft-end-waits-for-everybody", reading_slowly(24.9)),
         ("ids-are-given-once", [*HONEST, ("control", "started", {})]),
         ("failed-starts-leave-nothing", [*HONEST[:1], HONEST[16], HONEST[KNOWN]]),
         ("failed-starts-leave-nothing", [*HONEST, HONEST[0], HONEST[16], HONEST[KNOWN]]),
@@ -218,6 +240,7 @@ def test_id_of_a_failed_start_may_come_again() -> None:
         ("acknowledged-samples-are-kept", instead(KEPT, ticks=[0])),
         ("acknowledged-samples-are-kept", instead(KEPT, ticks=[0, 1, 1])),
         ("acknowledged-samples-are-kept", instead(KEPT, ticks=[0, 1, 2])),
+        ("acknowledged-samples-are-kept", [*without(KEPT), OTHERS_KEPT]),
     ],
 )
 def test_violation_is_found_and_named(name: str, lines: list[Line]) -> None:

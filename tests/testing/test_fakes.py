@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from trio_cogment.testing import (
     FakeHook,
     Fault,
     History,
+    HistoryEvent,
     Misbehaviour,
     World,
     check_history,
@@ -77,17 +79,84 @@ def test_by_the_book(seed: int, wire: bool) -> None:
     assert len(rewards) == len(set(rewards)) == 10
 
 
-@pytest.mark.parametrize("misbehaviour", list(Misbehaviour))
-@pytest.mark.parametrize("who", ["ann", "env", "datalog"])
+def of(history: History, who: str, what: str) -> list[HistoryEvent]:
+    return [event for event in history if (event.who, event.what) == (who, what)]
+
+
+def outcome_of(history: History, who: str) -> str:
+    return str(of(history, who, "closed")[0].details["outcome"])
+
+
+def ticks_of(history: History, who: str, what: str) -> list[int]:
+    return [event.details["tick"] for event in of(history, who, what)]
+
+
+def slowest(history: History, who: str, first: str, then: str) -> float:
+    """How long after what it got somebody noted what it did, at most."""
+    return max(
+        (
+            min((later.seconds for later in of(history, who, then) if later.seconds > event.seconds), default=0)
+            - event.seconds
+            for event in of(history, who, first)
+        ),
+        default=0,
+    )
+
+
+def flooded(history: History) -> bool:
+    return [event.details["text"] for event in of(history, "actor bob", "message")].count("flood") >= 20
+
+
+Sign = Callable[[History, str], bool]
+SIGNS: dict[tuple[str, Misbehaviour], Sign] = {
+    ("ann", Misbehaviour.VANISH): lambda seen, _: outcome_of(seen, "actor ann") == "UNAVAILABLE",
+    ("ann", Misbehaviour.CRASH): lambda seen, _: outcome_of(seen, "actor ann") == "CrashError",
+    ("ann", Misbehaviour.SLOW): lambda seen, _: slowest(seen, "actor ann", "observation", "acted") > 7,
+    ("ann", Misbehaviour.SILENT): lambda seen, _: ticks_of(seen, "actor ann", "acted") == [0, 1],
+    ("ann", Misbehaviour.DEAF): lambda seen, _: whats(seen, "actor ann")[-2:] == ["observation", "closed"],
+    ("ann", Misbehaviour.NEVER_ACK): lambda seen, _: not of(seen, "actor ann", "acknowledged"),
+    ("ann", Misbehaviour.DUPLICATE): lambda _, log: "actor 'ann': another action for tick 2" in log,
+    ("ann", Misbehaviour.FLOOD): lambda seen, _: flooded(seen),
+    ("ann", Misbehaviour.WRONG_TICK): lambda _, log: "actor 'ann': an action for tick 1, not 2" in log,
+    ("env", Misbehaviour.VANISH): lambda seen, _: outcome_of(seen, "environment env") == "UNAVAILABLE",
+    ("env", Misbehaviour.CRASH): lambda seen, _: outcome_of(seen, "environment env") == "CrashError",
+    ("env", Misbehaviour.SLOW): lambda seen, _: slowest(seen, "environment env", "actions", "showed") > 7,
+    ("env", Misbehaviour.SILENT): lambda seen, _: ticks_of(seen, "environment env", "showed") == [0, 1],
+    ("env", Misbehaviour.DEAF): lambda seen, _: whats(seen, "environment env")[-2:] == ["actions", "closed"],
+    ("env", Misbehaviour.NEVER_ACK): lambda seen, _: not of(seen, "environment env", "acknowledged"),
+    ("env", Misbehaviour.DUPLICATE): lambda _, log: "an observation set for tick 2, not 3" in log,
+    ("env", Misbehaviour.FLOOD): lambda seen, _: flooded(seen),
+    ("env", Misbehaviour.WRONG_TICK): lambda _, log: "an observation set for tick 9, not 2" in log,
+    ("datalog", Misbehaviour.VANISH): lambda seen, _: outcome_of(seen, "datalog datalog") == "UNAVAILABLE",
+    ("datalog", Misbehaviour.CRASH): lambda seen, _: outcome_of(seen, "datalog datalog") == "CrashError",
+    ("datalog", Misbehaviour.SLOW): lambda seen, _: slowest(seen, "datalog datalog", "sample", "sample") > 7,
+    ("datalog", Misbehaviour.SILENT): lambda seen, _: not of(seen, "datalog datalog", "answers"),
+    ("datalog", Misbehaviour.DEAF): lambda seen, _: not of(seen, "datalog datalog", "complete"),
+    ("datalog", Misbehaviour.NEVER_ACK): lambda seen, _: not of(seen, "datalog datalog", "answers"),
+}
+
+
+@pytest.mark.parametrize(("who", "misbehaviour"), SIGNS, ids=str)
 @pytest.mark.parametrize("wire", [False, True])
-def test_every_misbehaviour_happens_and_the_trial_ends(wire: bool, who: str, misbehaviour: Misbehaviour) -> None:
-    if who == "datalog" and misbehaviour in (Misbehaviour.DUPLICATE, Misbehaviour.FLOOD, Misbehaviour.WRONG_TICK):
-        return  # a data log has nothing to say
-    behaviour = Behaviour(misbehaviour=misbehaviour, from_tick=2, seconds=7, count=20)
+def test_every_misbehaviour_shows_and_the_trial_ends(
+    wire: bool, who: str, misbehaviour: Misbehaviour, caplog: pytest.LogCaptureFixture
+) -> None:
+    from_tick = 2 if who != "datalog" or misbehaviour is Misbehaviour.SLOW else -1
+    shows = SIGNS[who, misbehaviour]
+    assert not shows(simulate(1, play, {}, wire).history, caplog.text), "without any misbehaviour, too"
+    caplog.clear()
+    behaviour = Behaviour(misbehaviour=misbehaviour, from_tick=from_tick, seconds=7, count=20)
     outcome = simulate(1, play, {who: behaviour}, wire)
     kind = {"ann": "actor", "env": "environment", "datalog": "datalog"}[who]
     assert outcome.counters[f"{kind}: {misbehaviour.value}"]
     assert "closed" in whats(outcome.history, "actor bob")
+    assert shows(outcome.history, caplog.text)
+
+
+def test_every_misbehaviour_has_a_sign() -> None:
+    assert {kind for who, kind in SIGNS if who != "datalog"} == set(Misbehaviour)
+    nothing_to_say = {Misbehaviour.DUPLICATE, Misbehaviour.FLOOD, Misbehaviour.WRONG_TICK}
+    assert {kind for who, kind in SIGNS if who == "datalog"} == set(Misbehaviour) - nothing_to_say
 
 
 def test_hooks_change_delay_and_fail() -> None:

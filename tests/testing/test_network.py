@@ -13,6 +13,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import serve
 from trio_cogment.testing import Link, SimHost, SimStream, World, simulate
+from trio_cogment.testing._network import CONNECT_SECONDS
 from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 PORT = 9000
@@ -127,6 +128,27 @@ def test_partition_delays_and_healing_delivers() -> None:
     run(scenario)
 
 
+def test_one_partition_heals_and_another_goes_on() -> None:
+    async def scenario(world: World) -> None:
+        network = world.network
+        for name in ("here", "there", "elsewhere"):
+            await trio.lowlevel.checkpoint()
+            network.host(name).listen(PORT)
+        network.partition(["here"])
+        network.partition(["elsewhere"])
+        network.heal(["here"], ["there"])
+        await network.host("here").connect("there", PORT)
+        for one, other in (("here", "elsewhere"), ("elsewhere", "there")):
+            with trio.move_on_after(60) as scope:
+                await network.host(one).connect(other, PORT)
+            assert scope.cancelled_caught
+        network.heal(["elsewhere"])
+        await network.host("here").connect("elsewhere", PORT)
+        await network.host("elsewhere").connect("there", PORT)
+
+    run(scenario)
+
+
 def test_who_sends_into_a_partition_gives_up_and_who_is_idle_does_not() -> None:
     async def scenario(world: World) -> None:
         client, server = await pair(world, Link(give_up_seconds=60))
@@ -221,6 +243,10 @@ def test_crash_of_a_host(power: bool) -> None:
                 with pytest.raises(trio.BrokenResourceError):
                     await client.receive_some()
         assert scope.cancelled_caught == power
+        before = trio.current_time()
+        with pytest.raises(TimeoutError if power else ConnectionRefusedError):
+            await world.network.host("here").connect("there", PORT)
+        assert trio.current_time() - before == pytest.approx(CONNECT_SECONDS if power else 0, abs=0.1)
         with pytest.raises(OSError, match="is down"):
             there.listen(PORT)
         there.restart()

@@ -155,23 +155,31 @@ def _is_part(entries: Sequence[tuple[str, int]], everything: Sequence[tuple[str,
 
 def every_trial_ends(history: History) -> Iterator[str]:
     """Each trial that a watcher saw has ENDED."""
-    ended = {
-        event.trial_id for event in history if event.what == "state" and event.details["state"] == TrialState.ENDED
-    }
-    for trial_id in {event.trial_id: None for event in history if event.what == "state"}:
-        if trial_id not in ended:
+    ended: dict[tuple[str, int], bool] = defaultdict(bool)
+    for trial_id, number, _, states in _lives(history):
+        ended[trial_id, number] |= TrialState.ENDED in states
+    for (trial_id, _), over in ended.items():
+        if not over:
             yield f"{trial_id}: nobody saw it end"
 
 
 def terminated_trials_have_ended(history: History) -> Iterator[str]:
     """A hard termination that was answered has ended its trial; scenarios note "terminated" then."""
-    ended: dict[str, float] = {}
+    seen = events_by(history, "state")
     for event in history:
-        if event.what == "state" and event.details["state"] == TrialState.ENDED:
-            ended.setdefault(event.trial_id, event.seconds)
-    for event in history:
-        if event.what == "terminated" and ended.get(event.trial_id, math.inf) > event.seconds:
+        if event.what != "terminated":
+            continue
+        its = [events for (trial_id, _), events in seen.items() if trial_id == event.trial_id]
+        if not any(_has_ended_by(event.seconds, events) for events in its):
             yield f"{event.trial_id}: was terminated at {event.seconds:.3f} s, and goes on"
+
+
+def _has_ended_by(seconds: float, states: Sequence[HistoryEvent]) -> bool:
+    """Tell whether the newest state until then is the last one: the id of a start that failed has more lives."""
+    before = [event for event in states if event.seconds <= seconds]
+    return any(event.details["state"] == TrialState.ENDED for event in before[-1:]) or any(
+        event.details["state"] == TrialState.ENDED and event.seconds == seconds for event in before
+    )
 
 
 def nothing_after_end(history: History) -> Iterator[str]:
@@ -222,28 +230,39 @@ def samples_come_once(history: History) -> Iterator[str]:
     """Each stream of a data log gets a tick at most once, in order; all its streams together get every one of them.
 
     A stream that follows a broken one begins with what the broken one may not have taken, so ticks come again there.
-    Of what could not be kept for it, a data log that was away for too long is told the number.
+    Of what could not be kept for it, a data log that was away for too long is told the number. What was under way when
+    the stream broke of one that has never answered is lost.
     """
     last_seen: dict[str, int] = {}
     for event in history:
         if event.what == "observation":
             last_seen[event.trial_id] = max(last_seen.get(event.trial_id, -1), event.details["tick"])
     complete = {event.trial_id for event in history if event.what == "complete"}
-    for (trial_id, who), events in events_by(history, "opened", "sample").items():
+    for (trial_id, who), events in events_by(history, "opened", "sample", "answers", "closed").items():
         streams: list[list[int]] = [[]]
         lost = {event.details["tick"]: event.details.get("lost", 0) for event in events if event.what == "sample"}
         for event in events:
             if event.what == "opened":
                 streams.append([])
-            else:
+            elif event.what == "sample":
                 streams[-1].append(event.details["tick"])
         if any(ticks != sorted(set(ticks)) for ticks in streams):
             yield f"{trial_id}: {who} got samples of ticks {streams}"
             continue
         seen = sorted({tick for ticks in streams for tick in ticks})
         missing = max([*seen, last_seen.get(trial_id, -1)]) + 1 - len(seen)
-        if seen and trial_id in complete and missing > sum(lost.values()):
+        if seen and trial_id in complete and missing > sum(lost.values()) and not _broke_unanswered(events):
             yield f"{trial_id}: {who} got only {seen} of the ticks up to {last_seen.get(trial_id, -1)}"
+
+
+def _broke_unanswered(events: Iterable[HistoryEvent]) -> bool:
+    """Tell whether a stream of a data log broke before it had answered anything."""
+    for event in events:
+        if event.what == "answers":
+            return False
+        if event.what == "closed" and event.details["outcome"] != "left":
+            return True
+    return False
 
 
 def soft_end_waits_for_everybody(history: History) -> Iterator[str]:
@@ -254,6 +273,7 @@ def soft_end_waits_for_everybody(history: History) -> Iterator[str]:
     for trial_id, its_sessions in by_trial.items():
         ends = (event.seconds for session in its_sessions for event in session if _is_soft_end(event))
         first_end = min(ends, default=0)
+        asked = _asked_to_end(event for session in its_sessions for event in session)
         for session in its_sessions:
             final = [event.seconds for event in session if event.what in ("observation", "showed")]
             # One that gets such an END took part to the end. Its final data may have been delayed beyond the END of
@@ -261,8 +281,18 @@ def soft_end_waits_for_everybody(history: History) -> Iterator[str]:
             if not final or final[-1] >= first_end or not any(_is_soft_end(event) for event in session):
                 continue
             acknowledged = [event.seconds for event in session if event.what == "acknowledged"]
-            if not (acknowledged and acknowledged[0] <= first_end) and first_end - final[-1] < LEAST_ACK_SECONDS:
+            if not (acknowledged and acknowledged[0] <= first_end) and first_end - asked < LEAST_ACK_SECONDS:
                 yield f"{trial_id}: END came at {first_end:.3f} s, before {session[0].who} had acknowledged"
+
+
+def _asked_to_end(events: Iterable[HistoryEvent]) -> float:
+    """Return when the last of a trial's ticks was first shown: who reads slowly sees later that it was the last."""
+    shown: dict[int, float] = {}
+    for event in events:
+        if event.what in ("observation", "showed"):
+            tick = event.details["tick"]
+            shown[tick] = min(event.seconds, shown.get(tick, math.inf))
+    return shown[max(shown)] if shown else math.inf
 
 
 def _is_soft_end(event: HistoryEvent) -> bool:

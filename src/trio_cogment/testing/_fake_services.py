@@ -93,6 +93,7 @@ class FakeDatalog:
         (trial_id,) = call.metadata.texts("trial-id")
         part = Part(self._world, self._behave, trial_id, "datalog", "datalog", cannot=DATALOGS_CANNOT)
         tick_id = FROM_START
+        answers = False
         with part.session(raising=True):
             async for message in call:
                 if message.HasField("sample"):
@@ -105,6 +106,9 @@ class FakeDatalog:
                         self._store(part, self._files_of(trial_id), info.tick_id)
                 if await part.think(tick_id) and not part.does(Misbehaviour.NEVER_ACK, tick_id):
                     await call.send(RunTrialDatalogOutput())
+                    if not answers:
+                        part.record("answers")
+                    answers = True
             if part.does(Misbehaviour.NEVER_ACK, tick_id):
                 await trio.sleep_forever()
             part.record("complete")

@@ -64,7 +64,7 @@ def calls_end_once(history: History) -> Iterator[str]:
 
 
 def acknowledged_samples_are_kept(history: History) -> Iterator[str]:
-    """What a data log has made durable, and no other, is in its file in the end, each tick once."""
+    """What a data log has made durable is in its file in the end, and nothing that it was not sent, each tick once."""
     stored: dict[str, set[int]] = defaultdict(set)
     sent: dict[str, set[int]] = defaultdict(set)
     kept: dict[str, list[int]] = {}

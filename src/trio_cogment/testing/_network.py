@@ -122,7 +122,8 @@ class SimHost:
 
     Attributes:
         name: what others connect to.
-        up: it runs.
+        up: programs can run on it.
+        answers: its system takes packets, though it may be only to refuse them: it has power.
         listeners: its open ports.
     """
 
@@ -130,6 +131,7 @@ class SimHost:
         self.network = network
         self.name = name
         self.up = True
+        self.answers = True
         self.listeners: dict[int, SimListener] = {}
         self._scopes: dict[trio.CancelScope, None] = {}
 
@@ -175,9 +177,11 @@ class SimHost:
         """Kill everything on this host at once; no byte leaves it any more.
 
         Args:
-            power: the machine itself is gone: peers hear nothing at all. Else the system lives and resets connections.
+            power: the machine itself is gone: peers hear nothing at all. Else the system lives, resets connections, and
+                refuses new ones.
         """
         self.up = False
+        self.answers = not power
         for listener in list(self.listeners.values()):
             listener.vanish()
         for connection in self.network.connections(self.name):
@@ -188,7 +192,7 @@ class SimHost:
 
     def restart(self) -> None:
         """Let the host run again; what ran on it has to be started anew."""
-        self.up = True
+        self.up = self.answers = True
 
     def check_up(self) -> None:
         """Raise OSError when the host is down."""
@@ -236,8 +240,9 @@ class SimNetwork:
             self._paths[source, target] = Path(self._default)
         return self._paths[source, target]
 
-    def _paths_between(self, ones: Iterable[str], others: Iterable[str]) -> Iterator[Path]:
-        others = list(others)
+    def _between(self, ones: Iterable[str], others: Iterable[str] | None) -> Iterator[Path]:
+        ones = list(ones)
+        others = [name for name in self._hosts if name not in ones] if others is None else list(others)
         for one in ones:
             for other in others:
                 if one != other:
@@ -250,14 +255,12 @@ class SimNetwork:
         Connections stay open; what is on its way, or sent from now on, arrives after `heal`, unless one end has given
         up by then (see `Link.give_up_seconds`).
         """
-        ones = list(ones)
-        others = [name for name in self._hosts if name not in ones] if others is None else others
-        for path in self._paths_between(ones, others):
+        for path in self._between(ones, others):
             path.cut()
 
-    def heal(self) -> None:
-        """End every partition."""
-        for path in self._paths.values():
+    def heal(self, ones: Iterable[str] | None = None, others: Iterable[str] | None = None) -> None:
+        """End every partition, or let everything through again between two groups of hosts, as `partition` has them."""
+        for path in self._paths.values() if ones is None else self._between(ones, others):
             path.heal()
         self._changed.unpark_all()
 
@@ -313,7 +316,7 @@ class SimNetwork:
         """Let one small packet go over a path, again and again while it is cut or nobody is there."""
         while True:
             await trio.sleep(path.delay(rng))
-            if not path.is_cut and self._hosts[target].up:
+            if not path.is_cut and self._hosts[target].answers:
                 return
             if path.is_cut:
                 await self._changed.park()

@@ -70,7 +70,7 @@ class World:
         return str(uuid.UUID(int=self._ids.getrandbits(128), version=4))
 
     def disk(self, name: str, *, capacity_bytes: int = 1 << 40) -> SimDisk:
-        """Return a new disk, whose accidents come from the seed and the name."""
+        """Return a new disk, empty each time, whose accidents come from the seed and the name."""
         return SimDisk(self.stream(f"disk {name}"), capacity_bytes=capacity_bytes)
 
     def sometimes(self, name: str) -> None:
@@ -130,7 +130,7 @@ class World:
         ``grpc://host:port``; its calls to them are noted in the history. Leaving the block stops it in order.
 
         Args:
-            host: where it runs.
+            host: where it runs. For `SimHost.crash` to end it, too, run the block in the host's `SimHost.running`.
             port: what it listens on.
             rpc_config: of its server and of its channels.
             options: see `trio_cogment.Orchestrator`.
@@ -168,7 +168,8 @@ class World:
         """Run a directory on a host of the network for the time of an `async with` block.
 
         Args:
-            host: where it runs; from there it looks at the services.
+            host: where it runs; from there it looks at the services. As for `serve_orchestrator`, its crash ends the
+                directory only within `SimHost.running`.
             port: what it listens on.
             disk: where its file is; without one it has none.
             config: its rules.
