@@ -71,6 +71,15 @@ async def swallows(_world: World, doomed: Doomed) -> None:
             raise KeyError("not what it was") from None
 
 
+async def fails_as_pytest_does(_world: World, doomed: Doomed) -> None:
+    async with trio.open_nursery() as nursery:
+        with doomed:
+            nursery.start_soon(trio.sleep, 1)
+            await trio.sleep(1)
+        if doomed.cancelled:
+            pytest.fail("as it should")
+
+
 async def leaves_a_task(_world: World, doomed: Doomed) -> None:
     with doomed:
         trio.lowlevel.spawn_system_task(trio.sleep, 1000, name="forgotten")
@@ -136,8 +145,9 @@ async def relies_on_a_peer(_world: World, doomed: Doomed) -> None:
 
 
 OPENED: list[int] = []
-BAD: list[tuple[Callable[[World, Doomed], Awaitable[None]], type[Exception], str]] = [
+BAD: list[tuple[Callable[[World, Doomed], Awaitable[None]], type[BaseException], str]] = [
     (swallows, KeyError, "not what it was"),
+    (fails_as_pytest_does, BaseExceptionGroup, "from Trio nursery"),
     (leaves_a_task, CancellationError, "tasks that were started in it still run: forgotten"),
     (leaves_a_task_elsewhere, CancellationError, "tasks that were started in it still run: forgotten"),
     (leaves_a_descriptor, CancellationError, "descriptors are still open: .*/dev/null"),
@@ -150,7 +160,7 @@ BAD: list[tuple[Callable[[World, Doomed], Awaitable[None]], type[Exception], str
 
 @pytest.mark.parametrize(("scenario", "kind", "text"), BAD, ids=lambda value: getattr(value, "__name__", ""))
 def test_what_is_wrong_is_found(
-    scenario: Callable[[World, Doomed], Awaitable[None]], kind: type[Exception], text: str
+    scenario: Callable[[World, Doomed], Awaitable[None]], kind: type[BaseException], text: str
 ) -> None:
     try:
         with pytest.raises(kind, match=text) as caught:

@@ -269,3 +269,20 @@ def test_history_as_text() -> None:
     assert history.text("t") == "0.010000 t near: state state=1\n0.020000 t near: state state=2\n"
     assert history.text("other") == ""
     assert history.of_trial("t") == list(history) == history.recent(5)
+
+
+def test_checkers_have_names() -> None:
+    with pytest.raises(ValueError, match=r"expected some of states-go-forward, .*, got 'nope'$"):
+        check_history(History(), ["states-go-forward", "nope"])
+
+
+def test_an_event_that_lacks_a_detail_is_named() -> None:
+    async def scenario(world: World) -> None:
+        world.history.record("actor a", "actions", "t", contents={})
+        with pytest.raises(ValueError, match=r"^[a-z-]+: expected the event 'actor a: actions' to have '\w+', it has"):
+            check_history(world.history)
+        world.history.record("near", "state", "t")
+        with pytest.raises(ValueError, match=r"^states-go-forward: .* 'near: state' to have 'state', it has \{\}$"):
+            check_history(world.history, ["states-go-forward"])
+
+    simulate(1, scenario)

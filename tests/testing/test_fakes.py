@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -210,3 +211,69 @@ async def test_fakes_and_checkers_over_real_sockets() -> None:
         nursery.cancel_scope.cancel()
     assert whats(world.history, "actor ann").count("observation") == 4
     check_history(world.history)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"misbehaviour": "silent"}, "misbehaviour: expected a Misbehaviour"),
+        ({"misbehaviour": Misbehaviour.SLOW}, "seconds: expected how long"),
+        ({"misbehaviour": Misbehaviour.SLOW, "seconds": -1}, "seconds: expected 0 or more"),
+        ({"seconds": math.inf}, "seconds: expected 0 or more"),
+        ({"misbehaviour": Misbehaviour.FLOOD, "count": 0}, "count: expected at least 1"),
+        ({"misbehaviour": Misbehaviour.DUPLICATE, "count": 1}, "count: expected at least 2"),
+        ({"count": "5"}, "count: expected at least 1"),
+        ({"from_tick": -2}, "from_tick: expected a tick, or -1"),
+        ({"think_seconds": (0.2, 0.1)}, "think_seconds: expected the least and the most"),
+        ({"think_seconds": (-0.2, 0.1)}, "think_seconds: expected"),
+        ({"think_seconds": (0.1, math.inf)}, "think_seconds: expected"),
+        ({"think_seconds": (0.1,)}, "think_seconds: expected"),
+    ],
+)
+def test_behaviours_that_make_no_sense(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        Behaviour(**values)
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {},
+        {"misbehaviour": "silent", "tick": 3},
+        {"misbehaviour": "silent", "think_seconds": 3},
+        {"misbehaviour": "slow"},
+        {"misbehaviour": "flood", "count": None},
+    ],
+)
+def test_faults_that_are_no_behaviour(details: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        Behaviour.from_fault(Fault("any", details=details))
+
+
+def test_what_a_service_cannot_show_is_refused() -> None:
+    flood = Behaviour(misbehaviour=Misbehaviour.FLOOD)
+    with pytest.raises(ValueError, match="expected one that a hook can show"):
+        FakeHook(World(1), flood)
+    with pytest.raises(ValueError, match="expected one that a data log can show"):
+        FakeDatalog(World(1), flood)
+
+
+@pytest.mark.parametrize("asserting", [False, True])
+def test_what_a_service_cannot_show_fails_the_run(asserting: bool) -> None:
+    async def scenario(world: World) -> None:
+        hook = FakeHook(world, lambda _trial_id, _name: Behaviour(misbehaviour=Misbehaviour.FLOOD))
+        async with bench(hook.service(), pre_trial_hooks=["cogment://discover/prehook"]) as table:
+            with pytest.raises(RpcError):
+                await table.controller.start_trial(trial_id="t")
+            assert not asserting, "the hook should have answered"
+
+    mistake = "misbehaviour: hook hook of t: expected one that it can show"
+    with pytest.raises(AssertionError if asserting else ValueError) as caught:
+        simulate(1, scenario)
+    assert f"mistake in the scenario: {mistake}" in caught.value.__notes__[0]
+    assert asserting or mistake in str(caught.value)
+
+
+def test_a_data_log_without_files_kept_nothing() -> None:
+    with pytest.raises(RuntimeError, match="without `files` keeps nothing"):
+        FakeDatalog(World(1)).note_kept()

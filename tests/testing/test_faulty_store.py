@@ -203,3 +203,42 @@ def test_an_interface_that_is_called() -> None:
             shelf.count()
 
     simulate(1, scenario, plan=FaultPlan(tuple(faults)))
+
+
+def test_delays_that_make_no_sense() -> None:
+    for seconds in (-3.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="max_delay_seconds"):
+            StoreFaults(delay=1, max_delay_seconds=seconds)
+    with pytest.raises(ValueError, match="shares"):
+        StoreFaults(before=float("nan"))
+    with pytest.raises(ValueError, match="operations: expected a collection of names, got 'put'"):
+        StoreFaults(before=1, operations="put")
+
+
+@pytest.mark.parametrize("kind", ["delay", "hang"])
+def test_what_is_called_neither_waits_nor_hangs(kind: str) -> None:
+    async def scenario(world: World, plan: FaultPlan) -> None:
+        faults = StoreFaults(**{kind: 0.1})  # type: ignore[arg-type]  # a share
+        with pytest.raises(ValueError, match="faults: expected no delays"):
+            FaultyStore(Cupboard(), rng=world.rng, history=world.history, faults=faults, plain=OSError)
+        with pytest.raises(ValueError, match=rf"plan: expected no delays .* got Fault\('store {kind}'"):
+            FaultyStore(Cupboard(), rng=world.rng, history=world.history, plan=plan, plain=OSError)
+        FaultyStore(Cupboard(), rng=world.rng, history=world.history, plan=plan, plain=OSError, name="another")
+        FaultyStore(Cupboard(), rng=world.rng, history=world.history, plan=plan, faults=faults)
+        front = FaultyStore(Cupboard(), rng=world.rng, history=world.history, plain=OSError)
+        with pytest.raises(ValueError, match="faults: expected no delays"):
+            front.faults = faults
+        assert front.faults == StoreFaults()
+
+    simulate(1, scenario, FaultPlan((Fault(f"store {kind}", target="store"),)))
+
+
+def test_a_fault_waits_for_a_call_that_it_can_hit() -> None:
+    async def scenario(world: World) -> None:
+        front = FaultyStore(Cupboard(), rng=world.rng, history=world.history, plan=world.plan, plain=OSError)
+        front.store.shelf()
+        with pytest.raises(OSError, match="add was done and failed"):
+            front.store.add(1)
+        assert front.store.add(2) == 2
+
+    simulate(1, scenario, plan=FaultPlan((Fault("store error after", target="store"),)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import trio
@@ -328,3 +329,40 @@ def test_keepalive_finds_a_half_open_connection() -> None:
             nursery.cancel_scope.cancel()
 
     run(scenario)
+
+
+def test_hosts_are_named_one_by_one() -> None:
+    network = World(1).network
+    desk: Any = network.host("desk")
+    wrongs: list[Any] = ["desk", desk.name, [desk], [None]]
+    for wrong in wrongs:
+        with pytest.raises(TypeError, match="expected names of hosts"):
+            network.partition(wrong)
+        with pytest.raises(TypeError, match="expected names of hosts"):
+            network.partition(["desk"], wrong)
+    with pytest.raises(TypeError, match="expected names of hosts"):
+        network.connections(desk)
+    with pytest.raises(TypeError, match="expected names of hosts"):
+        network.set_link("desk", desk, Link())
+
+
+def test_a_host_to_come_is_cut_off_already() -> None:
+    async def scenario(world: World) -> None:
+        network = world.network
+        listener = network.host("there").listen(PORT)
+        network.partition(["later"])
+        with trio.move_on_after(60) as scope:
+            await network.host("later").connect("there", PORT)
+        assert scope.cancelled_caught
+        network.heal()
+        await network.host("later").connect("there", PORT)
+        await listener.accept()
+
+    run(scenario, 1)
+
+
+@pytest.mark.parametrize("name", ["latency_seconds", "jitter_seconds", "retransmit_seconds"])
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), -1.0])
+def test_links_take_some_time(name: str, seconds: float) -> None:
+    with pytest.raises(ValueError, match=f"{name}: expected"):
+        Link(**{name: seconds})  # type: ignore[arg-type]  # seconds, all of them

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from typing import Any
 
 import pytest
 
@@ -85,7 +87,70 @@ def test_shrinking_is_bounded() -> None:
     assert len(asked) == 10
 
 
-@pytest.mark.parametrize("name", ["at", "name", "two words", ""])
+@pytest.mark.parametrize("name", ["at", "name", "two words", "", "class", "details"])
 def test_details_have_names_that_print(name: str) -> None:
     with pytest.raises(ValueError, match="expected names of their own"):
         Fault("storm", details={name: 1})
+
+
+def test_what_pytest_prints_can_be_read() -> None:
+    plan = FaultPlan((STORM, Fault("fog", at=1.5)))
+    assert repr(plan) == str(plan)
+    assert FaultPlan.parse(repr(plan)) == plan
+    assert repr(STORM) == str(STORM)
+
+
+def test_a_fault_may_be_written_as_it_is_made() -> None:
+    expected = FaultPlan((Fault("crash", 4.0, "env-0", {"power": False}),))
+    for text in (
+        "FaultPlan(Fault('crash', 4.0, 'env-0', power=False))",
+        "FaultPlan(Fault(name='crash', target='env-0', at=4.0, power=False))",
+        " FaultPlan(\n  Fault('crash', 4, target='env-0', power=False),\n)",
+    ):
+        assert FaultPlan.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("FaultPlan(faults=(Fault(name='fog', at=1.0, target='', details={}),))", "faults are given by position"),
+        ("FaultPlan(**{'faults': ()})", "faults are given by position"),
+        ("FaultPlan(Fault('x', 1.0, 'a', {'b': 1}))", r"expected Fault\(name, at, target, detail=\.\.\.\)"),
+        ("FaultPlan(Fault('x', details={'b': 1}))", "expected names of their own, got 'details'"),
+        ("FaultPlan(Fault('x', **{'b': 1}))", "expected each argument once"),
+        ("FaultPlan(Fault('x', 1.0, at=2.0))", "expected each argument once"),
+        ("FaultPlan(Fault(at=2.0))", "expected a name"),
+        ("Foo(Bar('x'))", r"expected FaultPlan\(\.\.\.\), got Foo"),
+        ("FaultPlan(Bar('x'))", r"expected Fault\(\.\.\.\), got Bar"),
+        ("FaultPlan(testing.Fault('x'))", r"expected Fault\(\.\.\.\), got testing"),
+        ("FaultPlan(Fault('x', at=1e999))", "at: expected seconds from 0 on, got inf"),
+        ("FaultPlan(Fault('x', at='soon'))", "at: expected seconds"),
+        ("FaultPlan(Fault('x', at=-1))", "at: expected seconds"),
+        ("FaultPlan(Fault('x', target=3))", "expected texts"),
+        ("FaultPlan(Fault('x', y=[1]))", "y: expected a text"),
+    ],
+)
+def test_no_other_plan_is_read_than_was_given(text: str, expected: str) -> None:
+    with pytest.raises(ValueError, match=rf"^expected FaultPlan\(Fault\(\.\.\.\), \.\.\.\), got .*{expected}"):
+        FaultPlan.parse(text)
+
+
+@pytest.mark.parametrize("at", [math.inf, math.nan, -0.5])
+def test_times_are_those_of_a_run(at: float) -> None:
+    with pytest.raises(ValueError, match="at: expected seconds from 0 on"):
+        Fault("storm", at=at)
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, (1, 2), random.Random])
+def test_details_have_values_that_print(value: Any) -> None:
+    with pytest.raises(ValueError, match="force: expected a text, a finite number"):
+        Fault("storm", details={"force": value})
+
+
+def test_nothing_can_be_drawn_from_nothing() -> None:
+    assert FaultPlan.draw(random.Random(1), [], 0) == FaultPlan()
+    with pytest.raises(ValueError, match="makers: expected at least one"):
+        FaultPlan.draw(random.Random(1), [], 2)
+    for count in (-1, (8, 3), (-2, 3)):
+        with pytest.raises(ValueError, match="count: expected"):
+            FaultPlan.draw(random.Random(1), [fog], count)

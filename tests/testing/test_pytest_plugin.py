@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -132,3 +133,57 @@ def test_nothing_else_imports_pytest(module: str) -> None:
 def test_plugin_imports_nothing_heavy() -> None:
     code = "import sys, trio_cogment.testing.pytest_plugin; sys.exit('trio' in sys.modules or 'purerpc' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+FAILING_AS_PYTEST_DOES = """
+import pytest, trio
+
+async def nothing_raised(world):
+    with pytest.raises(ValueError):
+        await trio.sleep(5)
+
+async def in_a_nursery(world):
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(nothing_raised, world)
+
+@pytest.mark.parametrize("scenario", [nothing_raised, in_a_nursery])
+def test_luck(sim, scenario):
+    sim(scenario)
+"""
+
+
+def test_what_pytest_raises_shows_its_seed_too(tmp_path: Path) -> None:
+    output = run(tmp_path, FAILING_AS_PYTEST_DOES, "--sim-seed=4")
+    assert "2 failed" in output
+    # Where CI is set, pytest's summary repeats the notes.
+    reports = output.partition("short test summary")[0]
+    assert reports.count("simulated with seed 4") == 2
+    for scenario in ("nothing_raised", "in_a_nursery"):
+        assert re.search(rf"again: pytest 'test_it.py::test_luck\[.*{scenario}.*\]' --sim-seed 4", reports)
+
+
+@pytest.mark.parametrize("number", ["0", "-3", "many"])
+def test_no_seeds_at_all_are_refused(tmp_path: Path, number: str) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "test_it.py").write_text(TESTS)
+    command = [*pytest_command(), f"--sim-seeds={number}"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"--sim-seeds: expected a number of seeds, at least 1, got '{number}'" in done.stderr
+
+
+WRONG_MARKERS = ["seeds=0", "seeds=-1", "25", "seed=25", "seeds='5'", "seeds=True"]
+
+
+def test_markers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    tests = [f"@pytest.mark.sim({given})\ndef test_it(sim):\n    pass\n" for given in WRONG_MARKERS]
+    for number, test in enumerate(tests):
+        (tmp_path / f"test_{number}.py").write_text(f"import pytest\n\n{test}")
+    for options in ([], ["--sim-seeds=2"]):
+        command = [*pytest_command(), "-c", os.devnull, "--rootdir=.", *options, "."]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == pytest.ExitCode.INTERRUPTED
+        assert f"{len(tests)} errors" in done.stdout
+        for given in WRONG_MARKERS:
+            wanted = f"expected @pytest.mark.sim(seeds=N) with N at least 1, got @pytest.mark.sim({given})"
+            assert wanted in done.stdout

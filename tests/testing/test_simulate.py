@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import types
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Never
 
@@ -27,9 +28,11 @@ from trio_cogment.testing import (
     NondeterminismError,
     SimulationError,
     World,
+    cancel_at_every_step,
     check_determinism,
     simulate,
 )
+from trio_cogment.testing._failures import is_failure
 from trio_cogment.testing._schedule import check_trio, seeded_schedule
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -367,3 +370,91 @@ def test_a_block_is_seeded_by_hand_as_well() -> None:
         with seeded_schedule(9):
             runs.append(trio.run(order))
     assert runs[0] == runs[1]
+
+
+async def fails_as_pytest_does(world: World) -> None:
+    world.history.record("me", "was here")
+    await trio.sleep(1)
+    pytest.fail("as it should")
+
+
+async def fails_in_a_nursery(world: World) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.sleep_forever)
+        nursery.start_soon(fails_as_pytest_does, world)
+
+
+@pytest.mark.parametrize("scenario", [fails_as_pytest_does, fails_in_a_nursery])
+def test_what_pytest_raises_is_reported_too(scenario: Callable[[World], Awaitable[None]]) -> None:
+    with pytest.raises((pytest.fail.Exception, BaseExceptionGroup)) as caught:
+        simulate(11, scenario, plan=FaultPlan((Fault("storm"),)))
+    (note,) = caught.value.__notes__
+    assert "simulated with seed 11" in note
+    assert "plan: FaultPlan(Fault('storm'))" in note
+    assert "me: was here" in note
+
+
+def test_livelock_is_told_though_pytest_fails_on_the_way_out() -> None:
+    async def scenario(world: World) -> None:
+        try:
+            await goes_round(world)
+        finally:
+            pytest.fail("no")
+
+    with pytest.raises(LivelockError) as caught:
+        simulate(7, scenario, budget=1000)
+    assert isinstance(caught.value.__cause__, pytest.fail.Exception)
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit])
+def test_who_ends_the_program_gets_no_report(ending: type[BaseException]) -> None:
+    async def scenario(_world: World) -> None:
+        raise ending
+
+    with pytest.raises(ending) as caught:
+        simulate(1, scenario)
+    assert not hasattr(caught.value, "__notes__")
+
+
+@pytest.mark.parametrize(
+    ("error", "failed"),
+    [
+        (ValueError(), True),
+        (BaseExceptionGroup("", [ValueError(), GeneratorExit()]), True),
+        (BaseExceptionGroup("", [ValueError(), BaseExceptionGroup("", [KeyboardInterrupt()])]), False),
+        (BaseExceptionGroup("", [GeneratorExit()]), False),
+        (GeneratorExit(), False),
+    ],
+)
+def test_what_a_failure_is(error: BaseException, failed: bool) -> None:
+    assert is_failure(error) == failed
+
+
+def test_to_be_cancelled_is_no_failure() -> None:
+    async def scenario(_world: World) -> bool:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            try:
+                await trio.lowlevel.checkpoint()
+            except trio.Cancelled as error:
+                cancelled = error
+                raise
+        return is_failure(cancelled)
+
+    assert not simulate(1, scenario).value
+
+
+@pytest.mark.parametrize("budget", [0, -1])
+def test_a_budget_is_some_steps(budget: int) -> None:
+    with pytest.raises(ValueError, match="budget: expected at least 1 step"):
+        simulate(1, everything, budget=budget)
+
+
+def test_a_scenario_is_a_function() -> None:
+    world = World(1)
+    runs: list[Callable[..., object]] = [simulate, check_determinism, cancel_at_every_step]
+    for run in runs:
+        with pytest.raises(TypeError, match=r"got a coroutine: give `everything`, not `everything\(\.\.\.\)`"):
+            run(1, everything(world))
+        with pytest.raises(TypeError, match="expected an async function, got None"):
+            run(1, None)

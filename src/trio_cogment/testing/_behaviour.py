@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
+import math
 import random
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 import trio
@@ -50,29 +51,55 @@ class Behaviour:
             reached in process, or virtual time stands still.
         misbehaviour: what it does wrong, if anything.
         from_tick: from which tick on; `FROM_START` (-1) includes the answer to the initial message.
-        seconds: for SLOW.
-        count: for DUPLICATE and FLOOD.
+        seconds: for SLOW, which needs it.
+        count: for DUPLICATE (of an answer, at least 2) and FLOOD.
+
+    Raises:
+        ValueError: a value makes no sense; it is named.
     """
 
     think_seconds: tuple[float, float] = (0.001, 0.02)
     misbehaviour: Misbehaviour | None = None
     from_tick: int = 0
-    seconds: float = 0.0
+    seconds: float | None = None
     count: int = 2
+
+    def __post_init__(self) -> None:
+        if self.misbehaviour is not None and not isinstance(self.misbehaviour, Misbehaviour):
+            raise ValueError(f"misbehaviour: expected a Misbehaviour or None, got {self.misbehaviour!r}")
+        if not isinstance(self.from_tick, int) or self.from_tick < FROM_START:
+            raise ValueError(f"from_tick: expected a tick, or {FROM_START}, got {self.from_tick!r}")
+        if self.misbehaviour is Misbehaviour.SLOW and self.seconds is None:
+            raise ValueError("seconds: expected how long SLOW is to take, got None")
+        if self.seconds is not None and not _is_time(self.seconds):
+            raise ValueError(f"seconds: expected 0 or more, got {self.seconds!r}")
+        least = 2 if self.misbehaviour is Misbehaviour.DUPLICATE else 1
+        if not isinstance(self.count, int) or self.count < least:
+            raise ValueError(f"count: expected at least {least}, got {self.count!r}")
+        span = self.think_seconds
+        if len(span) != 2 or not all(map(_is_time, span)) or span[0] > span[1]:
+            raise ValueError(f"think_seconds: expected the least and the most, from 0 on, got {span!r}")
 
     @classmethod
     def from_fault(cls, fault: Fault) -> Behaviour:
         """Return what a fault of a plan asks for: its details are `misbehaviour` (by its value) and the other fields.
 
         Raises:
-            ValueError: there is no such misbehaviour.
+            ValueError: there is no such misbehaviour, or a detail is missing, unknown, or makes no sense.
         """
         details: dict[str, Any] = dict(fault.details)
+        known = {one.name for one in fields(cls)} - {"think_seconds"}
+        if "misbehaviour" not in details or not details.keys() <= known:
+            raise ValueError(f"expected misbehaviour, and no details but {', '.join(sorted(known))}, got {fault}")
         return cls(misbehaviour=Misbehaviour(details.pop("misbehaviour")), **details)
 
     def does(self, misbehaviour: Misbehaviour, tick_id: int) -> bool:
         """Tell whether it misbehaves so at a tick."""
         return self.misbehaviour is misbehaviour and tick_id >= self.from_tick
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, (int, float)) and 0 <= value < math.inf
 
 
 class VanishedError(RpcError):
@@ -87,6 +114,16 @@ class CrashError(Exception):
 Behave: TypeAlias = Callable[[str, str], Behaviour] | Behaviour
 
 
+def check_behaviour(behave: Behave, kind: str, cannot: Container[Misbehaviour]) -> None:
+    """Refuse a behaviour for all that this kind of fake cannot show; of one that is asked for, `Part` has to.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if isinstance(behave, Behaviour) and behave.misbehaviour in cannot:
+        raise ValueError(f"misbehaviour: expected one that a {kind} can show, got {behave.misbehaviour}")
+
+
 class Part:
     """One fake's part in one trial: its behaviour, its randomness, and its lines in the history."""
 
@@ -95,7 +132,9 @@ class Part:
     ) -> None:
         self.behaviour = behave if isinstance(behave, Behaviour) else behave(trial_id, name)
         if self.behaviour.misbehaviour in cannot:
-            raise ValueError(f"misbehaviour: {kind} {name}: expected one that it can show, got {self.behaviour}")
+            mistake = f"misbehaviour: {kind} {name} of {trial_id}: expected one that it can show, got {self.behaviour}"
+            world.mistakes.append(mistake)  # a peer would only see a call that fails
+            raise ValueError(mistake)
         self.trial_id = trial_id
         self.name = name
         self.who = f"{kind} {name}"
@@ -150,7 +189,7 @@ class Part:
             await trio.sleep_forever()
         seconds = self.rng.uniform(*self.behaviour.think_seconds)
         if self.does(Misbehaviour.SLOW, tick_id):
-            seconds += self.behaviour.seconds
+            seconds += self.behaviour.seconds or 0.0
         await trio.sleep(seconds)
         return not self.does(Misbehaviour.SILENT, tick_id)
 

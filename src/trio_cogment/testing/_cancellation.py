@@ -11,10 +11,11 @@ from typing import Any
 
 import trio
 
+from trio_cogment.testing._failures import Noting
 from trio_cogment.testing._plan import FaultPlan
 from trio_cogment.testing._recorder import tasks_below
 from trio_cogment.testing._schedule import shielded_until
-from trio_cogment.testing._simulate import DEFAULT_BUDGET, NondeterminismError, Outcome, run_seeded
+from trio_cogment.testing._simulate import DEFAULT_BUDGET, NondeterminismError, Outcome, check_scenario, run_seeded
 from trio_cogment.testing._world import World
 
 #: The farewells of an orchestrator and, after it, of its connections, with their default settings.
@@ -222,9 +223,11 @@ def cancel_at_every_step(
         CancellationError: something was left, or took too long.
         NondeterminismError: a run ended before the step that an earlier one had.
         ValueError: the block was never entered, or `steps` has none that exists.
+        TypeError: `async_fn` is not a function.
 
     Whatever else a run raises comes out as it is. A note says before which step the block was cancelled.
     """
+    check_scenario(async_fn)
 
     async def scenario(world: World, doomed: Doomed) -> None:
         await async_fn(world, doomed, *args)
@@ -243,20 +246,18 @@ def cancel_at_every_step(
     total = first.steps
     tried: list[int] = []
     slowest = (0.0, 0)
+    name = getattr(async_fn, "__name__", "the scenario")
     for step in range(total) if steps is None else steps:
         if step >= total:
             break
-        try:
+        note = (
+            f"--- {name} was cancelled before step {step} of {total}; that alone: "
+            f"cancel_at_every_step({seed}, {name}, ..., steps=[{step}]) ---"
+        )
+        with Noting(note):
             doomed = run(step)
             if not doomed.cancelled:
                 raise NondeterminismError(f"this time the block had only {doomed.steps} steps")
-        except Exception as error:
-            name = getattr(async_fn, "__name__", "the scenario")
-            error.add_note(
-                f"--- {name} was cancelled before step {step} of {total}; that alone: "
-                f"cancel_at_every_step({seed}, {name}, ..., steps=[{step}]) ---"
-            )
-            raise
         tried.append(step)
         slowest = max(slowest, (doomed.seconds, step))
     if not tried:

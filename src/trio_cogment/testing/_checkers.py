@@ -16,7 +16,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.errors import RpcError
 from trio_cogment.sdk import Controller
 from trio_cogment.testing._content_checkers import CONTENT_CHECKERS
-from trio_cogment.testing._history import History, HistoryEvent
+from trio_cogment.testing._history import History, HistoryEvent, MissingDetailError
 from trio_cogment.testing._inner_checkers import INNER_CHECKERS
 from trio_cogment.testing._param_checkers import PARAM_CHECKERS
 from trio_cogment.testing._sessions import events_by, sessions
@@ -50,9 +50,18 @@ def check_history(history: History, checkers: Iterable[str] | None = None) -> No
 
     Raises:
         InvariantError: what they found.
+        ValueError: there is no such checker, or one reads of an event what it does not say.
     """
     names = list(CHECKERS) if checkers is None else list(checkers)
-    found = [f"{name}: {text}" for name in names for text in CHECKERS[name](history)]
+    unknown = [name for name in names if name not in CHECKERS]
+    if unknown:
+        raise ValueError(f"checkers: expected some of {', '.join(CHECKERS)}, got {', '.join(map(repr, unknown))}")
+    found: list[str] = []
+    for name in names:
+        try:
+            found.extend(f"{name}: {text}" for text in CHECKERS[name](history))
+        except MissingDetailError as error:
+            raise ValueError(f"{name}: {error}") from error
     if history.dropped:
         found.append(f"history: {history.dropped} events had no room, so nothing is certain")
     if found:

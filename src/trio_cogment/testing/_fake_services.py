@@ -16,7 +16,7 @@ from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.files import Files
 from trio_cogment.rpc import ServerCall, bind
-from trio_cogment.testing._behaviour import FROM_START, Behave, Behaviour, Misbehaviour, Part
+from trio_cogment.testing._behaviour import FROM_START, Behave, Behaviour, Misbehaviour, Part, check_behaviour
 from trio_cogment.testing._contents import as_text
 from trio_cogment.testing._sample_file import SampleFile, read_ticks
 from trio_cogment.testing._world import World
@@ -35,13 +35,17 @@ class FakeHook:
         world: for the history, the randomness and the counters.
         behave: how it behaves; the participant's name is "hook". WRONG_TICK returns parameters that are no good.
         change: makes the parameters that it returns from those that came; they stay as they are without.
+
+    Raises:
+        ValueError: it cannot misbehave so. (If `behave` is a function that says so later, the simulated run fails.)
     """
 
     def __init__(
         self, world: World, behave: Behave | None = None, *, change: Callable[[TrialParams], TrialParams] | None = None
     ) -> None:
         self._world = world
-        self._behave = behave or Behaviour()
+        self._behave = behave = behave or Behaviour()
+        check_behaviour(behave, "hook", HOOKS_CANNOT)
         self._change = change
 
     def service(self) -> Service:
@@ -73,13 +77,17 @@ class FakeDatalog:
         files: gives a trial's file system: samples are kept there, and acknowledged when they are durable ("stored").
             Where that fails, the stream ends with UNAVAILABLE, and the next one finds what is there. Without it nothing
             is kept.
+
+    Raises:
+        ValueError: as with `FakeHook`.
     """
 
     def __init__(
         self, world: World, behave: Behave | None = None, *, files: Callable[[str], Files] | None = None
     ) -> None:
         self._world = world
-        self._behave = behave or Behaviour()
+        self._behave = behave = behave or Behaviour()
+        check_behaviour(behave, "data log", DATALOGS_CANNOT)
         self._files_of = files
         self._open_files: dict[str, SampleFile] = {}
         self._failed: set[str] = set()
@@ -130,8 +138,14 @@ class FakeDatalog:
             self._world.sometimes("datalog: stored after its disk had failed")
 
     def note_kept(self) -> None:
-        """Note what each trial's file has in it now ("kept"), for the checkers. Raises OSError."""
-        assert self._files_of is not None
+        """Note what each trial's file has in it now ("kept"), for the checkers.
+
+        Raises:
+            OSError: it cannot be read.
+            RuntimeError: this data log keeps nothing.
+        """
+        if self._files_of is None:
+            raise RuntimeError("a FakeDatalog without `files` keeps nothing")
         opened = [event for event in self._world.history if event.what == "opened"]
         for trial_id in {event.trial_id: None for event in opened if event.who == "datalog datalog"}:
             ticks = read_ticks(self._files_of(trial_id), _path(trial_id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import math
 import random
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -36,6 +37,10 @@ class StoreFault(enum.Enum):
     HANG = "store hang"
 
 
+#: What takes time, so that what is called and not awaited cannot do it.
+_WAITING = (StoreFault.DELAY, StoreFault.HANG)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFaults:
     """How often operations go wrong by chance, each as a share of 1, together at most 1.
@@ -58,8 +63,12 @@ class StoreFaults:
 
     def __post_init__(self) -> None:
         shares = (self.before, self.after, self.delay, self.hang)
-        if min(shares) < 0 or sum(shares) > 1:
+        if not all(share >= 0 for share in shares) or not sum(shares) <= 1:
             raise ValueError(f"expected shares of 0 or more that are at most 1 together, got {shares}")
+        if not 0 <= self.max_delay_seconds < math.inf:
+            raise ValueError(f"max_delay_seconds: expected 0 or more, got {self.max_delay_seconds}")
+        if isinstance(self.operations, str):
+            raise ValueError(f"operations: expected a collection of names, got {self.operations!r}")
 
 
 class FaultyStore(Generic[S]):
@@ -71,8 +80,9 @@ class FaultyStore(Generic[S]):
     what a context manager `watch` yields is, for example, `watch.changed`.
 
     An interface whose operations are called and not awaited, as those that belong into worker threads, needs `plain`:
-    then every call of it, and of the objects that it returns, may fail before it is done or after. (Of calls that
-    return objects none is done and fails; and there are no delays, for time would stand still.)
+    then every call of it, and of the objects that it returns, may fail before it is done or after. Of calls that return
+    objects none is done and fails: a fault by plan waits for a call that can, and one by chance is none. There are no
+    delays and nothing hangs, for time would stand still: faults that say so are refused.
 
     Faults by plan are those of `plan` with the values of `StoreFault` as their names and with `name` as their target.
     Each hits one operation, the first at or after its time; its details may say `operation`, and for a delay `seconds`.
@@ -86,9 +96,12 @@ class FaultyStore(Generic[S]):
         name: who the storage is, in the history and in the plan.
         plain: for an interface that is called: makes what its operations raise, from a text.
 
+    Raises:
+        ValueError: with `plain`, the chance or the plan has delays, or operations that hang.
+
     Attributes:
         store: the storage with faults.
-        faults: as above; may be changed at any time.
+        faults: as above; may be changed at any time (ValueError as above).
         operations: how many there have been.
     """
 
@@ -107,11 +120,25 @@ class FaultyStore(Generic[S]):
         self._rng = rng
         self._history = history
         self._name = name
-        self.faults = faults or StoreFaults()
+        self.faults = faults or StoreFaults()  # by the property
         kinds = {kind.value for kind in StoreFault}
         self._planned = [fault for fault in plan or () if fault.name in kinds and fault.target == name]
+        for fault in self._planned if plain is not None else ():
+            if StoreFault(fault.name) in _WAITING:
+                raise ValueError(f"plan: expected no delays and nothing that hangs, with `plain`, got {fault}")
         self.operations = 0
         self.store = cast(S, _Front(inner, self, ""))
+
+    @property
+    def faults(self) -> StoreFaults:
+        """See `FaultyStore`."""
+        return self._faults
+
+    @faults.setter
+    def faults(self, faults: StoreFaults) -> None:
+        if self.plain is not None and (faults.delay or faults.hang):
+            raise ValueError(f"faults: expected no delays and nothing that hangs, with `plain`, got {faults}")
+        self._faults = faults
 
     def next_fault(self, operation: str) -> Fault | None:
         """Return what hits an operation that begins now."""
@@ -163,6 +190,7 @@ class FaultyStore(Generic[S]):
     def called(self, operation: str, function: Callable[[], Any]) -> Any:
         """Call an operation, and let happen to it what is to happen; see `plain`."""
         assert self.plain is not None
+        planned = list(self._planned)
         fault = self.next_fault(operation)
         kind = None if fault is None else StoreFault(fault.name)
         if kind is StoreFault.BEFORE:
@@ -170,6 +198,7 @@ class FaultyStore(Generic[S]):
             raise self.plain(f"{operation} failed, as it was told to")
         result = function()
         if not isinstance(result, _PLAIN):
+            self._planned = planned  # who got no object could not close it
             return _Front(result, self, f"{operation}.")
         if kind is StoreFault.AFTER:
             self._history.record(self._name, kind.value, operation=operation)

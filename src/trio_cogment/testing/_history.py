@@ -12,6 +12,26 @@ import trio
 MAX_EVENTS = 1_000_000
 
 
+class MissingDetailError(KeyError):
+    """Somebody asked for what an event does not say."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # a KeyError would put it in quotes
+
+
+class Details(dict[str, Any]):
+    """What an event says beside its word, as a dict that tells whose it is where something is missing."""
+
+    __slots__ = ("whose",)
+
+    def __init__(self, whose: str, details: dict[str, Any]) -> None:
+        super().__init__(details)
+        self.whose = whose
+
+    def __missing__(self, name: str) -> Any:
+        raise MissingDetailError(f"expected the event {self.whose!r} to have {name!r}, it has {dict(self)}")
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
     """One thing that somebody saw.
@@ -53,7 +73,7 @@ class History:
         if len(self._events) >= MAX_EVENTS:
             self.dropped += 1
             return
-        event = HistoryEvent(trio.current_time(), who, what, trial_id, details)
+        event = HistoryEvent(trio.current_time(), who, what, trial_id, Details(f"{who}: {what}", details))
         self._events.append(event)
         for listener in self.listeners:
             listener(event)

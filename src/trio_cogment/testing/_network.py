@@ -231,7 +231,8 @@ class SimNetwork:
         self._default = link
 
     def set_link(self, one: str, other: str, link: Link) -> None:
-        """Say what the link between two hosts is like from now on, in both directions."""
+        """Say what the link between two hosts is like from now on, in both directions; they may be hosts to come."""
+        _check_names([one, other])
         for ends in ((one, other), (other, one)):
             self._path(*ends).link = link
 
@@ -241,8 +242,8 @@ class SimNetwork:
         return self._paths[source, target]
 
     def _between(self, ones: Iterable[str], others: Iterable[str] | None) -> Iterator[Path]:
-        ones = list(ones)
-        others = [name for name in self._hosts if name not in ones] if others is None else list(others)
+        ones = _check_names(ones)
+        others = [name for name in self._hosts if name not in ones] if others is None else _check_names(others)
         for one in ones:
             for other in others:
                 if one != other:
@@ -253,19 +254,28 @@ class SimNetwork:
         """Let nothing through between two groups of hosts (without `others`: between one and everybody else there is).
 
         Connections stay open; what is on its way, or sent from now on, arrives after `heal`, unless one end has given
-        up by then (see `Link.give_up_seconds`).
+        up by then (see `Link.give_up_seconds`). Names that no host has yet are those of hosts to come, so nobody
+        notices one that is misspelled.
+
+        Raises:
+            TypeError: a group is not some names, but one.
         """
         for path in self._between(ones, others):
             path.cut()
 
     def heal(self, ones: Iterable[str] | None = None, others: Iterable[str] | None = None) -> None:
-        """End every partition, or let everything through again between two groups of hosts, as `partition` has them."""
+        """End every partition, or let everything through again between two groups of hosts, as `partition` has them.
+
+        Raises:
+            TypeError: as for `partition`.
+        """
         for path in self._paths.values() if ones is None else self._between(ones, others):
             path.heal()
         self._changed.unpark_all()
 
     def connections(self, one: str | None = None, other: str | None = None) -> list[SimConnection]:
-        """Return the connections there are, of everybody, of one host, or between two."""
+        """Return the connections there are, of everybody, of one host, or between two, by their names."""
+        _check_names([name for name in (one, other) if name is not None])
         self._connections = [connection for connection in self._connections if not connection.over]
         found = self._connections
         for name in (one, other):
@@ -322,6 +332,14 @@ class SimNetwork:
                 await self._changed.park()
             else:
                 await trio.sleep(1.0)  # a machine that is off answers nothing; the packet is sent again
+
+
+def _check_names(names: Iterable[str]) -> list[str]:
+    """Return names of hosts as a list; refuse what would be names that nobody has."""
+    found = [] if isinstance(names, str) else list(names)
+    if isinstance(names, str) or not all(isinstance(name, str) for name in found):
+        raise TypeError(f"expected names of hosts, as in ['desk'], got {found or names!r}")
+    return found
 
 
 def make_connection(there: Path, back: Path, rng: random.Random) -> tuple[SimStream, SimStream]:

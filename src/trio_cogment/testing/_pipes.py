@@ -56,6 +56,9 @@ class Link:
         for name in positive:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}: expected more than 0, got {getattr(self, name)}")
+        for name in ("latency_seconds", "jitter_seconds", "retransmit_seconds"):
+            if getattr(self, name) == math.inf:
+                raise ValueError(f"{name}: expected a number that is finite, got {getattr(self, name)}")
         if not self.jitter_seconds >= 0:
             raise ValueError(f"jitter_seconds: expected 0 or more, got {self.jitter_seconds}")
         for name in ("loss", "fragments"):

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import ast
+import keyword
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Value: TypeAlias = str | int | float | bool | None
 
+_VALUES = (str, int, float, bool, type(None))
+#: What a fault may be given by position.
+_POSITIONS = ("name", "at", "target")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Fault:
     """One thing that goes wrong.
 
@@ -20,6 +26,9 @@ class Fault:
         at: when, in virtual seconds; 0 for what is wrong from the start.
         target: whom it hits.
         details: whatever else the scenario needs, by names that could be those of arguments.
+
+    Raises:
+        ValueError: a value could not be printed and read again, or the time is no time of a run.
     """
 
     name: str
@@ -28,11 +37,17 @@ class Fault:
     details: dict[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in self.details:
-            if not name.isidentifier() or name in ("name", "at", "target"):
+        if not isinstance(self.name, str) or not isinstance(self.target, str):
+            raise ValueError(f"expected texts as name and target, got {self.name!r} and {self.target!r}")
+        if not isinstance(self.at, (int, float)) or not 0 <= self.at < math.inf:
+            raise ValueError(f"at: expected seconds from 0 on, got {self.at!r}")
+        for name, value in self.details.items():
+            if not name.isidentifier() or keyword.iskeyword(name) or name in (*_POSITIONS, "details"):
                 raise ValueError(f"details: expected names of their own, got {name!r}")
+            if type(value) not in _VALUES or (isinstance(value, float) and not math.isfinite(value)):
+                raise ValueError(f"details: {name}: expected a text, a finite number, a bool or None, got {value!r}")
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         parts = [repr(self.name)]
         if self.at:
             parts.append(f"at={self.at!r}")
@@ -46,11 +61,11 @@ class Fault:
 FaultMaker: TypeAlias = Callable[[random.Random], Fault]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class FaultPlan:
     """All faults of a run, in the order of their times.
 
-    ``str(plan)`` is what `parse` reads, so that a printed plan can be put into a test as it is.
+    A printed plan (by `str` or `repr`) is text for `parse`: in quotes, it can be put into a test as it is.
     """
 
     faults: tuple[Fault, ...] = ()
@@ -66,25 +81,35 @@ class FaultPlan:
             rng: decides; for example ``random.Random(f"{seed}/plan")``.
             makers: the kinds of faults there are; each fault is of one of them, all alike likely.
             count: how many faults, or from how many to how many.
+
+        Raises:
+            ValueError: there are no such numbers, or nothing to choose from.
         """
+        least, most = (count, count) if isinstance(count, int) else count
+        if not 0 <= least <= most:
+            raise ValueError(f"count: expected a number from 0 on, or the least and the most, got {count}")
+        if most and not makers:
+            raise ValueError("makers: expected at least one, got none")
         number = count if isinstance(count, int) else rng.randint(*count)
         return cls(tuple(rng.choice(makers)(rng) for _ in range(number)))
 
     @classmethod
     def parse(cls, text: str) -> FaultPlan:
-        """Read what `str` wrote.
+        """Read a printed plan, or one written by hand: what a fault is given by position is its name, time and target.
 
         Raises:
-            ValueError: the text is no plan.
+            ValueError: the text is no plan; it says what was expected.
         """
         try:
-            expression = ast.parse(text.strip(), mode="eval").body
-            faults = ast.literal_eval(_plain(expression))
-        except (SyntaxError, TypeError, ValueError, IndexError) as error:
-            raise ValueError(f"expected FaultPlan(Fault(...), ...), got {text!r}") from error
-        return cls(tuple(_fault(dict(pairs)) for pairs in faults))
+            plan = _call(ast.parse(text.strip(), mode="eval").body, "FaultPlan")
+            if plan.keywords:
+                raise ValueError("faults are given by position, each as Fault(...)")
+            faults = tuple(_fault(_call(fault, "Fault")) for fault in plan.args)
+        except (SyntaxError, TypeError, ValueError) as error:
+            raise ValueError(f"expected FaultPlan(Fault(...), ...), got {text!r}: {error}") from error
+        return cls(faults)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"FaultPlan({', '.join(map(str, self.faults))})"
 
     def __iter__(self) -> Iterator[Fault]:
@@ -129,22 +154,22 @@ class FaultPlan:
         return plan
 
 
-def _plain(plan: ast.expr) -> ast.expr:
-    """Turn calls into literals: the plan into a list of lists of pairs."""
-    if not isinstance(plan, ast.Call):
-        raise TypeError("FaultPlan(...)")
-    rows: list[ast.expr] = []
-    for fault in plan.args:
-        if not isinstance(fault, ast.Call):
-            raise TypeError("Fault(...)")
-        pairs: list[ast.expr] = [ast.Tuple([ast.Constant("name"), fault.args[0]], ast.Load())]
-        pairs.extend(ast.Tuple([ast.Constant(word.arg), word.value], ast.Load()) for word in fault.keywords)
-        rows.append(ast.List(pairs, ast.Load()))
-    return ast.List(rows, ast.Load())
+def _call(expression: ast.expr, name: str) -> ast.Call:
+    if not isinstance(expression, ast.Call) or not isinstance(expression.func, ast.Name) or expression.func.id != name:
+        raise ValueError(f"expected {name}(...), got {ast.unparse(expression)}")
+    return expression
 
 
-def _fault(values: dict[str, Value]) -> Fault:
-    name, at, target = values.pop("name"), values.pop("at", 0.0), values.pop("target", "")
-    if not isinstance(name, str) or not isinstance(at, (int, float)) or not isinstance(target, str):
-        raise ValueError(f"expected a fault's name, time and target, got {name!r}, {at!r}, {target!r}")
-    return Fault(name, float(at), target, values)
+def _fault(call: ast.Call) -> Fault:
+    if len(call.args) > len(_POSITIONS):
+        raise ValueError(f"expected Fault({', '.join(_POSITIONS)}, detail=...), got {ast.unparse(call)}")
+    given = [*zip(_POSITIONS, call.args, strict=False), *((word.arg, word.value) for word in call.keywords)]
+    details: dict[str, Any] = {}
+    for name, expression in given:
+        if name is None or name in details:
+            raise ValueError(f"expected each argument once, by its name, got {ast.unparse(call)}")
+        details[name] = ast.literal_eval(expression)
+    if "name" not in details:
+        raise ValueError(f"expected a name, got {ast.unparse(call)}")
+    name, at, target = details.pop("name"), details.pop("at", 0.0), details.pop("target", "")
+    return Fault(name, at, target, details)

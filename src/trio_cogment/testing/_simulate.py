@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import trio
 import trio.testing
 
 from trio_cogment._version import __version__
+from trio_cogment.testing._failures import is_failure
 from trio_cogment.testing._history import History
 from trio_cogment.testing._plan import FaultPlan
 from trio_cogment.testing._recorder import Recorder, Step
@@ -24,6 +27,7 @@ T = TypeVar("T")
 #: Far more than an honest scenario of some hundred thousand messages needs.
 DEFAULT_BUDGET = 2_000_000
 _SHOWN_EVENTS = 200
+_SHOWN_MISTAKES = 5
 
 
 class SimulationError(Exception):
@@ -91,6 +95,8 @@ def simulate(
         DeadlockError: everybody waited, and nobody for a time.
         SimulationError: virtual time has passed while one of Trio's worker threads was at work.
         RuntimeError: this version of Trio cannot be seeded.
+        TypeError: `async_fn` is not a function.
+        ValueError: the budget is less than one step; or a fake was to misbehave in a way that it cannot show.
 
     Whatever else the scenario raises comes out as it is, with a note that says how to see it again.
     """
@@ -144,6 +150,9 @@ def run_seeded(
     instruments: Sequence[trio.abc.Instrument] = (),
 ) -> tuple[Outcome[T], Recorder]:
     """See `simulate`; further instruments see the run, too."""
+    check_scenario(async_fn)
+    if budget < 1:
+        raise ValueError(f"budget: expected at least 1 step, got {budget}")
     recorder = Recorder(budget, keep=keep)
     world = World(seed, plan)
     values: list[T] = []
@@ -156,14 +165,10 @@ def run_seeded(
     global_state = random.getstate()
     random.seed(seed)
     try:
-        with seeded_schedule(seed):
-            try:
-                trio.run(main, clock=clock, instruments=[recorder, *instruments])
-            except Exception as error:
-                if not (recorder.exhausted or recorder.stuck or recorder.threaded):
-                    error.add_note(_report(world, recorder))
-                    raise
-                raise _gone_astray(world, recorder, budget) from error
+        with seeded_schedule(seed), _Reporting(world, recorder, budget):
+            trio.run(main, clock=clock, instruments=[recorder, *instruments])
+            if values and world.mistakes:
+                raise ValueError(world.mistakes[0])
     finally:
         random.setstate(global_state)
     if not values or recorder.threaded:
@@ -172,6 +177,42 @@ def run_seeded(
         values[0], recorder.fingerprint(), recorder.steps, recorder.seconds, world.history, world.counters
     )
     return outcome, recorder
+
+
+def check_scenario(async_fn: object) -> None:
+    """See that this can be called.
+
+    Raises:
+        TypeError: it cannot; it may be what a call of it returned.
+    """
+    if callable(async_fn):
+        return
+    if inspect.iscoroutine(async_fn):
+        async_fn.close()  # or Python complains that nobody awaited it
+        name = async_fn.__name__
+        raise TypeError(f"expected an async function, got a coroutine: give `{name}`, not `{name}(...)`")
+    raise TypeError(f"expected an async function, got {async_fn!r}")
+
+
+class _Reporting:
+    """A block whose failure gets the report of the run, or is told as what the run came to."""
+
+    def __init__(self, world: World, recorder: Recorder, budget: int) -> None:
+        self._world = world
+        self._recorder = recorder
+        self._budget = budget
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None or not is_failure(error):
+            return
+        if self._recorder.exhausted or self._recorder.stuck or self._recorder.threaded:
+            raise _gone_astray(self._world, self._recorder, self._budget) from error
+        error.add_note(_report(self._world, self._recorder))
 
 
 def _gone_astray(world: World, recorder: Recorder, budget: int) -> SimulationError:
@@ -204,6 +245,7 @@ def _report(world: World, recorder: Recorder) -> str:
             f"--- simulated with seed {world.seed}, trio-cogment {__version__}, trio {trio.__version__}: the same seed "
             "gives the same run ---",
             f"plan: {world.plan}",
+            *(f"mistake in the scenario: {text}" for text in world.mistakes[:_SHOWN_MISTAKES]),
             f"{recorder.steps} steps, {recorder.seconds:g} s of virtual time; the last steps:",
             *(f"  {step}" for step in steps),
             f"the last {len(events)} recorded events:" if events else "no events were recorded",

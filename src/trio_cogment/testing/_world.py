@@ -42,6 +42,7 @@ class World:
         network: the simulated network.
         history: what happened, for the checkers.
         counters: how often each `sometimes` was reached.
+        mistakes: what the scenario asked for that cannot be; the run fails for it in the end, if not before.
     """
 
     def __init__(self, seed: int, plan: FaultPlan | None = None) -> None:
@@ -53,6 +54,7 @@ class World:
         self.network = SimNetwork(self.stream)
         self.history = History()
         self.counters: Counter[str] = Counter()
+        self.mistakes: list[str] = []
 
     def stream(self, name: str) -> random.Random:
         """Return a generator for one purpose: what one draws does not change what others get."""

@@ -6,6 +6,7 @@ test of pytest-trio may ask for `trial_platform`: ``async with trial_platform() 
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 from collections.abc import Awaitable, Callable
@@ -31,13 +32,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("trio-cogment", "simulated tests (trio-cogment)")
     group.addoption(
         "--sim-seeds",
-        type=int,
+        type=_at_least_one,
         metavar="N",
         help=f"run each simulated test with the seeds 0 to N-1, instead of its marker's number or {DEFAULT_SEEDS}",
     )
     group.addoption(
         "--sim-seed", type=int, action="append", metavar="N", help="run simulated tests with this seed only; repeatable"
     )
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:  # no test would run, and none fail
+        raise argparse.ArgumentTypeError(f"expected a number of seeds, at least 1, got {text!r}")
+    return number
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -55,14 +63,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _seeds(metafunc: pytest.Metafunc) -> list[int]:
+    marked = _marked(metafunc)  # what it says is looked at in any case
     chosen: list[int] | None = metafunc.config.getoption("--sim-seed")
     if chosen:
         return chosen
     number: int | None = metafunc.config.getoption("--sim-seeds")
-    if number is None:
-        marker = metafunc.definition.get_closest_marker("sim")
-        number = marker.kwargs.get("seeds", DEFAULT_SEEDS) if marker is not None else DEFAULT_SEEDS
-    return list(range(number))
+    return list(range(marked if number is None else number))
+
+
+def _marked(metafunc: pytest.Metafunc) -> int:
+    """Return the number of seeds that a test's marker asks for."""
+    marker = metafunc.definition.get_closest_marker("sim")
+    if marker is None:
+        return DEFAULT_SEEDS
+    seeds: object = marker.kwargs.get("seeds", DEFAULT_SEEDS)
+    if marker.args or marker.kwargs.keys() - {"seeds"} or type(seeds) is not int or seeds < 1:
+        given = [*map(repr, marker.args), *(f"{name}={value!r}" for name, value in marker.kwargs.items())]
+        pytest.fail(
+            f"{metafunc.definition.nodeid}: expected @pytest.mark.sim(seeds=N) with N at least 1, got "
+            f"@pytest.mark.sim({', '.join(given)})",
+            pytrace=False,
+        )
+    return seeds
 
 
 class Sim:
@@ -90,13 +112,11 @@ class Sim:
         how to see it again.
         """
         from trio_cogment.testing import DEFAULT_BUDGET, check_determinism, simulate
+        from trio_cogment.testing._failures import Noting
 
         run = check_determinism if self.seed % CHECKED_ONCE_IN == 0 else simulate
-        try:
-            outcome = run(self.seed, async_fn, *args, budget=budget or DEFAULT_BUDGET, plan=plan)
-        except Exception as error:
-            error.add_note(f"again: pytest {self._test} --sim-seed {self.seed}")
-            raise
+        with Noting(f"again: pytest {self._test} --sim-seed {self.seed}"):
+            outcome = run(self.seed, async_fn, *args, budget=DEFAULT_BUDGET if budget is None else budget, plan=plan)
         for name in outcome.counters:
             self._counters[name] = self._counters.get(name, 0) + 1
         return outcome
@@ -118,7 +138,9 @@ def _as_argument(item: pytest.Item) -> str:
 
 @pytest.fixture
 def trial_platform() -> Callable[..., AbstractAsyncContextManager[Platform]]:
-    """Open platforms whose ids and wall clock are the same in every run, in an ``async with`` of the test's own.
+    """Open platforms whose ids, and with `autojump_clock` the wall clock, are the same in every run.
+
+    Use it as ``async with trial_platform() as platform`` in the test itself.
 
     What it gives takes the arguments of `trio_cogment.open_platform`. It is no async fixture: pytest-trio starts
     those in an order that no seed decides.

@@ -1,0 +1,54 @@
+"""What counts as a failure of a run, and how notes are added to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+
+import trio
+
+#: Somebody wants the program to end.
+_ENDING = (KeyboardInterrupt, SystemExit)
+#: What takes a task down on somebody's behalf.
+_UNWINDING = (trio.Cancelled, GeneratorExit)
+
+
+def is_failure(error: BaseException) -> bool:
+    """Tell whether a run that raised this has failed, and was not only ended from outside.
+
+    An ``except Exception`` would not do: what `pytest.fail` and `pytest.raises` raise is no `Exception`, nor is a group
+    from a nursery that has one of those in it.
+    """
+    leaves = list(_leaves(error))
+    if any(isinstance(leaf, _ENDING) for leaf in leaves):
+        return False
+    return not all(isinstance(leaf, _UNWINDING) for leaf in leaves)
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for one in error.exceptions:
+            yield from _leaves(one)
+    else:
+        yield error
+
+
+class Noting:
+    """A block to whose failure a note is added; the failure goes on.
+
+    Args:
+        note: the text.
+    """
+
+    def __init__(self, note: str) -> None:
+        self._note = note
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Add the note."""
+        if error is not None and is_failure(error):
+            error.add_note(self._note)
