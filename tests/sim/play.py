@@ -32,6 +32,7 @@ from trio_cogment.testing import (
     Probe,
     RecordedCalls,
     SimDisk,
+    SimHost,
     World,
     record_params,
     record_states,
@@ -70,6 +71,10 @@ class Play:
         self.serving: dict[str, Serving] = {}
         self.states: dict[str, int] = {}
         self.changed = trio.Event()
+        #: Starts that are over, and those under way; none are asked for once all is over.
+        self.asked = 0
+        self.asking = 0
+        self.closing = False
         #: Set for a host once it asks for the start of its trial.
         self.starting = {f"control-{number}": trio.Event() for number in numbers}
         #: How many faults keep a host cut off, or a disk full.
@@ -225,6 +230,7 @@ class Play:
         number = trial_id.removeprefix("trial-")
         await trio.sleep(self.world.stream(f"start {trial_id}").uniform(0, 2))
         await self.start(trial_id, f"control-{number}")
+        self.asked += 1
         client = self.network.host(f"client-{number}")
         if client.up:
             with client.running():
@@ -234,9 +240,16 @@ class Play:
 
     async def start(self, trial_id: str, from_host: str) -> None:
         host = self.network.host(from_host)
-        if not host.up:
+        if not host.up or self.closing:
             return
-        reply = "lost"
+        self.asking += 1
+        try:
+            await self.ask(trial_id, host)
+        finally:
+            self.asking -= 1
+
+    async def ask(self, trial_id: str, host: SimHost) -> None:
+        from_host, reply = host.name, "lost"
         with host.running():
             async with host.channel("orchestrator", PORT, config=self.rpc) as channel:
                 if from_host in self.starting:

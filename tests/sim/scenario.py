@@ -104,10 +104,12 @@ async def calm_down(play: Play, orchestrator: Orchestrator) -> None:
 
 async def all_over(play: Play, controller: Controller, orchestrator: Orchestrator) -> None:
     """Wait until every trial that ever was is over, and what is left of it gone; in time."""
-    await trio.sleep_until(4)  # all starts have been asked for
+    await trio.sleep_until(4)  # most starts have been asked for
     while True:
+        started = play.asked == TRIALS and not play.asking
         infos = await controller.trial_infos()
-        if all(info.state == TrialState.ENDED for info in infos) and not waiting(play.world):
+        if started and all(info.state == TrialState.ENDED for info in infos) and not waiting(play.world):
+            play.closing = True
             break
         late = [f"{i.trial_id} is {TrialState.Name(i.state)}" for i in infos if i.state != TrialState.ENDED]
         assert trio.current_time() < END_SECONDS, f"not over in time: {', '.join(late)}"

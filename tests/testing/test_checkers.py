@@ -123,6 +123,7 @@ FAILED: list[Line] = [("near", "state", {"state": state}) for state in (1, 5)]
 #: Another data log of the trial, whose stream has broken; it has got something, or nothing.
 BROKEN_LOG: list[Line] = [("datalog datalog", "opened", {}), ("datalog datalog", "closed", {"outcome": "UNAVAILABLE"})]
 ANSWERS: Line = ("datalog datalog", "answers", {})
+ANSWERED: list[Line] = [ANSWERS, *(("datalog datalog", "sample", {"tick": n, "state": 3, "lost": 0}) for n in (1, 2))]
 OTHERS_KEPT: Line = ("datalog other", "kept", {"ticks": []})
 OVERDUE: Line = ("probe", "overdue", {"waits_for": "LAST_ACKs", "seconds": 63.0, "patience": 60.0})
 
@@ -158,6 +159,10 @@ def test_who_reads_slowly_has_no_more_time_to_acknowledge() -> None:
 
 def test_what_was_under_way_to_a_log_that_never_answers_is_lost() -> None:
     check_history(history_of([*BROKEN_LOG, *without(22)]), ["samples-come-once"])
+    call: Line = ("orchestrator", "call", {"number": 7, "method": "RunTrialDatalog", "trial": "t"})
+    check_history(history_of([call, call, ANSWERS, *without(22)]), ["samples-come-once"])
+    with pytest.raises(InvariantError):
+        check_history(history_of([call, *ANSWERED, call, *without(22)]), ["samples-come-once"])
 
 
 def test_id_of_a_failed_start_may_come_again() -> None:
@@ -219,7 +224,7 @@ def test_id_of_a_failed_start_may_come_again() -> None:
         ("rewards-come-once", after(12, ("actor ann", "reward", {"tick": 1, "values": [2.0]}))),
         ("samples-come-once", without(23)),
         ("samples-come-once", after(23, HONEST[23])),
-        ("samples-come-once", [*BROKEN_LOG[:1], ANSWERS, *BROKEN_LOG[1:], *without(22)]),
+        ("samples-come-once", [*BROKEN_LOG[:1], *ANSWERED, *BROKEN_LOG[1:], *without(22)]),
         ("soft-end-waits-for-everybody", without(15)),
         ("soft-end-waits-for-everybody", without(10)),
         ("soft-end-waits-for-everybody", [*without(15)[:20], HONEST[15], *without(15)[20:]]),

@@ -240,37 +240,48 @@ def samples_come_once(history: History) -> Iterator[str]:
 
     A stream that follows a broken one begins with what the broken one may not have taken, so ticks come again there.
     Of what could not be kept for it, a data log that was away for too long is told the number. What was under way when
-    the stream broke of one that has never answered is lost.
+    the stream broke of one that had not answered yet is lost.
     """
     last_seen: dict[str, int] = {}
     for event in history:
         if event.what == "observation":
             last_seen[event.trial_id] = max(last_seen.get(event.trial_id, -1), event.details["tick"])
     complete = {event.trial_id for event in history if event.what == "complete"}
-    for (trial_id, who), events in events_by(history, "opened", "sample", "answers", "closed").items():
+    for (trial_id, who), events in events_by(history, "opened", "sample").items():
         streams: list[list[int]] = [[]]
         lost = {event.details["tick"]: event.details.get("lost", 0) for event in events if event.what == "sample"}
         for event in events:
             if event.what == "opened":
                 streams.append([])
-            elif event.what == "sample":
+            else:
                 streams[-1].append(event.details["tick"])
         if any(ticks != sorted(set(ticks)) for ticks in streams):
             yield f"{trial_id}: {who} got samples of ticks {streams}"
             continue
         seen = sorted({tick for ticks in streams for tick in ticks})
         missing = max([*seen, last_seen.get(trial_id, -1)]) + 1 - len(seen)
-        if seen and trial_id in complete and missing > sum(lost.values()) and not _broke_unanswered(events):
+        if seen and trial_id in complete and missing > sum(lost.values()) and not _broke_unanswered(history, trial_id):
             yield f"{trial_id}: {who} got only {seen} of the ticks up to {last_seen.get(trial_id, -1)}"
 
 
-def _broke_unanswered(events: Iterable[HistoryEvent]) -> bool:
-    """Tell whether a stream of a data log broke before it had answered anything."""
-    for event in events:
-        if event.what == "answers":
-            return False
-        if event.what == "closed" and event.details["outcome"] != "left":
-            return True
+def _broke_unanswered(history: History, trial_id: str) -> bool:
+    """Tell whether a stream to a trial's data log broke before any answer had come back from it.
+
+    The log may not even have seen the stream. Nor is an answer of its known to have arrived until some samples follow.
+    """
+    calls, samples, answers = 0, 0, False
+    for event in history:
+        if event.what == "call" and (event.details["method"], event.details["trial"]) == ("RunTrialDatalog", trial_id):
+            calls += 1
+            if calls > 1:
+                return True
+        elif event.trial_id == trial_id and event.who.startswith("datalog"):
+            samples += event.what == "sample"
+            answers = answers or event.what == "answers"
+            if answers and samples > 1:
+                return False
+            if event.what == "closed":
+                return bool(event.details["outcome"] != "left")
     return False
 
 
