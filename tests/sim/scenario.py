@@ -13,7 +13,7 @@ from tests.sim.play import NEIGHBOURS, Play
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.sdk import Controller
-from trio_cogment.testing import World, check_history
+from trio_cogment.testing import Misbehaviour, World, check_history
 from trio_cogment.testing._contents import GREET_ONCE_IN
 
 #: Liveness: when the last fault is over, and everybody is asked to end.
@@ -149,12 +149,18 @@ def check_leftovers(play: Play, orchestrator: Orchestrator) -> None:
 def check_optional_actors(world: World) -> None:
     """Where only optional actors were hit, the trial has come to its end in good order."""
     hit = set()
+    flooded = set()
     for fault in world.plan:
         trial_id, _, who = fault.target.partition("/")
         host, _, number = fault.target.partition("-")
         if fault.name == "misbehaves":
-            if who not in ("bob", "cat"):
+            floods = fault.details["misbehaviour"] == Misbehaviour.FLOOD.value
+            if who not in ("bob", "cat") or (
+                floods and trial_id in flooded
+            ):  # two floods are more than anyone can stand
                 hit.add(trial_id)
+            if floods:
+                flooded.add(trial_id)
         elif fault.name != "start again" and host != "client":
             hit.add(f"trial-{number}")
     for event in world.history:
