@@ -155,9 +155,8 @@ def check_optional_actors(world: World) -> None:
         host, _, number = fault.target.partition("-")
         if fault.name == "misbehaves":
             floods = fault.details["misbehaviour"] == Misbehaviour.FLOOD.value
-            if who not in ("bob", "cat") or (
-                floods and trial_id in flooded
-            ):  # two floods are more than anyone can stand
+            # Two floods are more than anyone can stand.
+            if who not in ("bob", "cat") or (floods and trial_id in flooded):
                 hit.add(trial_id)
             if floods:
                 flooded.add(trial_id)
