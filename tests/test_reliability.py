@@ -118,7 +118,7 @@ def test_tables_are_fresh() -> None:
     ("printed", "told"),
     [
         ("     12 fault: crash\n", "no line"),
-        ("     12 fault: crash\n300 seeds in 360 runs, 2 failed\n", "2 seeds failed"),
+        ("     12 fault: crash\n300 seeds in 360 runs, 2 failed\n", "2 seeds failed, 0 of them are mended"),
         ("     12 fault: crash\n300 seeds in 360 runs, 0 failed\n", "never reached: hard end in INITIALIZING, "),
     ],
 )
@@ -142,6 +142,13 @@ def test_counts_of_several_runs_are_added_up() -> None:
     both = tables.read_counts(
         [f"{some}300 seeds in 360 runs, 0 failed\n", "      1 END without\n9 seeds in 9 runs, 0 failed\n"]
     )
+    mended = tables.read_counts(
+        [f"{some}300 seeds in 360 runs, 1 failed\n"], ["      1 END without\n1 seeds in 1 runs, 0 failed\n"]
+    )
+    assert (mended["seeds"], mended["runs"], mended["reached"]["END without"]) == (300, 360, 3)
+    for not_enough in ([], ["1 seeds in 1 runs, 1 failed\n"]):
+        with pytest.raises(SystemExit, match="1 seeds failed, 0 of them are mended"):
+            tables.read_counts([f"{some}300 seeds in 360 runs, 1 failed\n"], not_enough)
     assert both == {"seeds": 309, "runs": 369, "reached": dict.fromkeys(sorted(DECLARED), 2) | {"END without": 3}}
 
 

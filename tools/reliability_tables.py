@@ -1,7 +1,8 @@
 """Write the tables of `docs/reliability.md` that come from elsewhere: checkers, planted bugs, what was reached.
 
 `--counts FILE ...` takes over what runs of the simulated suite printed (`nox -s sim -- --seeds 20000 | tee FILE`, or in
-parts, with `--first`).
+parts, with `--first`). With `--again FILE ...` seeds that failed in them may have been mended: what they print now, one
+by one (`--first N --seeds 1`), counts instead.
 `--check` writes nothing and fails if a table is stale; a test does the same.
 """
 
@@ -12,7 +13,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trio_cogment.testing import CHECKERS
@@ -53,22 +54,35 @@ def counts() -> Iterator[str]:
         yield f"| {name} | {count:,} |"
 
 
-def read_counts(texts: list[str]) -> dict[str, object]:
-    """Return what runs of the suite printed, added up: seeds, runs, and in how many of them what was reached."""
-    seeds = runs = 0
+def read_counts(texts: list[str], again: Sequence[str] = ()) -> dict[str, object]:
+    """Return what runs of the suite printed, added up: seeds, runs, and in how many of them what was reached.
+
+    Args:
+        texts: what was printed.
+        again: what those that failed there have printed since they were mended.
+    """
+    seeds, runs, failed, reached = _added_up(texts)
+    _, mended, failed_again, reached_again = _added_up(again)
+    if failed != mended or failed_again:
+        sys.exit(f"{failed} seeds failed, {mended - failed_again} of them are mended: mend the others first")
+    reached += reached_again
+    if never := missing(reached, seeds):
+        sys.exit(f"never reached: {', '.join(never)}: mend that first")
+    return {"seeds": seeds, "runs": runs, "reached": dict(sorted(reached.items()))}
+
+
+def _added_up(texts: Sequence[str]) -> tuple[int, int, int, Counter[str]]:
+    """Return seeds, runs, those that failed, and in how many runs what was reached."""
+    totals: Counter[str] = Counter()
     reached: Counter[str] = Counter()
     for text in texts:
         total = re.search(r"^(\d+) seeds in (\d+) runs, (\d+) failed", text, re.MULTILINE)
         if total is None:
             sys.exit("this is not what the simulated suite prints at its end: no line 'N seeds in M runs, K failed'")
-        if int(total[3]):
-            sys.exit(f"{total[3]} seeds failed: mend that first")
-        seeds, runs = seeds + int(total[1]), runs + int(total[2])
+        totals.update(dict(zip(("seeds", "runs", "failed"), map(int, total.groups()), strict=True)))
         for count, name in re.findall(r"^ *(\d+) (?!seeds in )(\S.*)$", text, re.MULTILINE):
             reached[name] += int(count)
-    if never := missing(reached, seeds):
-        sys.exit(f"never reached: {', '.join(never)}: mend that first")
-    return {"seeds": seeds, "runs": runs, "reached": dict(sorted(reached.items()))}
+    return totals["seeds"], totals["runs"], totals["failed"], reached
 
 
 def page(text: str) -> str:
@@ -86,9 +100,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--check", action="store_true", help="fail instead of writing when a table is stale")
     parser.add_argument("--counts", type=Path, nargs="+", metavar="FILE", help="what runs of the suite have printed")
+    parser.add_argument("--again", type=Path, nargs="+", default=[], metavar="FILE", help="mended seeds of those runs")
     options = parser.parse_args()
     if options.counts is not None:
-        COUNTS.write_text(json.dumps(read_counts([path.read_text() for path in options.counts]), indent=2) + "\n")
+        counted = read_counts(*([path.read_text() for path in paths] for paths in (options.counts, options.again)))
+        COUNTS.write_text(json.dumps(counted, indent=2) + "\n")
     text = TARGET.read_text()
     made = page(text)
     if options.check:
