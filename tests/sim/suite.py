@@ -33,7 +33,8 @@ CHECKED_ONCE_IN = 20
 #: `PYTHONHASHSEED` of the processes that run all seeds, and of those that run some of them again.
 HASH_SEEDS = ("1", "2")
 KEPT = Path(__file__).with_name("seeds.txt")
-CHUNK = 25
+#: Runs that a process is given at a time; so few that none has much to do when the others are done.
+CHUNK = 5
 
 
 class Unit(NamedTuple):
@@ -52,13 +53,13 @@ class Failure(NamedTuple):
 
 
 def kept_units() -> list[Unit]:
-    """Return what once failed: with the plan with which it did, or in both suites with those of today."""
+    """Return what once failed: with the plan with which it did, or with that which its seed makes today."""
     units = []
     lines = (line.partition("#")[0].strip() for line in KEPT.read_text().splitlines())
     for line in filter(None, lines):
         seed, _, rest = line.partition(" ")
         suite, _, plan = rest.partition(" ")
-        units.extend([Unit(int(seed), suite, plan.strip())] if suite else [Unit(int(seed), one) for one in SUITES])
+        units.append(Unit(int(seed), suite, plan.strip()) if suite else units_of(int(seed))[0])
     return units
 
 
