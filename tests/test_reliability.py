@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.counting import DECLARED
+from tests.sim.counting import DECLARED, missing
 from tests.sim.mutations import MUTATIONS, SEEDS
 from trio_cogment.config import DatastoreConfig, DirectoryConfig, OrchestratorConfig, RpcConfig
 
@@ -150,6 +151,13 @@ def test_counts_of_several_runs_are_added_up() -> None:
         with pytest.raises(SystemExit, match="1 seeds failed, 0 of them are mended"):
             tables.read_counts([f"{some}300 seeds in 360 runs, 1 failed\n"], not_enough)
     assert both == {"seeds": 309, "runs": 369, "reached": dict.fromkeys(sorted(DECLARED), 2) | {"END without": 3}}
+
+
+def test_the_counts_are_of_many_seeds() -> None:
+    """With fewer, what is declared for many would not have to be reached."""
+    counted = json.loads((ROOT / "tests" / "sim" / "counts.json").read_text())
+    assert counted["seeds"] >= 20_000 > max(DECLARED.values())
+    assert not missing(counted["reached"], counted["seeds"])
 
 
 def test_it_can_be_found() -> None:
