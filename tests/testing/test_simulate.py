@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -16,6 +17,7 @@ from typing import Any, Never
 
 import pytest
 import trio
+import trio.testing
 from trio._core import _run as trio_run
 
 from tests.sim.suite import units_of
@@ -34,6 +36,7 @@ from trio_cogment.testing import (
 )
 from trio_cogment.testing._failures import is_failure
 from trio_cogment.testing._schedule import check_trio, seeded_schedule
+from trio_cogment.testing._simulate import run_seeded
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Whose real trials are compared; each takes a second or so in each process.
@@ -306,6 +309,60 @@ def test_a_trio_whose_scopes_cannot_be_seen_is_refused(names: dict[str, Any]) ->
     vars(module).update({"_ALLOW_DETERMINISTIC_SCHEDULING": False, "_r": random.Random(), **names})
     with pytest.raises(RuntimeError, match=r"has no Task\._cancel_status, or no CancelStatus with _scope and _parent"):
         check_trio(module)
+
+
+@pytest.mark.parametrize("names", [{"Runner": trio_run.Runner}, {"GLOBAL_RUN_CONTEXT": trio_run.GLOBAL_RUN_CONTEXT}])
+def test_a_trio_that_does_not_tell_who_waits_for_idleness_is_refused(names: dict[str, Any]) -> None:
+    module = types.ModuleType("trio._core._run")
+    known = "_ALLOW_DETERMINISTIC_SCHEDULING", "_r", "CancelStatus", "Task"
+    vars(module).update({name: getattr(trio_run, name) for name in known}, **names)
+    with pytest.raises(RuntimeError, match=r"has no GLOBAL_RUN_CONTEXT, or no Runner\.waiting_for_idle"):
+        check_trio(module)
+
+
+def test_no_turn_of_the_loop_is_lost_to_a_jump() -> None:
+    class Turns(trio.abc.Instrument):
+        count = 0
+
+        def before_io_wait(self, timeout: float) -> None:
+            self.count += 1
+
+    async def scenario(_world: World) -> None:
+        for _ in range(100):
+            await trio.sleep(1)
+
+    turns = Turns()
+    outcome, recorder = run_seeded(1, scenario, (), 1000, None, instruments=[turns])
+    assert outcome.seconds == 100
+    assert turns.count <= recorder.steps
+
+
+def test_who_waits_for_idleness_goes_before_a_jump_of_the_clock() -> None:
+    async def scenario(_world: World) -> tuple[float, float]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep, 10)
+            await trio.testing.wait_all_tasks_blocked()
+            before = trio.current_time()
+        return before, trio.current_time()
+
+    assert simulate(1, scenario).value == (0, 10)
+
+
+def test_a_scenario_may_stop_the_clock() -> None:
+    async def scenario(_world: World) -> float:
+        clock = trio.lowlevel.current_clock()
+        assert isinstance(clock, trio.testing.MockClock)
+        clock.autojump_threshold = math.inf
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep, 10)
+            await trio.testing.wait_all_tasks_blocked(0.001)
+            clock.jump(3)
+            await trio.testing.wait_all_tasks_blocked(0.001)
+            seconds = trio.current_time()
+            clock.autojump_threshold = 0
+        return seconds
+
+    assert simulate(1, scenario).value == 3
 
 
 def test_only_one_file_touches_the_internals_of_trio() -> None:

@@ -184,9 +184,8 @@ class Flow:
         self._push(marker, trio.current_time() + after)
 
     def _push(self, content: bytes | Marker, sent_at: float) -> None:
-        now = trio.current_time()
         if self._dark or self.path.is_cut:
-            self._stalled_since = min(self._stalled_since, now)
+            self._stalled_since = min(self._stalled_since, trio.current_time())
             self.ends[0].touch()
         if self._dark:
             return
@@ -243,8 +242,7 @@ class Flow:
 
     def take(self, max_bytes: int) -> bytes | Marker | None:
         """Return what has arrived; None if nothing has. Markers stay."""
-        now = trio.current_time()
-        if not self._segments or self.first_arrival > now:
+        if not self._segments or self.first_arrival > (now := trio.current_time()):
             return None
         first = self._segments[0].content
         if isinstance(first, Marker):

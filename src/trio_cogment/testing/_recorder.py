@@ -1,10 +1,11 @@
-"""What is seen of a simulated run from outside: every step of every task, as an instrument of Trio's."""
+"""What is seen of a simulated run from outside: every step of every task."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections import Counter, deque
+import struct
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import trio
@@ -14,7 +15,7 @@ from trio_cogment.testing._schedule import break_shields
 #: Steps that a report shows.
 RECENT_STEPS = 30
 #: Waits in a row in which nothing ran and no time passed, before nothing ever will.
-_IDLE_WAITS = 3
+_IDLE_WAITS = 2
 #: Steps that a run which has used up its budget may take to end itself.
 _LAST_STEPS = 10_000
 _BATCH = 512
@@ -27,11 +28,10 @@ class Step(NamedTuple):
     task: str
 
 
-class Recorder(trio.abc.Instrument):
+class Recorder:
     """Counts and hashes the steps of a run, and stops it when it goes nowhere.
 
-    An instrument that raises is only logged and removed, so a run is stopped by cancelling `scope`, in which all of it
-    happens.
+    What is called by Trio's loop must not raise, so a run is stopped by cancelling `scope`, in which all of it happens.
 
     Args:
         budget: steps the run may take.
@@ -39,7 +39,6 @@ class Recorder(trio.abc.Instrument):
 
     Attributes:
         steps: taken so far.
-        recent: the last ones.
         trace: all of them, if they are kept.
         exhausted: the budget was used up.
         stuck: nothing could run any more, and no deadline was set.
@@ -50,7 +49,6 @@ class Recorder(trio.abc.Instrument):
     def __init__(self, budget: int, *, keep: bool = False) -> None:
         self.scope = trio.CancelScope()
         self.steps = 0
-        self.recent: deque[Step] = deque(maxlen=RECENT_STEPS)
         self.trace: list[Step] = []
         self.exhausted = False
         self.stuck = False
@@ -60,34 +58,50 @@ class Recorder(trio.abc.Instrument):
         self._budget = budget
         self._keep = keep
         self._hash = hashlib.blake2b(digest_size=16)
-        self._pending: list[Step] = []
+        # The steps that have not been hashed yet, as two columns: one is noted in each turn of each task.
+        self._times: list[float] = []
+        self._names: list[str] = []
+        self._before: list[Step] = []
+        self._due = min(_BATCH, budget)
+        self._limiter: trio.CapacityLimiter | None = None
         self._idle_waits = 0
-        self._idle_since = (-1, -1.0)
+        self._idle_steps = -1
+        self._idle_since = -1.0
 
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """See `trio.abc.Instrument`."""
+    def note(self, batch: Sequence[trio.lowlevel.Task]) -> None:
+        """Note the steps that come now, the last task's first; with none, that everybody waits."""
+        if not batch:
+            self._note_idleness()
+            return
         now = trio.current_time()
         if now != self.seconds:
+            self.seconds = now
             self._check_threads()
-        self.seconds = now
-        step = Step(now, task.name)
-        self.steps += 1
-        self.recent.append(step)
-        self._pending.append(step)
-        if len(self._pending) == _BATCH:
+        for task in reversed(batch):
+            self._times.append(now)
+            self._names.append(task.name)
+            self.steps += 1
+            if self.steps == self._due:
+                self._do_due()
+
+    def _do_due(self) -> None:
+        if len(self._names) >= _BATCH:
             self._flush()
         if self.steps == self._budget:
             self.exhausted = True
             self.scope.cancel()
         elif self.steps == self._budget + _LAST_STEPS:
             self._force()
+        limits = self._budget, self._budget + _LAST_STEPS
+        self._due = min([self.steps + _BATCH, *(limit for limit in limits if limit > self.steps)])
 
-    def before_io_wait(self, timeout: float) -> None:
-        """See `trio.abc.Instrument`."""
-        del timeout
-        state = self.steps, trio.current_time()
-        if state != self._idle_since:
-            self._idle_since = state
+    def _note_idleness(self) -> None:
+        if self.steps != self._idle_steps:
+            self._idle_steps, self._idle_since = self.steps, -1.0
+            return
+        now = trio.current_time()
+        if now != self._idle_since:
+            self._idle_since = now
             self._idle_waits = 0
             return
         self._idle_waits += 1
@@ -103,7 +117,9 @@ class Recorder(trio.abc.Instrument):
 
     def _check_threads(self) -> None:
         """Time has just jumped, so everybody was waiting: if for a thread, then it has been given no time at all."""
-        if not self.threaded and trio.to_thread.current_default_thread_limiter().borrowed_tokens:
+        if self._limiter is None:
+            self._limiter = trio.to_thread.current_default_thread_limiter()
+        if self._limiter.borrowed_tokens and not self.threaded:
             self.threaded = True
             self.blocked = blocked_tasks()
             self.scope.cancel()
@@ -115,10 +131,18 @@ class Recorder(trio.abc.Instrument):
             break_shields(tasks_below(root))
 
     def _flush(self) -> None:
-        self._hash.update(json.dumps(self._pending).encode())
+        self._hash.update(struct.pack(f"<{len(self._times)}d", *self._times))
+        self._hash.update("\n".join(self._names).encode())
         if self._keep:
-            self.trace.extend(self._pending)
-        self._pending.clear()
+            self.trace.extend(map(Step, self._times, self._names))
+        self._before = self.recent
+        self._times.clear()
+        self._names.clear()
+
+    @property
+    def recent(self) -> list[Step]:
+        """The last steps."""
+        return [*self._before, *map(Step, self._times, self._names)][-RECENT_STEPS:]
 
     def fingerprint(self) -> str:
         """Return what stands for the whole schedule: every step's task and time, in order."""

@@ -11,6 +11,10 @@ from who the task is (its name, its parents' names, which of several alike), and
 part of a program does changes nothing in the order of another part's tasks: a run with a fault can be compared with the
 same run without it, and leaving a fault out of a plan takes away its consequences and nothing else.
 
+An autojump of Trio's clock comes at the end of a turn of its loop in which nothing has happened, and what it was for
+only in the next turn: every second turn of a simulation would be an idle one. `jump_at_once` needs to know whether
+somebody waits for just that (`wait_all_tasks_blocked`, which goes before a jump): the runner's `waiting_for_idle`.
+
 Trio does not tell either in which cancel scopes a task is. Each task knows its innermost one (`_cancel_status`), and
 that the one around it (`_parent`, `_scope`): this is read to find tasks whose shields nothing ends.
 """
@@ -20,11 +24,10 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections import Counter
-from collections.abc import Iterable, Iterator, MutableSequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import trio
@@ -32,6 +35,8 @@ from trio._core import _run as _trio_run
 
 _FLAG = "_ALLOW_DETERMINISTIC_SCHEDULING"
 _GENERATOR = "_r"
+_ASK = "deadline_to_sleep_time"
+OnBatch: TypeAlias = Callable[[Sequence[trio.lowlevel.Task]], None]
 
 
 def check_trio(module: ModuleType = _trio_run) -> None:
@@ -53,6 +58,11 @@ def check_trio(module: ModuleType = _trio_run) -> None:
             "CancelStatus with _scope and _parent. Use a version of trio that this version of trio-cogment was tested "
             "with."
         )
+    if not (hasattr(module, "GLOBAL_RUN_CONTEXT") and "waiting_for_idle" in dir(getattr(module, "Runner", None))):
+        raise RuntimeError(
+            f"trio {trio.__version__} cannot be simulated: {module.__name__} has no GLOBAL_RUN_CONTEXT, or no "
+            "Runner.waiting_for_idle. Use a version of trio that this version of trio-cogment was tested with."
+        )
 
 
 class _Lane:
@@ -63,23 +73,25 @@ class _Lane:
     def __init__(self, key: int) -> None:
         self.key = key
         self.turns = 0
-        self.children: Counter[str] = Counter()
+        self.children: dict[str, int] = {}  # how many of each name
 
 
 class _Order(random.Random):
     """Trio's generator; of it, a run uses `shuffle` alone."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, on_batch: OnBatch) -> None:
         super().__init__(seed)
         self._root = _Lane(_hashed(f"{seed}"))
         self._lanes: WeakKeyDictionary[trio.lowlevel.Task, _Lane] = WeakKeyDictionary()
+        self._on_batch = on_batch
 
     def shuffle(self, x: MutableSequence[Any]) -> None:
-        """Order a batch of tasks, which comes sorted by their ages."""
+        """Order a batch of tasks, which comes sorted by their ages; Trio takes them from its end."""
         if len(x) == 1:
             self._lane(x[0]).turns += 1  # as below, of which most batches have no need
-        else:
+        elif x:
             x[:] = sorted(x, key=self._rank)
+        self._on_batch(x)
 
     def _rank(self, task: trio.lowlevel.Task) -> int:
         lane = self._lane(task)
@@ -91,8 +103,8 @@ class _Order(random.Random):
         if lane is None:
             nursery = task.parent_nursery
             parent = self._root if nursery is None else self._lane(nursery.parent_task)
-            number = parent.children[task.name]
-            parent.children[task.name] += 1
+            number = parent.children.get(task.name, 0)
+            parent.children[task.name] = number + 1
             lane = self._lanes[task] = _Lane(_hashed(f"{parent.key} {task.name} {number}"))
         return lane
 
@@ -109,18 +121,44 @@ def _mixed(number: int) -> int:
     return number ^ (number >> 31)
 
 
+def _nothing(_: Sequence[trio.lowlevel.Task]) -> None:
+    pass
+
+
 @contextmanager
-def seeded_schedule(seed: int) -> Iterator[None]:
-    """Make the runs of Trio within the block depend on the seed; put everything back afterwards."""
+def seeded_schedule(seed: int, on_batch: OnBatch = _nothing) -> Iterator[None]:
+    """Make the runs of Trio within the block depend on the seed; put everything back afterwards.
+
+    Args:
+        seed: any number.
+        on_batch: called with each batch before it runs, the last task of it first; with an empty one if there is none
+            to run. An instrument of Trio's would cost several times as much.
+    """
     check_trio()
     before = getattr(_trio_run, _GENERATOR), getattr(_trio_run, _FLAG)
-    setattr(_trio_run, _GENERATOR, _Order(seed))
+    setattr(_trio_run, _GENERATOR, _Order(seed, on_batch))
     setattr(_trio_run, _FLAG, True)
     try:
         yield
     finally:
         setattr(_trio_run, _GENERATOR, before[0])
         setattr(_trio_run, _FLAG, before[1])
+
+
+def jump_at_once(clock: trio.testing.MockClock) -> None:
+    """Let an autojump take place when Trio asks how long to wait, a turn of its loop earlier than it would.
+
+    The same tasks run in the same order at the same times, for a tenth less in all.
+    """
+    ask = clock.deadline_to_sleep_time
+
+    def deadline_to_sleep_time(deadline: float) -> float:
+        seconds = deadline - clock.current_time()
+        if clock.autojump_threshold < seconds < math.inf and not _trio_run.GLOBAL_RUN_CONTEXT.runner.waiting_for_idle:
+            clock.jump(seconds)
+        return ask(deadline)
+
+    setattr(clock, _ASK, deadline_to_sleep_time)
 
 
 def scopes_around(task: trio.lowlevel.Task) -> Iterator[trio.CancelScope]:

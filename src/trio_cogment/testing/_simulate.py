@@ -19,7 +19,7 @@ from trio_cogment.testing._failures import is_failure
 from trio_cogment.testing._history import History
 from trio_cogment.testing._plan import FaultPlan
 from trio_cogment.testing._recorder import Recorder, Step
-from trio_cogment.testing._schedule import seeded_schedule
+from trio_cogment.testing._schedule import jump_at_once, seeded_schedule
 from trio_cogment.testing._world import World
 
 T = TypeVar("T")
@@ -162,11 +162,12 @@ def run_seeded(
             values.append(await async_fn(world, *args))
 
     clock = trio.testing.MockClock(autojump_threshold=0)
+    jump_at_once(clock)
     global_state = random.getstate()
     random.seed(seed)
     try:
-        with seeded_schedule(seed), _Reporting(world, recorder, budget):
-            trio.run(main, clock=clock, instruments=[recorder, *instruments])
+        with seeded_schedule(seed, recorder.note), _Reporting(world, recorder, budget):
+            trio.run(main, clock=clock, instruments=instruments)
             if values and world.mistakes:
                 raise ValueError(world.mistakes[0])
     finally:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import trio
 
@@ -38,10 +36,10 @@ class SimStream(trio.abc.HalfCloseableStream):
 
     def touch(self) -> None:
         """Something has changed: whoever waits here may have to wake earlier or later."""
-        if self._reading is not None:
-            self._reading.deadline = self._readable_at()
-        if self._writing is not None:
-            self._writing.deadline = self._writable_at()
+        if self._reading is not None and self._reading.deadline != (at := self._readable_at()):
+            self._reading.deadline = at  # which costs more than to compare it
+        if self._writing is not None and self._writing.deadline != (at := self._writable_at()):
+            self._writing.deadline = at
 
     def break_now(self, why: str) -> None:
         """Let every operation fail from now on."""
@@ -80,21 +78,11 @@ class SimStream(trio.abc.HalfCloseableStream):
     def _check(self) -> None:
         if self._closed:
             raise trio.ClosedResourceError("the stream is closed")
-        if self._broken is None and trio.current_time() >= self.outgoing.give_up_at:
+        until = self.outgoing.give_up_at
+        if self._broken is None and until < math.inf and trio.current_time() >= until:
             self._broken = "nothing that was sent arrives"
         if self._broken is not None:
             raise trio.BrokenResourceError(self._broken)
-
-    @contextmanager
-    def _scope(self, name: str, until: float) -> Iterator[None]:
-        if getattr(self, name) is not None:
-            raise trio.BusyResourceError("another task uses this stream in this direction")
-        with trio.CancelScope(deadline=until) as scope:
-            setattr(self, name, scope)
-            try:
-                yield
-            finally:
-                setattr(self, name, None)
 
     # trio.abc.HalfCloseableStream
 
@@ -122,8 +110,13 @@ class SimStream(trio.abc.HalfCloseableStream):
                 return b""
             if isinstance(taken, bytes):
                 return taken
-            with self._scope("_reading", self._readable_at()):
-                await trio.sleep_forever()
+            if self._reading is not None:
+                raise trio.BusyResourceError("another task reads from this stream")
+            with trio.CancelScope(deadline=self._readable_at()) as self._reading:
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._reading = None
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """See `trio.abc.SendStream.send_all`."""
@@ -164,7 +157,7 @@ class SimStream(trio.abc.HalfCloseableStream):
         self._check()
         if self._ended:
             raise trio.ClosedResourceError("nothing can be sent after send_eof")
-        if trio.current_time() >= self.incoming.broken_at:
+        if self.incoming.broken_at < math.inf and trio.current_time() >= self.incoming.broken_at:
             self._broken = "the connection was reset"
             raise trio.BrokenResourceError(self._broken)
 
@@ -173,5 +166,10 @@ class SimStream(trio.abc.HalfCloseableStream):
             self._check_open()
             if self.outgoing.room > 0:
                 return
-            with self._scope("_writing", self._writable_at()):
-                await trio.sleep_forever()
+            if self._writing is not None:
+                raise trio.BusyResourceError("another task writes to this stream")
+            with trio.CancelScope(deadline=self._writable_at()) as self._writing:
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._writing = None
