@@ -142,7 +142,8 @@ class Recorder:
     @property
     def recent(self) -> list[Step]:
         """The last steps."""
-        return [*self._before, *map(Step, self._times, self._names)][-RECENT_STEPS:]
+        last = map(Step, self._times[-RECENT_STEPS:], self._names[-RECENT_STEPS:])
+        return [*self._before, *last][-RECENT_STEPS:]
 
     def fingerprint(self) -> str:
         """Return what stands for the whole schedule: every step's task and time, in order."""

@@ -26,9 +26,10 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import ModuleType
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import trio
 from trio._core import _run as _trio_run
@@ -68,10 +69,11 @@ def check_trio(module: ModuleType = _trio_run) -> None:
 class _Lane:
     """What the order knows of one task."""
 
-    __slots__ = ("children", "key", "turns")
+    __slots__ = ("children", "key", "task", "turns")
 
-    def __init__(self, key: int) -> None:
+    def __init__(self, key: int, task: ref[trio.lowlevel.Task] | None = None) -> None:
         self.key = key
+        self.task = task
         self.turns = 0
         self.children: dict[str, int] = {}  # how many of each name
 
@@ -82,7 +84,7 @@ class _Order(random.Random):
     def __init__(self, seed: int, on_batch: OnBatch) -> None:
         super().__init__(seed)
         self._root = _Lane(_hashed(f"{seed}"))
-        self._lanes: WeakKeyDictionary[trio.lowlevel.Task, _Lane] = WeakKeyDictionary()
+        self._lanes: dict[int, _Lane] = {}  # by the ids of tasks that live: cheaper than a WeakKeyDictionary
         self._on_batch = on_batch
 
     def shuffle(self, x: MutableSequence[Any]) -> None:
@@ -99,14 +101,19 @@ class _Order(random.Random):
         return _mixed(lane.key + lane.turns)
 
     def _lane(self, task: trio.lowlevel.Task) -> _Lane:
-        lane = self._lanes.get(task)
+        lane = self._lanes.get(id(task))
         if lane is None:
             nursery = task.parent_nursery
             parent = self._root if nursery is None else self._lane(nursery.parent_task)
             number = parent.children.get(task.name, 0)
             parent.children[task.name] = number + 1
-            lane = self._lanes[task] = _Lane(_hashed(f"{parent.key} {task.name} {number}"))
+            forget = partial(self._forget, id(task))
+            lane = _Lane(_hashed(f"{parent.key} {task.name} {number}"), ref(task, forget))
+            self._lanes[id(task)] = lane
         return lane
+
+    def _forget(self, task_id: int, _: ref[trio.lowlevel.Task]) -> None:
+        del self._lanes[task_id]
 
 
 def _hashed(text: str) -> int:
