@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -173,6 +174,25 @@ def test_every_public_name_resolves() -> None:
 def test_modules_stay_small() -> None:
     long = {str(path): lines for path in modules() if (lines := len(path.read_text().splitlines())) > 400}
     assert not long
+
+
+def test_nothing_is_silenced_without_a_reason() -> None:
+    """What a tool says is either mended, or a reason not to stands behind the comment that silences it."""
+    mark = re.compile(r"# (?:noqa: [A-Z0-9]+(?:, [A-Z0-9]+)*|type: ignore\[[a-z, -]+\]|pragma: no \w+)")
+    bare = re.compile(rf"{mark.pattern}(?: *{mark.pattern})* *$")
+    files = [path for folder in ("src", "tests", "tools", "benchmarks", "examples") for path in walk(ROOT / folder)]
+    assert len(files) > 300
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in files
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if bare.search(line)
+    ]
+    assert not found
+
+
+def walk(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*.py")) if "_pb2" not in path.name]
 
 
 def test_tests_mirror_the_sources() -> None:

@@ -16,7 +16,15 @@ from trio_cogment.directory_server.requests import Service
 from trio_cogment.errors import FailedPreconditionError, RpcError, UnavailableError
 from trio_cogment.model_registry import LocalBlobs, ModelRegistry
 from trio_cogment.platform import open_platform
-from trio_cogment.sdk import ModelRegistryClient, Participants, actor_params, serve_participants, trial_params
+from trio_cogment.sdk import (
+    ActorSession,
+    EnvironmentSession,
+    ModelRegistryClient,
+    Participants,
+    actor_params,
+    serve_participants,
+    trial_params,
+)
 
 
 async def test_a_model_registry_in_a_folder(tmp_path: Path) -> None:
@@ -52,16 +60,16 @@ async def test_a_directory_of_this_process_is_asked_and_served() -> None:
     """Participants that are served over a socket, and registered in it, take part in a trial that names nobody."""
     played = trio.Event()
 
-    async def world(session: object) -> None:
-        await session.start([("*", b"hello")])  # type: ignore[attr-defined]
-        async for event in session.all_events():  # type: ignore[attr-defined]
+    async def world(session: EnvironmentSession) -> None:
+        await session.start([("*", b"hello")])
+        async for event in session.all_events():
             if event.actions is not None:
-                await session.end([("*", b"goodbye")])  # type: ignore[attr-defined]
+                await session.end([("*", b"goodbye")])
 
-    async def actor(session: object) -> None:
-        async for event in session.all_events():  # type: ignore[attr-defined]
+    async def actor(session: ActorSession) -> None:
+        async for event in session.all_events():
             if event.observation is not None:
-                await session.do_action(b"")  # type: ignore[attr-defined]
+                await session.do_action(b"")
         played.set()
 
     elsewhere = Participants()

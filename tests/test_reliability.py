@@ -131,6 +131,17 @@ def test_counts_are_those_of_a_run_in_which_all_was_well(printed: str, told: str
     assert told in done.stderr
 
 
+def test_checking_writes_nothing(tmp_path: Path) -> None:
+    counts = ROOT / "tests" / "sim" / "counts.json"
+    before = counts.read_bytes()
+    printed = "".join(f"{3:7} {name}\n" for name in DECLARED)
+    (tmp_path / "printed").write_text(f"{printed}300 seeds in 360 runs, 0 failed\n")
+    command = [sys.executable, str(ROOT / "tools" / "reliability_tables.py"), "--check", "--counts"]
+    done = subprocess.run([*command, str(tmp_path / "printed")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr  # the page is held against the counts that there are
+    assert counts.read_bytes() == before
+
+
 def test_counts_of_several_runs_are_added_up() -> None:
     # So that seeds can be run in parts, and what is rare need not be in each of them.
     path = ROOT / "tools" / "reliability_tables.py"
@@ -140,12 +151,14 @@ def test_counts_of_several_runs_are_added_up() -> None:
     tables = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tables)
     some = "".join(f"      2 {name}\n" for name in DECLARED)
+    report = "seed 7 failed at abc: safety: it broke\n4096 steps, 8 s of virtual time; the last steps:\n  0.5 one\n\n"
     both = tables.read_counts(
         [f"{some}300 seeds in 360 runs, 0 failed\n", "      1 END without\n9 seeds in 9 runs, 0 failed\n"]
     )
     mended = tables.read_counts(
-        [f"{some}300 seeds in 360 runs, 1 failed\n"], ["      1 END without\n1 seeds in 1 runs, 0 failed\n"]
+        [f"{report}{some}300 seeds in 360 runs, 1 failed\n"], ["      1 END without\n1 seeds in 2 runs, 0 failed\n"]
     )
+    assert mended["reached"].keys() == both["reached"].keys()
     assert (mended["seeds"], mended["runs"], mended["reached"]["END without"]) == (300, 360, 3)
     for not_enough in ([], ["1 seeds in 1 runs, 1 failed\n"]):
         with pytest.raises(SystemExit, match="1 seeds failed, 0 of them are mended"):

@@ -62,7 +62,7 @@ def read_counts(texts: list[str], again: Sequence[str] = ()) -> dict[str, object
         again: what those that failed there have printed since they were mended.
     """
     seeds, runs, failed, reached = _added_up(texts)
-    _, mended, failed_again, reached_again = _added_up(again)
+    mended, _, failed_again, reached_again = _added_up(again)
     if failed != mended or failed_again:
         sys.exit(f"{failed} seeds failed, {mended - failed_again} of them are mended: mend the others first")
     reached += reached_again
@@ -80,7 +80,8 @@ def _added_up(texts: Sequence[str]) -> tuple[int, int, int, Counter[str]]:
         if total is None:
             sys.exit("this is not what the simulated suite prints at its end: no line 'N seeds in M runs, K failed'")
         totals.update(dict(zip(("seeds", "runs", "failed"), map(int, total.groups()), strict=True)))
-        for count, name in re.findall(r"^ *(\d+) (?!seeds in )(\S.*)$", text, re.MULTILINE):
+        # The report of a run that failed has lines with numbers, too; a count stands in seven columns.
+        for count, name in re.findall(r"^(?=[ \d]{7} ) *(\d+) (\S.*)$", text, re.MULTILINE):
             reached[name] += int(count)
     return totals["seeds"], totals["runs"], totals["failed"], reached
 
@@ -104,7 +105,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.counts is not None:
         counted = read_counts(*([path.read_text() for path in paths] for paths in (options.counts, options.again)))
-        COUNTS.write_text(json.dumps(counted, indent=2) + "\n")
+        if not options.check:
+            COUNTS.write_text(json.dumps(counted, indent=2) + "\n")
     text = TARGET.read_text()
     made = page(text)
     if options.check:

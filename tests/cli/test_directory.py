@@ -192,7 +192,10 @@ async def test_it_is_found_at_its_own_address_without_further_flags(tmp_path: Pa
                 async with server(*arguments, variables={"COGMENT_DIRECTORY_ENDPOINT": endpoint}) as running:
                     await fake.wait_until(lambda: len(fake.entries) == 2)
                     for entry in fake.entries.values():
-                        assert entry.data.endpoint == ServiceEndpoint(protocol=1, host=expected, port=running.port)  # type: ignore[arg-type]
+                        endpoint_of_it = ServiceEndpoint(
+                            host=expected, port=running.port, protocol=ServiceEndpoint.GRPC
+                        )
+                        assert entry.data.endpoint == endpoint_of_it
                         assert dict(entry.data.details.properties) == {
                             "__version": __version__,
                             "__registration_source": "Self-Implicit",

@@ -201,7 +201,7 @@ async def test_a_process_keeps_registrations_and_never_registers_itself(tmp_path
                 assert found.process.stdout is not None
                 found.out += (await found.process.stdout.receive_some()).decode()
         # What launch files wait for.
-        assert re.search(r"Listening \[port:(\d+)\]", found.out)[1] == str(found.port)  # type: ignore[index]
+        assert re.findall(r"Listening \[port:(\d+)\]", found.out)[:1] == [str(found.port)]
         endpoint = f"--directory_endpoint=grpc://127.0.0.1:{found.port}"
         assert "[0] " in await asked("inquire", endpoint)
         service_id, _ = await registered(endpoint, *PERMANENT, "--type=other")

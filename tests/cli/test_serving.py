@@ -29,7 +29,15 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialListEntry
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel
-from trio_cogment.sdk import Controller, Participants, PreTrialSession, actor_params, join_trial, trial_params
+from trio_cogment.sdk import (
+    ActorSession,
+    Controller,
+    Participants,
+    PreTrialSession,
+    actor_params,
+    join_trial,
+    trial_params,
+)
 from trio_cogment.sdk.params import CLIENT
 
 BOTH_ON_ONE = ("services", "orchestrator", "--lifecycle_port=0", "--actor_port=0")
@@ -115,8 +123,8 @@ async def stubborn_trial(*arguments: str) -> AsyncIterator[tuple[Server, trio.Ev
     """Run a trial whose actor stays when it has ended; gives what is set when it was told."""
     endless, ended = Endless(), trio.Event()
 
-    async def stubborn(session: object) -> None:
-        await endless.actor(session)  # type: ignore[arg-type]
+    async def stubborn(session: ActorSession) -> None:
+        await endless.actor(session)
         ended.set()
         await trio.sleep_forever()
 

@@ -85,7 +85,7 @@ async def follow(store: TrialStore, trial_id: str) -> list[int]:
     found: list[int] = []
     after = 0
     while len(found) < BATCHES * BATCH:
-        more = await persist(lambda: store.samples(number, after=after, limit=7, max_bytes=MUCH))  # noqa: B023
+        more = await persist(lambda: store.samples(number, after=after, limit=7, max_bytes=MUCH))  # noqa: B023  called at once
         found += [one.tick_id for one in more]
         after = more[-1].position if more else after
         await trio.sleep(0.01)

@@ -6,6 +6,7 @@ import json
 import random
 import re
 from io import StringIO
+from typing import Any
 
 import pytest
 import trio
@@ -109,17 +110,17 @@ async def test_the_command_for_programs_repeats_itself() -> None:
     assert results[0]["ticks"] == 400
 
 
-def result(**changes: object) -> DemoResult:
-    values: dict[str, object] = {
+def result(**changes: Any) -> DemoResult:
+    values: dict[str, Any] = {
         "seed": 1, "ticks": 40, "learning": True, "grpc": False, "rewards": (0.0,) * 20 + (1.0,) * 19,
         "symbols": (0, 1, 2, 3, 3), "meanings": (0, 1, 2, 3, 4), "seconds": 2.0,
     }  # fmt: skip
-    return DemoResult(**(values | changes))  # type: ignore[arg-type]
+    return DemoResult(**(values | changes))
 
 
-def shown(console_options: dict[str, object], *, ascii_only: bool = False) -> str:
+def shown(console_options: dict[str, Any], *, ascii_only: bool = False) -> str:
     file = StringIO()
-    console = Console(file=file, width=80, **console_options)  # type: ignore[arg-type]
+    console = Console(file=file, width=80, **console_options)
     with Progress(console, 40) as progress:
         for tick in range(40):
             progress.on_tick(tick, [1.0] * tick)

@@ -162,7 +162,7 @@ def reply(protocol: int = ServiceEndpoint.GRPC, host: str = "h", port: int = 1, 
     return FullServiceData(
         endpoint=ServiceEndpoint(protocol=protocol, host=host, port=port),  # type: ignore[arg-type]  # enum values
         service_id=5,
-        details=ServiceDetails(type=kind),  # type: ignore[arg-type]
+        details=ServiceDetails(type=kind),  # type: ignore[arg-type]  # an enum value
     )
 
 

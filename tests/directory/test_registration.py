@@ -185,7 +185,7 @@ async def test_pauses_grow_and_differ(autojump_clock: Clock) -> None:
         times: list[float] = []
         fake = FakeDirectory()
         note = partial(_note_time, times)
-        fake.Register = note  # type: ignore[method-assign]
+        fake.Register = note  # type: ignore[method-assign]  # of this fake alone
         config = DirectoryConfig(retry_initial_seconds=1, retry_max_seconds=8)
         async with keeping(fake, config=config, rng=random.Random(seed)):
             await trio.sleep(60)

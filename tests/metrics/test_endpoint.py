@@ -6,11 +6,12 @@ import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Metric
 from prometheus_client.registry import Collector
 
 from trio_cogment.config import MetricsConfig
@@ -21,12 +22,12 @@ PATIENCE_SECONDS = 40
 
 
 @asynccontextmanager
-async def served(registry: CollectorRegistry | None = None, **limits: int | float) -> AsyncIterator[int]:
+async def served(registry: CollectorRegistry | None = None, **limits: Any) -> AsyncIterator[int]:
     if registry is None:
         registry = CollectorRegistry()
         Counter("things", "Some things", registry=registry).inc(3)
     listeners = await open_listeners("127.0.0.1", 0)
-    config = MetricsConfig(**limits)  # type: ignore[arg-type]
+    config = MetricsConfig(**limits)
     with trio.fail_after(PATIENCE_SECONDS):
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(serve_metrics, config=config), registry, listeners)
@@ -165,7 +166,7 @@ async def test_a_failing_collector_harms_one_request(caplog: pytest.LogCaptureFi
     class Broken(Collector):
         fails = False
 
-        def collect(self) -> list[object]:  # type: ignore[override]
+        def collect(self) -> list[Metric]:
             if self.fails:
                 raise ValueError("broken")
             return []

@@ -174,7 +174,7 @@ async def test_b15_the_scheme_is_https(server: Party) -> None:
         nursery.start_soon(
             trio.serve_listeners, answer, listeners := await open_listeners("127.0.0.1", tls=_tls(server))
         )
-        port = listeners[0].transport_listener.socket.getsockname()[1]  # type: ignore[attr-defined]
+        port = listeners[0].transport_listener.socket.getsockname()[1]  # type: ignore[attr-defined]  # TLS over TCP
         async with Channel("127.0.0.1", port, tls=client_tls(server.roots)) as channel, channel.call(WAIT):
             await came.wait()
         nursery.cancel_scope.cancel()

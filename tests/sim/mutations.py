@@ -61,24 +61,26 @@ def search(path: Path, first: int, seeds: int) -> Finding | None:
 def search_here(path: Path, first: int, seeds: int) -> Finding | None:
     """Do what `search` promises; the package has to be the copy."""
     import trio_cogment
-    from tests.sim.suite import run_seed
+    from tests.sim.suite import gathered, run_seed
 
     home = trio_cogment.__file__
     assert home is not None
     assert path in Path(home).parents, f"{home} is not the copy in {path}"
     logging.disable(logging.CRITICAL)
     for seed in range(first, first + seeds):
-        try:
+        errors: list[BaseException] = []
+        with gathered(errors):
             run_seed(seed)
-        except Exception as error:  # noqa: BLE001  whatever a run raises is its failure
-            return Finding(seed, first_words(error))
+        if errors:
+            return Finding(seed, first_words(errors[0]))
     return None
 
 
 def first_words(error: BaseException) -> str:
     """Return the beginning of what an error, or the first of a group, has to say."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    from tests.sim.suite import first_of  # not above: of the package only a copy may be imported
+
+    error = first_of(error)
     text = " ".join(str(error).split("\n")[0].split())
     if not text:  # where it was said is all that there is
         text = traceback.extract_tb(error.__traceback__)[-1].line or ""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import trio
 from purerpc import Service
@@ -100,14 +101,7 @@ class Play:
 
     def behave(self, trial_id: str, name: str) -> Behaviour:
         for fault in self.world.plan.named("misbehaves", f"{trial_id}/{name}"):
-            behaviour = Behaviour.from_fault(fault)
-            return Behaviour(
-                think_seconds=THINK,
-                misbehaviour=behaviour.misbehaviour,
-                from_tick=behaviour.from_tick,
-                seconds=behaviour.seconds,
-                count=behaviour.count,
-            )
+            return replace(Behaviour.from_fault(fault), think_seconds=THINK)
         return Behaviour(think_seconds=THINK)
 
     def params(self, trial_id: str) -> TrialParams:
@@ -117,12 +111,12 @@ class Play:
             f"cogment://discover?place={trial_id}" if inside else f"grpc://{kind}-{number}:{PORT}"
             for kind in ("actors", "env", "log")
         )
-        waits = {"initial_connection_timeout_seconds": 20.0, "response_timeout_seconds": 5.0}
+        waits: dict[str, Any] = {"initial_connection_timeout_seconds": 20.0, "response_timeout_seconds": 5.0}
         params = trial_params(
             [
-                actor_params("ann", "player", endpoint=actors, **waits),  # type: ignore[arg-type]
-                actor_params("bob", "player", endpoint=actors, optional=True, default_action=b"default", **waits),  # type: ignore[arg-type]
-                actor_params("cat", "player", endpoint="cogment://client", optional=True, **waits),  # type: ignore[arg-type]
+                actor_params("ann", "player", endpoint=actors, **waits),
+                actor_params("bob", "player", endpoint=actors, optional=True, default_action=b"default", **waits),
+                actor_params("cat", "player", endpoint="cogment://client", optional=True, **waits),
             ],
             environment_endpoint=environment,
             environment_name="env",

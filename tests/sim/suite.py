@@ -1,7 +1,7 @@
 """All suites over many seeds, on several cores: `python -m tests.sim --seeds 20000`.
 
 A seed is a run of safety if it is even, of liveness if it is odd; every tenth also one of a service's suite, in turn.
-Those that once failed (`seeds.txt`) are run in both, beside seed 0. Prints in how many runs each `sometimes` was
+Those that once failed (`seeds.txt`) are run with seed 0. Prints in how many runs each `sometimes` was
 reached, and for each run that failed what it said and did, the smallest plan that still fails in the same way, and the
 command that shows it again. What is declared in `tests.sim.counting` and was never reached is a failure, too. One seed
 in twenty is run again in another process, where sets have another order; schedules and histories are compared.
@@ -25,6 +25,7 @@ from tests.sim.counting import missing
 from tests.sim.scenario import SUITES, draw_plan
 from tests.sim.services import SERVICE_SUITES
 from trio_cogment.testing import FaultPlan, InvariantError, Outcome, World, check_determinism, simulate
+from trio_cogment.testing._failures import OnFailure
 
 SERVICE_ONCE_IN = 10
 #: Steps of a run; the longest take some ten thousand.
@@ -73,7 +74,10 @@ def units_of(seed: int) -> list[Unit]:
 
 
 def is_checked(seed: int) -> bool:
-    """Tell whether a seed is run twice: of even and odd ones alike one in `CHECKED_ONCE_IN`."""
+    """Tell whether a seed is run twice: of even and odd ones alike one in `CHECKED_ONCE_IN`.
+
+    Of many seeds it is run again in another process; alone, in the same one.
+    """
     return seed // 2 % CHECKED_ONCE_IN == 0
 
 
@@ -124,38 +128,52 @@ def run_chunk(units: list[Unit]) -> Chunk:
     logging.disable(logging.CRITICAL)  # what fakes do on purpose is logged as what it would be
     chunk = Chunk(Counter(), [], {})
     for unit in units:
-        try:
+        errors: list[BaseException] = []
+        with gathered(errors):
             outcome = simulate(unit.seed, scenario_of(unit.suite), plan=plan_of(unit), budget=BUDGET)
-        except Exception as error:  # noqa: BLE001  whatever a run raises is its failure
-            chunk.failures.append(Failure(unit, describe(unit, error)))
-            continue
-        chunk.reached.update(dict.fromkeys(+reached_in(unit, outcome), 1))
-        if is_checked(unit.seed):
-            chunk.seen[unit] = f"{outcome.history.text()}schedule {outcome.fingerprint}"
+            chunk.reached.update(dict.fromkeys(+reached_in(unit, outcome), 1))
+            if is_checked(unit.seed):
+                chunk.seen[unit] = f"{outcome.history.text()}schedule {outcome.fingerprint}"
+        chunk.failures.extend(Failure(unit, describe(unit, error)) for error in errors)
     return chunk
+
+
+def gathered(errors: list[BaseException]) -> OnFailure:
+    """Return a block whose failure ends there, in a list."""
+
+    def gather(error: BaseException) -> bool:
+        errors.append(error)
+        return True
+
+    return OnFailure(gather)
 
 
 def difference(unit: Unit, first: str, second: str) -> Failure:
     """Say where two runs that should be alike part."""
     lines = zip_longest(first.splitlines(), second.splitlines(), fillvalue="")
     number, (one, other) = next((number, pair) for number, pair in enumerate(lines) if pair[0] != pair[1])
-    command = f'python -m tests.sim --seed {unit.seed} --suite "{unit.suite}"'
     text = [
         f"seed {unit.seed} failed at {commit()}: {unit.suite}: it runs differently in another process",
         *(
             f"event {number} with PYTHONHASHSEED={seed}: {line}"
             for seed, line in zip(HASH_SEEDS, (one, other), strict=True)
         ),
-        *(f"again: PYTHONHASHSEED={seed} {command}" for seed in HASH_SEEDS),
+        *(f"again: PYTHONHASHSEED={seed} {again(unit)}" for seed in HASH_SEEDS),
     ]
     return Failure(unit, "\n".join(text))
 
 
-def describe(unit: Unit, error: Exception) -> str:
+def again(unit: Unit, plan: FaultPlan | str = "") -> str:
+    """Return the command that shows a run again, with its own plan or another."""
+    chosen = str(plan) or unit.kept
+    given = f' --plan "{chosen}"' if chosen and unit.suite in SUITES else ""
+    return f'nox -s sim -- --seed {unit.seed} --suite "{unit.suite}"{given}'
+
+
+def describe(unit: Unit, error: BaseException) -> str:
     """Return what failed and how it came to that, the smallest plan with which it does, and how to see it again."""
     kind, first = kind_of(error), first_of(error)
     smallest = plan_of(unit).shrink(lambda smaller: kind_of_failure(unit, smaller) == kind, attempts=40)
-    again = f'nox -s sim -- --seed {unit.seed} --suite "{unit.suite}"'
     return "\n".join(
         [
             f"seed {unit.seed} failed at {commit()}: {unit.suite}: {kind}",
@@ -163,19 +181,18 @@ def describe(unit: Unit, error: Exception) -> str:
             f"{type(first).__name__}: {first}",
             *getattr(error, "__notes__", ()),
             f"smallest plan: {smallest}",
-            f"again: {again}",
-            *([f'with the smallest plan: {again} --plan "{smallest}"'] if unit.suite in SUITES else ()),
+            f"again: {again(unit)}",
+            *([f"with the smallest plan: {again(unit, smallest)}"] if unit.suite in SUITES else ()),
         ]
     )
 
 
 def kind_of_failure(unit: Unit, plan: FaultPlan) -> str | None:
     """Return in what way a run with another plan fails; None when it does not."""
-    try:
+    errors: list[BaseException] = []
+    with gathered(errors):
         simulate(unit.seed, scenario_of(unit.suite), plan=plan, budget=BUDGET)
-    except Exception as error:  # noqa: BLE001  as above
-        return kind_of(error)
-    return None
+    return kind_of(errors[0]) if errors else None
 
 
 def kind_of(error: BaseException) -> str:
@@ -233,11 +250,12 @@ def show(units: list[Unit], plan: FaultPlan | None) -> int:
     """Do runs and print of each what was reached, or how it failed; with a plan that was given, that alone."""
     failed = 0
     for unit in units:
-        try:
+        errors: list[BaseException] = []
+        with gathered(errors):
             print(f"{unit.suite}: {dict(run_unit(unit, plan))}")
-        except Exception as error:
+        for error in errors:
             if plan is not None:
-                raise
+                raise error
             print(describe(unit, error))
             failed = 1
     return failed

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,12 +14,7 @@ TIGHT = 256
 SOAK = [pytest.mark.soak, pytest.mark.timeout(1200)]
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """That trials are broken off is logged, too."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=SOAK) for seed in range(2, 20))])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import logging
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,12 +24,7 @@ OTHERS = ("trial-1", "trial-2", "trial-3")
 seeds = pytest.mark.parametrize("seed", [28, 33, 34])  # the victim's participants are on hosts of their own in them
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What fakes do on purpose is logged as what it would be."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def mischief(target: str, misbehaviour: str, from_tick: int = 2, **details: int) -> Fault:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,13 +18,7 @@ from tests.sim.services import SERVICE_SUITES
 from tests.sim.suite import CHECKED_ONCE_IN, Unit, is_checked, kept_units, plan_of, report, run_unit, units_of
 from trio_cogment.testing import CHECKERS, FaultPlan, InvariantError, World
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What fakes do on purpose is logged as what it would be."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 UNITS = [
@@ -155,6 +147,21 @@ def test_a_failing_seed_is_told_with_all_that_it_takes_to_see_it_again(monkeypat
     plan = FaultPlan.parse(smallest.removeprefix("smallest plan: "))
     assert suite.kind_of_failure(unit, plan) == lines[0].rpartition(": ")[2]
     assert lines[-1].endswith(f'--suite "safety" --plan "{plan}"')
+
+
+def test_one_that_failed_with_a_plan_that_was_kept_is_seen_again_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def strict(_world: World) -> None:
+        with pytest.raises(KeyError):  # and what that raises is no Exception
+            pass
+
+    monkeypatch.setattr(suite, "SUITES", {"safety": strict})
+    unit = Unit(7, "safety", "FaultPlan(Fault('reset', 1.5, 'env-0'))")
+    command = f'nox -s sim -- --seed 7 --suite "safety" --plan "{unit.kept}"'
+    _, [(_, text)], _ = suite.run_chunk([unit])
+    assert "DID NOT RAISE" in text
+    assert f"again: {command}" in text.splitlines()
+    different = suite.difference(unit, "a\nb\n", "a\nc\n").text.splitlines()
+    assert different[-2:] == [f"again: PYTHONHASHSEED={seed} {command}" for seed in suite.HASH_SEEDS]
 
 
 def test_the_same_failure_is_of_the_same_kind() -> None:

@@ -74,12 +74,20 @@ HONEST: list[Line] = [
 ]
 
 
+#: Instead of an event: time that passes.
+WAIT = "(time passes)"
+#: Beside an event's details: whose it is, if not of trial "t".
+OF_TRIAL = "(trial)"
+
+
 def history_of(lines: list[Line]) -> History:
     async def scenario(world: World) -> None:
         for who, what, details in lines:
-            await trio.sleep(details["seconds"] if what == "wait" else 0.01)
-            if what != "wait":
-                world.history.record(who, what, "other" if who == "datalog other" else "t", **details)
+            await trio.sleep(details["seconds"] if what == WAIT else 0.01)
+            if what != WAIT:
+                trial_id = details.get(OF_TRIAL, "t")
+                told = {name: value for name, value in details.items() if name != OF_TRIAL}
+                world.history.record(who, what, trial_id, **told)
 
     return simulate(0, scenario).history
 
@@ -124,7 +132,7 @@ FAILED: list[Line] = [("near", "state", {"state": state}) for state in (1, 5)]
 BROKEN_LOG: list[Line] = [("datalog datalog", "opened", {}), ("datalog datalog", "closed", {"outcome": "UNAVAILABLE"})]
 ANSWERS: Line = ("datalog datalog", "answers", {})
 ANSWERED: list[Line] = [ANSWERS, *(("datalog datalog", "sample", {"tick": n, "state": 3, "lost": 0}) for n in (1, 2))]
-OTHERS_KEPT: Line = ("datalog other", "kept", {"ticks": []})
+OTHERS_KEPT: Line = ("datalog datalog", "kept", {"ticks": [], OF_TRIAL: "other"})
 OVERDUE: Line = ("probe", "overdue", {"waits_for": "LAST_ACKs", "seconds": 63.0, "patience": 60.0})
 
 
@@ -135,7 +143,7 @@ def instead(index: int, **details: Any) -> list[Line]:
 
 def reading_slowly(seconds: float) -> list[Line]:
     """The last observation was sent when it was shown; it is seen much later, and END comes soon after."""
-    return [*HONEST[:14], ("", "wait", {"seconds": seconds}), HONEST[14], *HONEST[16:]]
+    return [*HONEST[:14], ("", WAIT, {"seconds": seconds}), HONEST[14], *HONEST[16:]]
 
 
 def test_honest_history_passes() -> None:
@@ -161,6 +169,8 @@ def test_what_was_under_way_to_a_log_that_never_answers_is_lost() -> None:
     check_history(history_of([*BROKEN_LOG, *without(22)]), ["samples-come-once"])
     call: Line = ("orchestrator", "call", {"number": 7, "method": "RunTrialDatalog", "trial": "t"})
     check_history(history_of([call, call, ANSWERS, *without(22)]), ["samples-come-once"])
+    # What came before its first answer does not show that the answer has arrived.
+    check_history(history_of([call, *ANSWERED[1:], ANSWERS, call, *without(22)]), ["samples-come-once"])
     with pytest.raises(InvariantError):
         check_history(history_of([call, *ANSWERED, call, *without(22)]), ["samples-come-once"])
 
@@ -255,7 +265,8 @@ def test_violation_is_found_and_named(name: str, lines: list[Line]) -> None:
 
 
 def test_each_checker_has_been_tried() -> None:
-    (tried,) = [mark for mark in test_violation_is_found_and_named.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
+    marks: list[pytest.Mark] = vars(test_violation_is_found_and_named)["pytestmark"]
+    (tried,) = [mark for mark in marks if mark.name == "parametrize"]
     assert {name for name, _ in tried.args[1]} == set(CHECKERS)
     for name, checker in CHECKERS.items():
         assert checker.__doc__, name

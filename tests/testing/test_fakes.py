@@ -109,24 +109,31 @@ def flooded(history: History) -> bool:
 
 
 Sign = Callable[[History, str], bool]
+#: Who is told as what, what it gets, and what it does then.
+PARTICIPANTS = {
+    "ann": ("actor ann", "observation", "acted"),
+    "env": ("environment env", "actions", "showed"),
+}
+
+
+def signs_of(who: str, gets: str, does: str) -> dict[Misbehaviour, Sign]:
+    """What is seen of any participant that misbehaves."""
+    return {
+        Misbehaviour.VANISH: lambda seen, _: outcome_of(seen, who) == "UNAVAILABLE",
+        Misbehaviour.CRASH: lambda seen, _: outcome_of(seen, who) == "CrashError",
+        Misbehaviour.SLOW: lambda seen, _: slowest(seen, who, gets, does) > 7,
+        Misbehaviour.SILENT: lambda seen, _: ticks_of(seen, who, does) == [0, 1],
+        Misbehaviour.DEAF: lambda seen, _: whats(seen, who)[-2:] == [gets, "closed"],
+        Misbehaviour.NEVER_ACK: lambda seen, _: not of(seen, who, "acknowledged"),
+        Misbehaviour.FLOOD: lambda seen, _: flooded(seen),
+    }
+
+
 SIGNS: dict[tuple[str, Misbehaviour], Sign] = {
-    ("ann", Misbehaviour.VANISH): lambda seen, _: outcome_of(seen, "actor ann") == "UNAVAILABLE",
-    ("ann", Misbehaviour.CRASH): lambda seen, _: outcome_of(seen, "actor ann") == "CrashError",
-    ("ann", Misbehaviour.SLOW): lambda seen, _: slowest(seen, "actor ann", "observation", "acted") > 7,
-    ("ann", Misbehaviour.SILENT): lambda seen, _: ticks_of(seen, "actor ann", "acted") == [0, 1],
-    ("ann", Misbehaviour.DEAF): lambda seen, _: whats(seen, "actor ann")[-2:] == ["observation", "closed"],
-    ("ann", Misbehaviour.NEVER_ACK): lambda seen, _: not of(seen, "actor ann", "acknowledged"),
+    **{(name, kind): sign for name, its in PARTICIPANTS.items() for kind, sign in signs_of(*its).items()},
     ("ann", Misbehaviour.DUPLICATE): lambda _, log: "actor 'ann': another action for tick 2" in log,
-    ("ann", Misbehaviour.FLOOD): lambda seen, _: flooded(seen),
     ("ann", Misbehaviour.WRONG_TICK): lambda _, log: "actor 'ann': an action for tick 1, not 2" in log,
-    ("env", Misbehaviour.VANISH): lambda seen, _: outcome_of(seen, "environment env") == "UNAVAILABLE",
-    ("env", Misbehaviour.CRASH): lambda seen, _: outcome_of(seen, "environment env") == "CrashError",
-    ("env", Misbehaviour.SLOW): lambda seen, _: slowest(seen, "environment env", "actions", "showed") > 7,
-    ("env", Misbehaviour.SILENT): lambda seen, _: ticks_of(seen, "environment env", "showed") == [0, 1],
-    ("env", Misbehaviour.DEAF): lambda seen, _: whats(seen, "environment env")[-2:] == ["actions", "closed"],
-    ("env", Misbehaviour.NEVER_ACK): lambda seen, _: not of(seen, "environment env", "acknowledged"),
     ("env", Misbehaviour.DUPLICATE): lambda _, log: "an observation set for tick 2, not 3" in log,
-    ("env", Misbehaviour.FLOOD): lambda seen, _: flooded(seen),
     ("env", Misbehaviour.WRONG_TICK): lambda _, log: "an observation set for tick 9, not 2" in log,
     ("datalog", Misbehaviour.VANISH): lambda seen, _: outcome_of(seen, "datalog datalog") == "UNAVAILABLE",
     ("datalog", Misbehaviour.CRASH): lambda seen, _: outcome_of(seen, "datalog datalog") == "CrashError",
@@ -148,7 +155,7 @@ def test_every_misbehaviour_shows_and_the_trial_ends(
     caplog.clear()
     behaviour = Behaviour(misbehaviour=misbehaviour, from_tick=from_tick, seconds=7, count=20)
     outcome = simulate(1, play, {who: behaviour}, wire)
-    kind = {"ann": "actor", "env": "environment", "datalog": "datalog"}[who]
+    kind, _, _ = PARTICIPANTS.get(who, (who, "", ""))[0].partition(" ")
     assert outcome.counters[f"{kind}: {misbehaviour.value}"]
     assert "closed" in whats(outcome.history, "actor bob")
     assert shows(outcome.history, caplog.text)

@@ -340,6 +340,8 @@ def test_hosts_are_named_one_by_one() -> None:
             network.partition(wrong)
         with pytest.raises(TypeError, match="expected names of hosts"):
             network.partition(["desk"], wrong)
+    with pytest.raises(TypeError, match="others: expected `ones` beside them"):
+        network.heal(others=["desk"])
     with pytest.raises(TypeError, match="expected names of hosts"):
         network.connections(desk)
     with pytest.raises(TypeError, match="expected names of hosts"):

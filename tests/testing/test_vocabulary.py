@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,14 +53,7 @@ def test_the_table_has_what_is_noted_and_looked_for() -> None:
     assert words == rows().keys()
 
 
-@pytest.fixture
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)  # what fakes do on purpose is logged as what it would be
-    yield
-    logging.disable(logging.NOTSET)
-
-
-@pytest.mark.usefixtures("_quiet")
+@pytest.mark.usefixtures("quiet")
 def test_the_details_are_those_of_real_runs() -> None:
     table = rows()
     seen = set()

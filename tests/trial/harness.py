@@ -204,7 +204,7 @@ class Play:
     def say(self, index: int, state: int, **data: Any) -> list[Effect]:
         """A participant sends any message at all."""
         kind = EnvRunTrialOutput if index == ENVIRONMENT else ActorRunTrialOutput
-        return self.feed(Received(index, kind(state=state, **data)))  # type: ignore[arg-type]
+        return self.feed(Received(index, kind(state=state, **data)))  # type: ignore[arg-type]  # any number
 
     def ack(self, *indexes: int) -> None:
         for index in indexes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from trio_cogment.api.common_pb2 import TrialState
@@ -247,12 +249,12 @@ def test_case_17_a_message_to_one_who_has_not_joined() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"tick_id": 5}, {"tick_id": 0}, {"actors_map": [0]}, {"actors_map": [0, 2]}])
-def test_case_18_a_bad_observation_set(bad: dict[str, object]) -> None:
+def test_case_18_a_bad_observation_set(bad: dict[str, Any]) -> None:
     play = play_ticks(Play().start(), 1)
     play.clear()
-    (note,) = play.observe(**bad)  # type: ignore[arg-type]
+    (note,) = play.observe(**bad)
     assert note in play.notes
-    assert play.observe(**bad) == []  # type: ignore[arg-type]
+    assert play.observe(**bad) == []
     assert play.machine.tick_id == 0
     assert play.samples == []
     assert sum(play.machine.counters.values()) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from trio_cogment.trial import ENVIRONMENT, TimerKind, TrialRules
@@ -14,8 +16,8 @@ EVERYBODY = (ENVIRONMENT, 0, 1)
 ACTORS = (0, 1)
 
 
-def started(**options: object) -> Play:
-    return Play(make_params(**options), rules=BEATING).start()  # type: ignore[arg-type]
+def started(**options: Any) -> Play:
+    return Play(make_params(**options), rules=BEATING).start()
 
 
 def test_a_silent_participant_is_sent_one_and_again_at_that_pace() -> None:

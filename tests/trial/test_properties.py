@@ -233,7 +233,7 @@ class Trials(RuleBasedStateMachine):
                 assert machine.participants[index].state is StreamState.ACTIVE
 
 
-class TestTrials(Trials.TestCase):  # type: ignore[valid-type,misc]
+class TestTrials(Trials.TestCase):  # type: ignore[valid-type,misc]  # made by hypothesis
     settings = settings(
         max_examples=60,
         stateful_step_count=60,

@@ -159,7 +159,7 @@ class Pool:
             raise
         except RpcError as error:
             self._failed(error)
-        except Exception:
+        except Exception:  # the boundary of the attempt: who waits for it is told
             logger.exception("connecting to %s failed", self._target)
             self._failed(RpcError(StatusCode.UNAVAILABLE, f"cannot connect to {self._target}: unexpected failure"))
         else:

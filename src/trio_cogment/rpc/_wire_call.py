@@ -119,7 +119,7 @@ class WireCall(Call):
         self._engine.consumed(self._stream, len(payload))
         try:
             consumer.on_message(message)
-        except Exception:
+        except Exception:  # the boundary of the call: the others of its connection go on
             logger.exception("%s: the consumer of a call failed", self.method.path)
             self.on_broken(StatusCode.INTERNAL, "unexpected failure while consuming a message")
 
@@ -179,7 +179,7 @@ class WireCall(Call):
         self._end_told = True
         try:
             self._consumer.on_end(self._error)
-        except Exception:
+        except Exception:  # as above
             logger.exception("%s: the consumer of a call failed at its end", self.method.path)
 
     def _raise_error(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.testing._failures import Noting
+from trio_cogment.testing._failures import noting
 from trio_cogment.testing._plan import FaultPlan
 from trio_cogment.testing._recorder import tasks_below
 from trio_cogment.testing._schedule import shielded_until
@@ -254,7 +254,7 @@ def cancel_at_every_step(
             f"--- {name} was cancelled before step {step} of {total}; that alone: "
             f"cancel_at_every_step({seed}, {name}, ..., steps=[{step}]) ---"
         )
-        with Noting(note):
+        with noting(note):
             doomed = run(step)
             if not doomed.cancelled:
                 raise NondeterminismError(f"this time the block had only {doomed.steps} steps")

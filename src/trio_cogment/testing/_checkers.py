@@ -186,8 +186,9 @@ def terminated_trials_have_ended(history: History) -> Iterator[str]:
 def _has_ended_by(seconds: float, states: Sequence[HistoryEvent]) -> bool:
     """Tell whether the newest state until then is the last one: the id of a start that failed has more lives."""
     before = [event for event in states if event.seconds <= seconds]
-    return any(event.details["state"] == TrialState.ENDED for event in before[-1:]) or any(
-        event.details["state"] == TrialState.ENDED and event.seconds == seconds for event in before
+    return any(
+        event.details["state"] == TrialState.ENDED and (event is before[-1] or event.seconds == seconds)
+        for event in before
     )
 
 
@@ -276,9 +277,9 @@ def _broke_unanswered(history: History, trial_id: str) -> bool:
             if calls > 1:
                 return True
         elif event.trial_id == trial_id and event.who.startswith("datalog"):
-            samples += event.what == "sample"
+            samples += answers and event.what == "sample"
             answers = answers or event.what == "answers"
-            if answers and samples > 1:
+            if samples > 1:
                 return False
             if event.what == "closed":
                 return bool(event.details["outcome"] != "left")

@@ -1,8 +1,8 @@
-"""What counts as a failure of a run, and how notes are added to one."""
+"""What counts as a failure of a run, and how somebody is told of one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 
 import trio
@@ -33,22 +33,26 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-class Noting:
-    """A block to whose failure a note is added; the failure goes on.
+class OnFailure:
+    """A block of whose failure somebody is told.
 
     Args:
-        note: the text.
+        tell: called with what was raised. What it raises comes instead; if it returns True, nothing is raised at all.
     """
 
-    def __init__(self, note: str) -> None:
-        self._note = note
+    def __init__(self, tell: Callable[[BaseException], bool | None]) -> None:
+        self._tell = tell
 
     def __enter__(self) -> None:
         """Begin."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Add the note."""
-        if error is not None and is_failure(error):
-            error.add_note(self._note)
+    ) -> bool:
+        """Tell of a failure."""
+        return error is not None and is_failure(error) and bool(self._tell(error))
+
+
+def noting(note: str) -> OnFailure:
+    """Return a block to whose failure a note is added."""
+    return OnFailure(lambda error: error.add_note(note))

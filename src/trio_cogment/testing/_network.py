@@ -267,8 +267,10 @@ class SimNetwork:
         """End every partition, or let everything through again between two groups of hosts, as `partition` has them.
 
         Raises:
-            TypeError: as for `partition`.
+            TypeError: as for `partition`; or `others` were given alone.
         """
+        if ones is None and others is not None:
+            raise TypeError("others: expected `ones` beside them")
         for path in self._paths.values() if ones is None else self._between(ones, others):
             path.heal()
         self._changed.unpark_all()

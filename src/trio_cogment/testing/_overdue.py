@@ -69,7 +69,8 @@ def waits_of(trial: TrialMachine) -> Iterator[Wait]:
             yield Wait(f"the actions of tick {trial.tick_id}", max(timeouts))
     for participant in trial.participants.values() if rules.heartbeat_seconds else ():
         if participant.present and not trial.owes(participant):
-            # Not since then: whoever owes something meanwhile is left in peace, and may have until a moment ago.
+            # Without `since`: until a moment ago it may have owed something, when nobody sends it any. The time in the
+            # text makes each silence a wait of its own.
             last = max(participant.heard_at, participant.beaten_at)
             yield Wait(f"a HEARTBEAT to {participant.name}, silent since {last:g} s", 2 * rules.heartbeat_seconds)
     if params.max_inactivity:

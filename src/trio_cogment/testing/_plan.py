@@ -164,12 +164,12 @@ def _fault(call: ast.Call) -> Fault:
     if len(call.args) > len(_POSITIONS):
         raise ValueError(f"expected Fault({', '.join(_POSITIONS)}, detail=...), got {ast.unparse(call)}")
     given = [*zip(_POSITIONS, call.args, strict=False), *((word.arg, word.value) for word in call.keywords)]
-    details: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for name, expression in given:
-        if name is None or name in details:
+        if name is None or name in arguments:
             raise ValueError(f"expected each argument once, by its name, got {ast.unparse(call)}")
-        details[name] = ast.literal_eval(expression)
-    if "name" not in details:
+        arguments[name] = ast.literal_eval(expression)
+    if "name" not in arguments:
         raise ValueError(f"expected a name, got {ast.unparse(call)}")
-    name, at, target = details.pop("name"), details.pop("at", 0.0), details.pop("target", "")
-    return Fault(name, at, target, details)
+    name, at, target = arguments.pop("name"), arguments.pop("at", 0.0), arguments.pop("target", "")
+    return Fault(name, at, target, arguments)

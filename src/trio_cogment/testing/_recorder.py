@@ -14,8 +14,8 @@ from trio_cogment.testing._schedule import break_shields
 
 #: Steps that a report shows.
 RECENT_STEPS = 30
-#: Waits in a row in which nothing ran and no time passed, before nothing ever will.
-_IDLE_WAITS = 2
+#: Idle turns of Trio's loop in a row between which no time has passed, before nothing will ever happen again.
+_IDLE_TURNS = 2
 #: Steps that a run which has used up its budget may take to end itself.
 _LAST_STEPS = 10_000
 _BATCH = 512
@@ -43,7 +43,8 @@ class Recorder:
         exhausted: the budget was used up.
         stuck: nothing could run any more, and no deadline was set.
         threaded: virtual time has passed while a worker thread of Trio's was at work, so it runs away from it.
-        blocked: what waited then.
+        blocked: what waited in either case.
+        seconds: of virtual time at the last step.
     """
 
     def __init__(self, budget: int, *, keep: bool = False) -> None:
@@ -61,10 +62,10 @@ class Recorder:
         # The steps that have not been hashed yet, as two columns: one is noted in each turn of each task.
         self._times: list[float] = []
         self._names: list[str] = []
-        self._before: list[Step] = []
-        self._due = min(_BATCH, budget)
+        self._hashed_last: list[Step] = []
+        self._mark = min(_BATCH, budget)
         self._limiter: trio.CapacityLimiter | None = None
-        self._idle_waits = 0
+        self._idle_turns = 0
         self._idle_steps = -1
         self._idle_since = -1.0
 
@@ -81,10 +82,10 @@ class Recorder:
             self._times.append(now)
             self._names.append(task.name)
             self.steps += 1
-            if self.steps == self._due:
-                self._do_due()
+            if self.steps == self._mark:
+                self._at_mark()
 
-    def _do_due(self) -> None:
+    def _at_mark(self) -> None:
         if len(self._names) >= _BATCH:
             self._flush()
         if self.steps == self._budget:
@@ -93,19 +94,20 @@ class Recorder:
         elif self.steps == self._budget + _LAST_STEPS:
             self._force()
         limits = self._budget, self._budget + _LAST_STEPS
-        self._due = min([self.steps + _BATCH, *(limit for limit in limits if limit > self.steps)])
+        self._mark = min([self.steps + _BATCH, *(limit for limit in limits if limit > self.steps)])
 
     def _note_idleness(self) -> None:
+        # The clock is asked only in the second idle turn in a row; most are alone.
         if self.steps != self._idle_steps:
             self._idle_steps, self._idle_since = self.steps, -1.0
             return
         now = trio.current_time()
         if now != self._idle_since:
             self._idle_since = now
-            self._idle_waits = 0
+            self._idle_turns = 0
             return
-        self._idle_waits += 1
-        if self._idle_waits < _IDLE_WAITS:
+        self._idle_turns += 1
+        if self._idle_turns < _IDLE_TURNS:
             return
         if self.stuck:
             self._force()
@@ -135,7 +137,7 @@ class Recorder:
         self._hash.update("\n".join(self._names).encode())
         if self._keep:
             self.trace.extend(map(Step, self._times, self._names))
-        self._before = self.recent
+        self._hashed_last = self.recent
         self._times.clear()
         self._names.clear()
 
@@ -143,7 +145,7 @@ class Recorder:
     def recent(self) -> list[Step]:
         """The last steps."""
         last = map(Step, self._times[-RECENT_STEPS:], self._names[-RECENT_STEPS:])
-        return [*self._before, *last][-RECENT_STEPS:]
+        return [*self._hashed_last, *last][-RECENT_STEPS:]
 
     def fingerprint(self) -> str:
         """Return what stands for the whole schedule: every step's task and time, in order."""

@@ -36,7 +36,6 @@ from trio._core import _run as _trio_run
 
 _FLAG = "_ALLOW_DETERMINISTIC_SCHEDULING"
 _GENERATOR = "_r"
-_ASK = "deadline_to_sleep_time"
 OnBatch: TypeAlias = Callable[[Sequence[trio.lowlevel.Task]], None]
 
 
@@ -46,34 +45,34 @@ def check_trio(module: ModuleType = _trio_run) -> None:
     Raises:
         RuntimeError: it cannot; the text says what is missing.
     """
+    missing = _missing_in(module)
+    if missing:
+        raise RuntimeError(
+            f"trio {trio.__version__} cannot be simulated: {module.__name__} has {missing}. Use a version of trio that "
+            "this version of trio-cogment was tested with."
+        )
+
+
+def _missing_in(module: ModuleType) -> str:
     flag, generator = getattr(module, _FLAG, None), getattr(module, _GENERATOR, None)
     if not isinstance(flag, bool) or not isinstance(generator, random.Random):
-        raise RuntimeError(
-            f"trio {trio.__version__} cannot be simulated: {module.__name__} has no {_FLAG} (a bool) or no "
-            f"{_GENERATOR} (a random.Random). Use a version of trio that this version of trio-cogment was tested with."
-        )
-    attributes = dir(getattr(module, "CancelStatus", None)), dir(getattr(module, "Task", None))
-    if not ({"_scope", "_parent"} <= set(attributes[0]) and "_cancel_status" in attributes[1]):
-        raise RuntimeError(
-            f"trio {trio.__version__} cannot be simulated: {module.__name__} has no Task._cancel_status, or no "
-            "CancelStatus with _scope and _parent. Use a version of trio that this version of trio-cogment was tested "
-            "with."
-        )
-    if not (hasattr(module, "GLOBAL_RUN_CONTEXT") and "waiting_for_idle" in dir(getattr(module, "Runner", None))):
-        raise RuntimeError(
-            f"trio {trio.__version__} cannot be simulated: {module.__name__} has no GLOBAL_RUN_CONTEXT, or no "
-            "Runner.waiting_for_idle. Use a version of trio that this version of trio-cogment was tested with."
-        )
+        return f"no {_FLAG} (a bool) or no {_GENERATOR} (a random.Random)"
+    status, task, runner = (dir(getattr(module, name, None)) for name in ("CancelStatus", "Task", "Runner"))
+    if not ({"_scope", "_parent"} <= set(status) and "_cancel_status" in task):
+        return "no Task._cancel_status, or no CancelStatus with _scope and _parent"
+    if not (hasattr(module, "GLOBAL_RUN_CONTEXT") and "waiting_for_idle" in runner):
+        return "no GLOBAL_RUN_CONTEXT, or no Runner.waiting_for_idle"
+    return ""
 
 
 class _Lane:
     """What the order knows of one task."""
 
-    __slots__ = ("children", "key", "task", "turns")
+    __slots__ = ("children", "key", "turns", "watch")
 
-    def __init__(self, key: int, task: ref[trio.lowlevel.Task] | None = None) -> None:
+    def __init__(self, key: int, watch: ref[trio.lowlevel.Task] | None = None) -> None:
         self.key = key
-        self.task = task
+        self.watch = watch  # held, or nobody would be told when the task is gone
         self.turns = 0
         self.children: dict[str, int] = {}  # how many of each name
 
@@ -165,7 +164,7 @@ def jump_at_once(clock: trio.testing.MockClock) -> None:
             clock.jump(seconds)
         return ask(deadline)
 
-    setattr(clock, _ASK, deadline_to_sleep_time)
+    clock.deadline_to_sleep_time = deadline_to_sleep_time  # type: ignore[method-assign]  # MockClock is final
 
 
 def scopes_around(task: trio.lowlevel.Task) -> Iterator[trio.CancelScope]:

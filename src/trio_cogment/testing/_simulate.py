@@ -8,14 +8,13 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import trio
 import trio.testing
 
 from trio_cogment._version import __version__
-from trio_cogment.testing._failures import is_failure
+from trio_cogment.testing._failures import OnFailure
 from trio_cogment.testing._history import History
 from trio_cogment.testing._plan import FaultPlan
 from trio_cogment.testing._recorder import Recorder, Step
@@ -161,12 +160,17 @@ def run_seeded(
         with recorder.scope:
             values.append(await async_fn(world, *args))
 
+    def tell(error: BaseException) -> None:
+        if recorder.exhausted or recorder.stuck or recorder.threaded:
+            raise _gone_astray(world, recorder, budget) from error
+        error.add_note(_report(world, recorder))
+
     clock = trio.testing.MockClock(autojump_threshold=0)
     jump_at_once(clock)
     global_state = random.getstate()
     random.seed(seed)
     try:
-        with seeded_schedule(seed, recorder.note), _Reporting(world, recorder, budget):
+        with seeded_schedule(seed, recorder.note), OnFailure(tell):
             trio.run(main, clock=clock, instruments=instruments)
             if values and world.mistakes:
                 raise ValueError(world.mistakes[0])
@@ -193,27 +197,6 @@ def check_scenario(async_fn: object) -> None:
         name = async_fn.__name__
         raise TypeError(f"expected an async function, got a coroutine: give `{name}`, not `{name}(...)`")
     raise TypeError(f"expected an async function, got {async_fn!r}")
-
-
-class _Reporting:
-    """A block whose failure gets the report of the run, or is told as what the run came to."""
-
-    def __init__(self, world: World, recorder: Recorder, budget: int) -> None:
-        self._world = world
-        self._recorder = recorder
-        self._budget = budget
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None or not is_failure(error):
-            return
-        if self._recorder.exhausted or self._recorder.stuck or self._recorder.threaded:
-            raise _gone_astray(self._world, self._recorder, self._budget) from error
-        error.add_note(_report(self._world, self._recorder))
 
 
 def _gone_astray(world: World, recorder: Recorder, budget: int) -> SimulationError:

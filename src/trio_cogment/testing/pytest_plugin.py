@@ -112,10 +112,10 @@ class Sim:
         how to see it again.
         """
         from trio_cogment.testing import DEFAULT_BUDGET, check_determinism, simulate
-        from trio_cogment.testing._failures import Noting
+        from trio_cogment.testing._failures import noting
 
         run = check_determinism if self.seed % CHECKED_ONCE_IN == 0 else simulate
-        with Noting(f"again: pytest {self._test} --sim-seed {self.seed}"):
+        with noting(f"again: pytest {self._test} --sim-seed {self.seed}"):
             outcome = run(self.seed, async_fn, *args, budget=DEFAULT_BUDGET if budget is None else budget, plan=plan)
         for name in outcome.counters:
             self._counters[name] = self._counters.get(name, 0) + 1
