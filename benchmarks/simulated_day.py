@@ -28,6 +28,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the figures as JSON on the last line, too")
     parser.add_argument("--rounds", type=int, default=3, help="how often it is played")
     options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error("--rounds: expected at least 1")
     from tests.sim.test_long_trial import a_day
 
     logging.disable(logging.CRITICAL)  # that the human does not even acknowledge is logged
@@ -49,6 +51,8 @@ def main() -> None:
     print_table(["figure", "value"], [[name, number(value)] for name, value in figures.items()])
     if options.json:
         print_json(figures)
+    if seconds > BAR_SECONDS:
+        sys.exit(f"it took {seconds:.1f} s, more than {BAR_SECONDS:g}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import logging
 import multiprocessing
 import os
 import subprocess
+import time
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -282,6 +283,7 @@ def run_all(units: list[Unit], jobs: int, hash_seed: str) -> Iterator[Chunk]:
 
 def report(units: list[Unit], jobs: int) -> int:
     """Do runs and print what came of them; return 0 when all is well."""
+    began = time.perf_counter()
     reached: Counter[str] = Counter()
     failed: set[int] = set()
     seen: dict[Unit, str] = {}
@@ -307,5 +309,8 @@ def report(units: list[Unit], jobs: int) -> int:
     never = missing(reached, len(seeds))
     for name in never:
         print(f"never reached: {name}")
-    print(f"{len(seeds)} seeds in {len(units)} runs, {len(failed)} failed; {len(seen)} runs done twice")
+    seconds = time.perf_counter() - began
+    print(
+        f"{len(seeds)} seeds in {len(units)} runs, {len(failed)} failed; {len(seen)} runs done twice; {seconds:.0f} s"
+    )
     return 1 if failed or never else 0

@@ -18,6 +18,7 @@ import pytest, trio
 async def clock(world):
     await trio.sleep(3600)
     world.sometimes("an hour")
+    world.counters["nothing"] += 0
     return world.seed
 
 def test_every_seed(sim):
@@ -89,9 +90,10 @@ def test_seeds_by_default_marker_and_option(tmp_path: Path) -> None:
     assert "24 passed" in output  # 10 + 3 + 1 + 10
     assert "test_every_seed[seed9] PASSED" in output
     assert "13 an hour" in output
+    assert "nothing" not in output
     output = run(tmp_path, TESTS, "--sim-seeds=2")
     assert "7 passed" in output
-    output = run(tmp_path, TESTS, "--sim-seed=17", "--sim-seed=20", "-k", "every")
+    output = run(tmp_path, TESTS, "--sim-seed=17", "--sim-seed=20", "--sim-seed=17", "-k", "every")
     assert "test_every_seed[seed17] PASSED" in output
     assert "test_every_seed[seed20] PASSED" in output
     assert "2 passed" in output

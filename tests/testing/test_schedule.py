@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import random
 import re
+import threading
 import types
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 import trio
 import trio.testing
 from trio._core import _run as trio_run
 
-from trio_cogment.testing import World, simulate
+from trio_cogment.testing import World, check_determinism, simulate
 from trio_cogment.testing._schedule import check_trio, seeded_schedule
 from trio_cogment.testing._simulate import run_seeded
 
@@ -42,12 +45,22 @@ def test_a_trio_whose_scopes_cannot_be_seen_is_refused(names: dict[str, Any]) ->
         check_trio(module)
 
 
-@pytest.mark.parametrize("names", [{"Runner": trio_run.Runner}, {"GLOBAL_RUN_CONTEXT": trio_run.GLOBAL_RUN_CONTEXT}])
+OLDER = type("Runner", (), {"waiting_for_idle": None})
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"Runner": trio_run.Runner},
+        {"GLOBAL_RUN_CONTEXT": trio_run.GLOBAL_RUN_CONTEXT},
+        {"Runner": OLDER, "GLOBAL_RUN_CONTEXT": trio_run.GLOBAL_RUN_CONTEXT},
+    ],
+)
 def test_a_trio_that_does_not_tell_who_waits_for_idleness_is_refused(names: dict[str, Any]) -> None:
     module = types.ModuleType("trio._core._run")
     known = "_ALLOW_DETERMINISTIC_SCHEDULING", "_r", "CancelStatus", "Task"
     vars(module).update({name: getattr(trio_run, name) for name in known}, **names)
-    with pytest.raises(RuntimeError, match=r"has no GLOBAL_RUN_CONTEXT, or no Runner\.waiting_for_idle"):
+    with pytest.raises(RuntimeError, match="has no GLOBAL_RUN_CONTEXT, or no Runner with waiting_for_idle and"):
         check_trio(module)
 
 
@@ -77,6 +90,54 @@ def test_who_waits_for_idleness_goes_before_a_jump_of_the_clock() -> None:
         return before, trio.current_time()
 
     assert simulate(1, scenario).value == (0, 10)
+
+
+def test_what_is_to_be_done_now_is_done_before_a_jump() -> None:
+    async def scenario(_world: World) -> list[float]:
+        seen: list[float] = []
+        await trio.sleep(1)
+        trio.lowlevel.current_trio_token().run_sync_soon(lambda: seen.append(trio.current_time()))
+        await trio.sleep(3600)
+        return seen
+
+    assert simulate(1, scenario).value == [1]
+
+
+@pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")  # which is right, and not what is tested
+def test_a_generator_that_was_left_early_is_closed_before_a_jump() -> None:
+    async def scenario(_world: World) -> list[float]:
+        closed: list[float] = []
+
+        async def numbers() -> AsyncIterator[int]:
+            try:
+                yield 1
+            finally:
+                closed.append(trio.current_time())
+
+        async def leaves_early() -> None:
+            async for _ in numbers():
+                break
+
+        await leaves_early()
+        await trio.sleep(600)
+        return closed
+
+    assert simulate(1, scenario).value == [0]
+
+
+def test_a_scenario_may_let_the_clock_wait_for_threads() -> None:
+    async def scenario(_world: World) -> float:
+        clock = trio.lowlevel.current_clock()
+        assert isinstance(clock, trio.testing.MockClock)
+        clock.autojump_threshold = 60  # of real time, which the thread does not need
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep, 10)
+            await trio.to_thread.run_sync(lambda: None)
+            seconds = trio.current_time()
+            clock.autojump_threshold = 0
+        return seconds
+
+    assert simulate(1, scenario).value == 0
 
 
 def test_a_scenario_may_stop_the_clock() -> None:
@@ -158,3 +219,82 @@ def test_a_block_is_seeded_by_hand_as_well() -> None:
         with seeded_schedule(9):
             runs.append(trio.run(order))
     assert runs[0] == runs[1]
+
+
+async def sleeps(_world: World) -> None:
+    for _ in range(200):
+        await trio.sleep(1)
+
+
+def test_another_threads_loop_is_no_part_of_the_run() -> None:
+    ready, over = threading.Event(), threading.Event()
+
+    async def spin() -> None:
+        ready.set()
+        while not over.is_set():
+            await trio.lowlevel.checkpoint()
+
+    alone = simulate(1, sleeps)
+    thread = threading.Thread(target=trio.run, args=(spin,))
+    thread.start()
+    try:
+        ready.wait()
+        beside = simulate(1, sleeps, budget=alone.steps)
+    finally:
+        over.set()
+        thread.join()
+    assert (beside.steps, beside.fingerprint) == (alone.steps, alone.fingerprint)
+
+
+def test_one_simulation_at_a_time() -> None:
+    before = vars(trio_run)["_ALLOW_DETERMINISTIC_SCHEDULING"]
+    with seeded_schedule(1), pytest.raises(RuntimeError, match="another simulation runs in this process"):
+        simulate(2, sleeps)
+    assert type(vars(trio_run)["_r"]) is random.Random
+    assert vars(trio_run)["_ALLOW_DETERMINISTIC_SCHEDULING"] == before
+
+    async def nested(_world: World) -> None:
+        simulate(2, sleeps)
+
+    with pytest.raises(RuntimeError, match="this is a run of Trio already"):
+        simulate(1, nested)
+    simulate(1, sleeps)
+
+
+class Nameless:
+    async def __call__(self) -> None:
+        await trio.sleep(1)
+
+
+def test_where_something_is_in_memory_does_not_matter() -> None:
+    kept: list[Nameless] = []
+
+    async def scenario(world: World) -> list[str]:
+        order: list[str] = []
+
+        async def named(name: str) -> None:
+            await trio.lowlevel.checkpoint()
+            order.append(name)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                kept.append(Nameless())
+                nursery.start_soon(kept[-1])
+                nursery.start_soon(AsyncMock(side_effect=named), f"mock {number}")
+                nursery.start_soon(named, str(number), name=f"\ud800 {number}")
+        world.history.record("order", " ".join(order))
+        return order
+
+    value = check_determinism(1, scenario).value
+    assert len(value) == 10
+    assert simulate(1, scenario).value == value
+
+
+def test_nothing_is_held_when_a_block_is_over() -> None:
+    seen: list[int] = []
+    with seeded_schedule(1, lambda batch: seen.append(len(batch))):
+        order = vars(trio_run)["_r"]
+        trio.run(trio.sleep, 0)
+        assert order._lanes
+    assert seen
+    assert not order._lanes

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
 import pytest
 import trio
@@ -329,8 +329,36 @@ def test_who_ends_the_program_gets_no_report(ending: type[BaseException]) -> Non
     assert not hasattr(caught.value, "__notes__")
 
 
-@pytest.mark.parametrize("budget", [0, -1])
-def test_a_budget_is_some_steps(budget: int) -> None:
+def test_a_budget_that_was_used_up_is_told_though_a_value_comes_back() -> None:
+    async def shielded(_world: World) -> str:
+        for _ in range(60_000):
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        return "a value"
+
+    with pytest.raises(LivelockError, match="1000 steps"):
+        simulate(1, shielded, budget=1000)
+    outcome = simulate(1, shielded)
+    assert simulate(1, shielded, budget=outcome.steps - 1).value == "a value"  # Trio's own last steps are not counted
+
+
+def test_a_deadlock_is_told_though_a_value_comes_back() -> None:
+    async def careless(_world: World) -> str:
+        with trio.CancelScope() as scope:
+            await trio.sleep_forever()
+        return "a value" if scope.cancelled_caught else "another"
+
+    async def swallows(world: World) -> str:
+        try:
+            return await careless(world)
+        except trio.Cancelled:
+            return "a value"
+
+    with pytest.raises(DeadlockError):
+        simulate(1, swallows)
+
+
+@pytest.mark.parametrize("budget", [0, -1, 1000.5, None])
+def test_a_budget_is_some_steps(budget: Any) -> None:
     with pytest.raises(ValueError, match="budget: expected at least 1 step"):
         simulate(1, everything, budget=budget)
 
@@ -343,3 +371,10 @@ def test_a_scenario_is_a_function() -> None:
             run(1, everything(world))
         with pytest.raises(TypeError, match="expected an async function, got None"):
             run(1, None)
+
+    def not_async(_world: World) -> int:
+        return 5
+
+    for run in runs[:2]:
+        with pytest.raises(TypeError, match=r"expected an async function, got <.*>, which returned 5"):
+            run(1, not_async)

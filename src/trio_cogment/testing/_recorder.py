@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import trio
 
-from trio_cogment.testing._schedule import break_shields
+from trio_cogment.testing import _garbage
+from trio_cogment.testing._schedule import break_shields, name_of
 
 #: Steps that a report shows.
 RECENT_STEPS = 30
@@ -19,6 +20,8 @@ _IDLE_TURNS = 2
 #: Steps that a run which has used up its budget may take to end itself.
 _LAST_STEPS = 10_000
 _BATCH = 512
+#: So that garbage is collected after ten thousand steps, which takes a hundredth of their time.
+_BATCHES_A_COLLECTION = 20
 
 
 class Step(NamedTuple):
@@ -38,12 +41,14 @@ class Recorder:
         keep: also keep every step, for a comparison.
 
     Attributes:
+        budget: steps the run may take.
         steps: taken so far.
         trace: all of them, if they are kept.
         exhausted: the budget was used up.
         stuck: nothing could run any more, and no deadline was set.
         threaded: virtual time has passed while a worker thread of Trio's was at work, so it runs away from it.
         blocked: what waited in either case.
+        over: the scenario has come to its end, so nothing has to stop it any more.
         seconds: of virtual time at the last step.
     """
 
@@ -55,19 +60,26 @@ class Recorder:
         self.stuck = False
         self.threaded = False
         self.blocked: list[str] = []
+        self.over = False
         self.seconds = 0.0
-        self._budget = budget
+        self.budget = budget
         self._keep = keep
         self._hash = hashlib.blake2b(digest_size=16)
         # The steps that have not been hashed yet, as two columns: one is noted in each turn of each task.
         self._times: list[float] = []
         self._names: list[str] = []
         self._hashed_last: list[Step] = []
+        self._batches = 0
         self._mark = min(_BATCH, budget)
         self._limiter: trio.CapacityLimiter | None = None
         self._idle_turns = 0
         self._idle_steps = -1
         self._idle_since = -1.0
+
+    @property
+    def astray(self) -> bool:
+        """The run has not come to its end by itself."""
+        return self.exhausted or self.stuck or self.threaded
 
     def note(self, batch: Sequence[trio.lowlevel.Task]) -> None:
         """Note the steps that come now, the last task's first; with none, that everybody waits."""
@@ -80,7 +92,7 @@ class Recorder:
             self._check_threads()
         for task in reversed(batch):
             self._times.append(now)
-            self._names.append(task.name)
+            self._names.append(name_of(task))
             self.steps += 1
             if self.steps == self._mark:
                 self._at_mark()
@@ -88,12 +100,15 @@ class Recorder:
     def _at_mark(self) -> None:
         if len(self._names) >= _BATCH:
             self._flush()
-        if self.steps == self._budget:
+            self._batches += 1
+            if self._batches % _BATCHES_A_COLLECTION == 0:
+                _garbage.collect()
+        if self.steps == self.budget and not self.over:
             self.exhausted = True
             self.scope.cancel()
-        elif self.steps == self._budget + _LAST_STEPS:
+        elif self.steps == self.budget + _LAST_STEPS:
             self._force()
-        limits = self._budget, self._budget + _LAST_STEPS
+        limits = self.budget, self.budget + _LAST_STEPS
         self._mark = min([self.steps + _BATCH, *(limit for limit in limits if limit > self.steps)])
 
     def _note_idleness(self) -> None:
@@ -134,7 +149,7 @@ class Recorder:
 
     def _flush(self) -> None:
         self._hash.update(struct.pack(f"<{len(self._times)}d", *self._times))
-        self._hash.update("\n".join(self._names).encode())
+        self._hash.update("\n".join(self._names).encode(errors="backslashreplace"))
         if self._keep:
             self.trace.extend(map(Step, self._times, self._names))
         self._hashed_last = self.recent

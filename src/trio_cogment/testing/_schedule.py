@@ -13,7 +13,8 @@ same run without it, and leaving a fault out of a plan takes away its consequenc
 
 An autojump of Trio's clock comes at the end of a turn of its loop in which nothing has happened, and what it was for
 only in the next turn: every second turn of a simulation would be an idle one. `jump_at_once` needs to know whether
-somebody waits for just that (`wait_all_tasks_blocked`, which goes before a jump): the runner's `waiting_for_idle`.
+somebody waits for just that (`wait_all_tasks_blocked`, which goes before a jump): the runner's `waiting_for_idle`; and
+whether something is to be done now (`run_sync_soon`, with which generators are closed, too): its `entry_queue`.
 
 Trio does not tell either in which cancel scopes a task is. Each task knows its innermost one (`_cancel_status`), and
 that the one around it (`_parent`, `_scope`): this is read to find tasks whose shields nothing ends.
@@ -24,9 +25,11 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any, TypeAlias
 from weakref import ref
@@ -36,6 +39,9 @@ from trio._core import _run as _trio_run
 
 _FLAG = "_ALLOW_DETERMINISTIC_SCHEDULING"
 _GENERATOR = "_r"
+_IN_USE = threading.Lock()
+#: What `repr` says of a callable object, or of a mock, that has no name.
+_ADDRESS = re.compile(r" (?:at 0x[0-9a-fA-F]+|id='\d+')")
 OnBatch: TypeAlias = Callable[[Sequence[trio.lowlevel.Task]], None]
 
 
@@ -60,8 +66,8 @@ def _missing_in(module: ModuleType) -> str:
     status, task, runner = (dir(getattr(module, name, None)) for name in ("CancelStatus", "Task", "Runner"))
     if not ({"_scope", "_parent"} <= set(status) and "_cancel_status" in task):
         return "no Task._cancel_status, or no CancelStatus with _scope and _parent"
-    if not (hasattr(module, "GLOBAL_RUN_CONTEXT") and "waiting_for_idle" in runner):
-        return "no GLOBAL_RUN_CONTEXT, or no Runner.waiting_for_idle"
+    if not (hasattr(module, "GLOBAL_RUN_CONTEXT") and {"waiting_for_idle", "entry_queue"} <= set(runner)):
+        return "no GLOBAL_RUN_CONTEXT, or no Runner with waiting_for_idle and entry_queue"
     return ""
 
 
@@ -85,9 +91,13 @@ class _Order(random.Random):
         self._root = _Lane(_hashed(f"{seed}"))
         self._lanes: dict[int, _Lane] = {}  # by the ids of tasks that live: cheaper than a WeakKeyDictionary
         self._on_batch = on_batch
+        self._thread = threading.get_ident()
 
     def shuffle(self, x: MutableSequence[Any]) -> None:
         """Order a batch of tasks, which comes sorted by their ages; Trio takes them from its end."""
+        if threading.get_ident() != self._thread:  # somebody runs Trio in another thread, which is not simulated
+            super().shuffle(x)
+            return
         if len(x) == 1:
             self._lane(x[0]).turns += 1  # as below, of which most batches have no need
         elif x:
@@ -104,19 +114,36 @@ class _Order(random.Random):
         if lane is None:
             nursery = task.parent_nursery
             parent = self._root if nursery is None else self._lane(nursery.parent_task)
-            number = parent.children.get(task.name, 0)
-            parent.children[task.name] = number + 1
+            name = name_of(task)
+            number = parent.children.get(name, 0)
+            parent.children[name] = number + 1
             forget = partial(self._forget, id(task))
-            lane = _Lane(_hashed(f"{parent.key} {task.name} {number}"), ref(task, forget))
+            lane = _Lane(_hashed(f"{parent.key} {name} {number}"), ref(task, forget))
             self._lanes[id(task)] = lane
         return lane
 
     def _forget(self, task_id: int, _: ref[trio.lowlevel.Task]) -> None:
-        del self._lanes[task_id]
+        self._lanes.pop(task_id, None)
+
+    def close(self) -> None:
+        """Let go of everything; no run comes any more."""
+        self._lanes.clear()
+        self._root.children.clear()
+        self._on_batch = _nothing
 
 
 def _hashed(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="backslashreplace"), digest_size=8).digest(), "big")
+
+
+def name_of(task: trio.lowlevel.Task) -> str:
+    """Return a task's name without what no seed decides: where in memory something is that has no name of its own."""
+    return _lasting(str(task.name))
+
+
+@lru_cache(maxsize=4096)
+def _lasting(name: str) -> str:
+    return _ADDRESS.sub("", name)
 
 
 def _mixed(number: int) -> int:
@@ -139,29 +166,40 @@ def seeded_schedule(seed: int, on_batch: OnBatch = _nothing) -> Iterator[None]:
         seed: any number.
         on_batch: called with each batch before it runs, the last task of it first; with an empty one if there is none
             to run. An instrument of Trio's would cost several times as much.
+
+    Raises:
+        RuntimeError: this version of Trio cannot be seeded; or another block is open, in whichever thread.
     """
     check_trio()
+    if not _IN_USE.acquire(blocking=False):
+        raise RuntimeError("another simulation runs in this process, and Trio's order is the same for all threads")
     before = getattr(_trio_run, _GENERATOR), getattr(_trio_run, _FLAG)
-    setattr(_trio_run, _GENERATOR, _Order(seed, on_batch))
+    order = _Order(seed, on_batch)
+    setattr(_trio_run, _GENERATOR, order)
     setattr(_trio_run, _FLAG, True)
     try:
         yield
     finally:
         setattr(_trio_run, _GENERATOR, before[0])
         setattr(_trio_run, _FLAG, before[1])
+        order.close()
+        _IN_USE.release()
 
 
 def jump_at_once(clock: trio.testing.MockClock) -> None:
     """Let an autojump take place when Trio asks how long to wait, a turn of its loop earlier than it would.
 
-    The same tasks run in the same order at the same times, for a tenth less in all.
+    The same tasks run in the same order at the same times, for a tenth less in all. A clock that was told to wait for a
+    while before it jumps, or not to jump, does as it was told.
     """
     ask = clock.deadline_to_sleep_time
 
     def deadline_to_sleep_time(deadline: float) -> float:
         seconds = deadline - clock.current_time()
-        if clock.autojump_threshold < seconds < math.inf and not _trio_run.GLOBAL_RUN_CONTEXT.runner.waiting_for_idle:
-            clock.jump(seconds)
+        if clock.autojump_threshold == 0 < seconds < math.inf:
+            runner = _trio_run.GLOBAL_RUN_CONTEXT.runner
+            if not runner.waiting_for_idle and not runner.entry_queue.size():
+                clock.jump(seconds)
         return ask(deadline)
 
     clock.deadline_to_sleep_time = deadline_to_sleep_time  # type: ignore[method-assign]  # MockClock is final

@@ -15,6 +15,7 @@ import trio.testing
 
 from trio_cogment._version import __version__
 from trio_cogment.testing._failures import OnFailure
+from trio_cogment.testing._garbage import own_garbage
 from trio_cogment.testing._history import History
 from trio_cogment.testing._plan import FaultPlan
 from trio_cogment.testing._recorder import Recorder, Step
@@ -93,9 +94,10 @@ def simulate(
         LivelockError: the budget was used up.
         DeadlockError: everybody waited, and nobody for a time.
         SimulationError: virtual time has passed while one of Trio's worker threads was at work.
-        RuntimeError: this version of Trio cannot be seeded.
-        TypeError: `async_fn` is not a function.
-        ValueError: the budget is less than one step; or a fake was to misbehave in a way that it cannot show.
+        RuntimeError: this version of Trio cannot be seeded; or a simulation, or Trio, runs here already.
+        TypeError: `async_fn` is not an async function.
+        ValueError: the budget is not a number of steps, at least one; or a fake was to misbehave in a way that it
+            cannot show.
 
     Whatever else the scenario raises comes out as it is, with a note that says how to see it again.
     """
@@ -138,6 +140,7 @@ def _show(step: Step) -> str:
     return f"{step.seconds:.9f} {step.task}"
 
 
+@own_garbage()
 def run_seeded(
     seed: int,
     async_fn: Callable[..., Awaitable[T]],
@@ -150,19 +153,22 @@ def run_seeded(
 ) -> tuple[Outcome[T], Recorder]:
     """See `simulate`; further instruments see the run, too."""
     check_scenario(async_fn)
-    if budget < 1:
-        raise ValueError(f"budget: expected at least 1 step, got {budget}")
+    _check_surroundings(budget)
     recorder = Recorder(budget, keep=keep)
     world = World(seed, plan)
     values: list[T] = []
 
-    async def main() -> None:
+    async def main() -> None:  # its name is part of each task's, and so of every schedule
         with recorder.scope:
-            values.append(await async_fn(world, *args))
+            awaitable: object = async_fn(world, *args)
+            if not inspect.isawaitable(awaitable):
+                raise TypeError(f"expected an async function, got {async_fn!r}, which returned {awaitable!r}")
+            values.append(await awaitable)
+        recorder.over = True
 
     def tell(error: BaseException) -> None:
-        if recorder.exhausted or recorder.stuck or recorder.threaded:
-            raise _gone_astray(world, recorder, budget) from error
+        if recorder.astray:
+            raise _gone_astray(world, recorder) from error
         error.add_note(_report(world, recorder))
 
     clock = trio.testing.MockClock(autojump_threshold=0)
@@ -176,12 +182,19 @@ def run_seeded(
                 raise ValueError(world.mistakes[0])
     finally:
         random.setstate(global_state)
-    if not values or recorder.threaded:
-        raise _gone_astray(world, recorder, budget)
+    if recorder.astray:  # though a value may have come back
+        raise _gone_astray(world, recorder)
     outcome = Outcome(
         values[0], recorder.fingerprint(), recorder.steps, recorder.seconds, world.history, world.counters
     )
     return outcome, recorder
+
+
+def _check_surroundings(budget: object) -> None:
+    if not isinstance(budget, int) or budget < 1:
+        raise ValueError(f"budget: expected at least 1 step, got {budget!r}")
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError("this is a run of Trio already; a simulation is one of its own: call it in a plain function")
 
 
 def check_scenario(async_fn: object) -> None:
@@ -199,12 +212,12 @@ def check_scenario(async_fn: object) -> None:
     raise TypeError(f"expected an async function, got {async_fn!r}")
 
 
-def _gone_astray(world: World, recorder: Recorder, budget: int) -> SimulationError:
+def _gone_astray(world: World, recorder: Recorder) -> SimulationError:
     error: SimulationError
     if recorder.exhausted:
         error = LivelockError(
-            f"seed {world.seed}: {budget} steps were taken by {recorder.seconds:g} s of virtual time, the last ones by "
-            f"{recorder.busiest()}; is there a task that never waits for time to pass?"
+            f"seed {world.seed}: {recorder.budget} steps were taken by {recorder.seconds:g} s of virtual time, the "
+            f"last ones by {recorder.busiest()}; is there a task that never waits for time to pass?"
         )
     elif recorder.threaded:
         error = SimulationError(

@@ -66,7 +66,7 @@ def _seeds(metafunc: pytest.Metafunc) -> list[int]:
     marked = _marked(metafunc)  # what it says is looked at in any case
     chosen: list[int] | None = metafunc.config.getoption("--sim-seed")
     if chosen:
-        return chosen
+        return list(dict.fromkeys(chosen))
     number: int | None = metafunc.config.getoption("--sim-seeds")
     return list(range(marked if number is None else number))
 
@@ -117,7 +117,7 @@ class Sim:
         run = check_determinism if self.seed % CHECKED_ONCE_IN == 0 else simulate
         with noting(f"again: pytest {self._test} --sim-seed {self.seed}"):
             outcome = run(self.seed, async_fn, *args, budget=DEFAULT_BUDGET if budget is None else budget, plan=plan)
-        for name in outcome.counters:
+        for name in +outcome.counters:
             self._counters[name] = self._counters.get(name, 0) + 1
         return outcome
 
