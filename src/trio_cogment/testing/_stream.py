@@ -112,6 +112,7 @@ class SimStream(trio.abc.HalfCloseableStream):
                 return taken
             if self._reading is not None:
                 raise trio.BusyResourceError("another task reads from this stream")
+            # Written out, as in `_wait_room`, without a context manager of ours: each read of a simulation comes here.
             with trio.CancelScope(deadline=self._readable_at()) as self._reading:
                 try:
                     await trio.sleep_forever()
