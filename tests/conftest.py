@@ -1,6 +1,7 @@
 """What holds for every test, and what some ask for."""
 
 import logging
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -9,6 +10,10 @@ import pytest
 # A slow machine is no failure; a hang is found by the timeout of the whole test.
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
+
+# Who runs the tests in the background of a shell script has them ignore Control-C, and so would all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
