@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
@@ -56,11 +57,11 @@ class Archive:
             OSError: it failed.
         """
         self.store.open()
-        try:
-            return self._load()
-        except BaseException:
-            self.store.close()
-            raise
+        with ExitStack() as on_failure:
+            on_failure.callback(self.store.close)
+            models = self._load()
+            on_failure.pop_all()
+        return models
 
     def _load(self) -> list[StoredModel]:
         found: dict[str, StoredModel] = {}

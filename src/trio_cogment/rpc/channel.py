@@ -6,7 +6,7 @@ import os
 import random
 import ssl
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 
 import trio
@@ -133,15 +133,18 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
 
         async def connect_securely() -> trio.abc.Stream:
             stream = await connect()
-            try:
+
+            async def close() -> None:
+                await trio.aclose_forcefully(stream)  # whichever it is by then
+
+            async with AsyncExitStack() as on_failure:
+                on_failure.push_async_callback(close)
                 if tls is not None:
                     stream = client_stream(stream, tls, server_name)
                 await shake_hands(stream, config.handshake_timeout_seconds)
                 if isinstance(stream, trio.SSLStream):  # also one that `connect` has made
                     self.scheme = "https"
-            except BaseException:
-                await trio.aclose_forcefully(stream)
-                raise
+                on_failure.pop_all()
             return stream
 
         self.authority = authority

@@ -14,6 +14,7 @@ import ssl
 import stat
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any, NoReturn, overload
 
 import trio
@@ -100,7 +101,7 @@ def _bind_all(literal: dict[_Address, bool], port: int) -> list[trio.SocketListe
 def _bind_once(literal: dict[_Address, bool], port: int) -> list[trio.SocketListener]:
     listeners: list[trio.SocketListener] = []
     missing: OSError | None = None
-    try:
+    with ExitStack() as on_failure:
         for (family, kind, protocol, address), given in literal.items():
             try:
                 listener = _bind(family, kind, protocol, (address[0], port, *address[2:]))
@@ -109,14 +110,12 @@ def _bind_once(literal: dict[_Address, bool], port: int) -> list[trio.SocketList
                     raise
                 missing = error
                 continue
+            on_failure.callback(listener.socket.close)
             listeners.append(listener)
             port = port or listener.socket.getsockname()[1]
         if not listeners and missing is not None:
             raise missing
-    except BaseException:
-        for listener in listeners:
-            listener.socket.close()
-        raise
+        on_failure.pop_all()
     return listeners
 
 

@@ -7,6 +7,7 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -166,17 +167,16 @@ async def _run_connection(
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     peer = peer_name(stream)
-    try:
-        await shake_hands(stream, config.handshake_timeout_seconds)
-    except RemoteProtocolError as error:
-        level = logging.DEBUG if left_without_a_word(error) else logging.INFO
-        logger.log(level, "connection with %s: %s", peer, error)
-        await trio.aclose_forcefully(stream)
-        task_status.started()
-        return
-    except BaseException:
-        await trio.aclose_forcefully(stream)
-        raise
+    async with AsyncExitStack() as on_failure:
+        on_failure.push_async_callback(trio.aclose_forcefully, stream)
+        try:
+            await shake_hands(stream, config.handshake_timeout_seconds)
+        except RemoteProtocolError as error:
+            level = logging.DEBUG if left_without_a_word(error) else logging.INFO
+            logger.log(level, "connection with %s: %s", peer, error)
+            task_status.started()
+            return
+        on_failure.pop_all()
     connection = Connection(pipe_over(stream), client_side=False, config=config, peer=peer, routes=routes)
     with group.connected(connection):
         await connection.run(task_status)
