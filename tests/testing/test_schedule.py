@@ -248,6 +248,9 @@ def test_another_threads_loop_is_no_part_of_the_run() -> None:
 
 def test_one_simulation_at_a_time() -> None:
     before = vars(trio_run)["_ALLOW_DETERMINISTIC_SCHEDULING"]
+    no_seed: Any = [1]
+    with pytest.raises(TypeError), seeded_schedule(no_seed):
+        pass
     with seeded_schedule(1), pytest.raises(RuntimeError, match="another simulation runs in this process"):
         simulate(2, sleeps)
     assert type(vars(trio_run)["_r"]) is random.Random

@@ -56,8 +56,7 @@ def run_client(
         if isinstance(cause, BrokenPipeError):
             raise cause from None
         raise
-    except BaseExceptionGroup as group:
-        # Control-C lands in whichever nursery runs.
+    except BaseExceptionGroup as group:  # Control-C lands in whichever nursery runs
         if group.subgroup(KeyboardInterrupt) is not None:
             raise KeyboardInterrupt from None
         raise

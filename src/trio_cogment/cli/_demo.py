@@ -38,8 +38,7 @@ def show_demo(*, grpc: bool, seed: int, ticks: int | None, learning: bool, json:
         raise  # nobody reads our output any more
     except (CogmentError, OSError) as error:
         raise Failure(f"demo: {error}") from error
-    except BaseExceptionGroup as group:
-        # Control-C lands in whichever nursery runs, and so does a reader of ours that has left.
+    except BaseExceptionGroup as group:  # where Control-C lands, and that a reader of ours has left
         if group.subgroup(SystemExit) is not None:
             raise SystemExit(1) from None
         if group.subgroup(KeyboardInterrupt) is not None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def own_garbage() -> Iterator[None]:
-    """Let nothing be collected within the block but by `collect`, and there nothing that is older than the block.
+    """Let nothing be collected within the block but by `gc.collect`, and then nothing that is older than the block.
 
     At its end what it has left is collected.
     """
@@ -30,8 +30,3 @@ def own_garbage() -> Iterator[None]:
             gc.unfreeze()
         if enabled:
             gc.enable()
-
-
-def collect() -> None:
-    """Collect what the run has left so far."""
-    gc.collect()

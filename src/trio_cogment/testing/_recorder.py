@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import struct
 from collections import Counter
@@ -10,7 +11,6 @@ from typing import NamedTuple
 
 import trio
 
-from trio_cogment.testing import _garbage
 from trio_cogment.testing._schedule import break_shields, name_of
 
 #: Steps that a report shows.
@@ -20,7 +20,7 @@ _IDLE_TURNS = 2
 #: Steps that a run which has used up its budget may take to end itself.
 _LAST_STEPS = 10_000
 _BATCH = 512
-#: So that garbage is collected after ten thousand steps, which takes a hundredth of their time.
+#: Garbage is collected after some ten thousand steps; see `_garbage`.
 _BATCHES_A_COLLECTION = 20
 
 
@@ -102,7 +102,7 @@ class Recorder:
             self._flush()
             self._batches += 1
             if self._batches % _BATCHES_A_COLLECTION == 0:
-                _garbage.collect()
+                gc.collect()
         if self.steps == self.budget and not self.over:
             self.exhausted = True
             self.scope.cancel()

@@ -171,10 +171,10 @@ def seeded_schedule(seed: int, on_batch: OnBatch = _nothing) -> Iterator[None]:
         RuntimeError: this version of Trio cannot be seeded; or another block is open, in whichever thread.
     """
     check_trio()
+    order = _Order(seed, on_batch)
     if not _IN_USE.acquire(blocking=False):
         raise RuntimeError("another simulation runs in this process, and Trio's order is the same for all threads")
     before = getattr(_trio_run, _GENERATOR), getattr(_trio_run, _FLAG)
-    order = _Order(seed, on_batch)
     setattr(_trio_run, _GENERATOR, order)
     setattr(_trio_run, _FLAG, True)
     try:
