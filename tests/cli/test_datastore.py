@@ -14,7 +14,6 @@ import trio
 
 from tests.cli.process import (
     PATIENCE_SECONDS,
-    STOP_SECONDS,
     Output,
     Server,
     environment_variables,
@@ -95,8 +94,7 @@ async def test_what_is_there_to_do_with_trials(tmp_path: Path) -> None:
         assert json.loads(out)["trial_ids"] == ["one", "x-one", "nobody"]
         left = json.loads(await asked("list", endpoint, "--console_output=json"))
         assert [info["trialId"] for info in left["trialInfos"]] == ["x-two", "two"]
-        assert await found.stop() < STOP_SECONDS
-        assert found.process.returncode == 0
+        assert await found.stop() == 0
 
 
 async def test_through_a_pipe_from_one_datastore_to_another(tmp_path: Path) -> None:

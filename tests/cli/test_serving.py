@@ -16,7 +16,6 @@ import trio
 
 from tests.cli.process import (
     PATIENCE_SECONDS,
-    STOP_SECONDS,
     Endless,
     Server,
     environment_variables,
@@ -85,8 +84,7 @@ async def test_a_signal_ends_trials_and_watches(
                     nursery.start_soon(join, channel, trial_id, endless.actor)
                 await endless.wait_running(trials)
                 assert status.read_text() == "IR"
-                seconds = await running.stop(number)
-                assert (running.process.returncode, seconds < STOP_SECONDS) == (0, True), running.err
+                assert await running.stop(number) == 0, running.err
     told = dict.fromkeys(["env", "here", "joined"], "the orchestrator is stopping")
     for trial_id in trials:
         assert endless.details[trial_id] == told
@@ -100,9 +98,7 @@ async def test_a_participant_that_does_not_listen_cannot_hold_up_a_stop() -> Non
         stubborn_trial() as (running, _ended),
         await trio.open_tcp_stream("127.0.0.1", running.port),  # who says nothing
     ):
-        seconds = await running.stop()
-    assert running.process.returncode == 0, running.err
-    assert seconds < STOP_SECONDS
+        assert await running.stop() == 0, running.err
     assert "Traceback" not in running.err
 
 
@@ -112,9 +108,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         running.process.send_signal(signal.SIGTERM)
         with trio.fail_after(PATIENCE_SECONDS):
             await ended.wait()
-        seconds = await running.stop(signal.SIGINT)
-    assert running.process.returncode == 128 + signal.SIGINT
-    assert seconds < STOP_SECONDS
+        assert await running.stop(signal.SIGINT) == 128 + signal.SIGINT
     assert status.read_text() == "IRT"
 
 
@@ -161,8 +155,7 @@ async def test_two_ports_have_a_service_each() -> None:
                 with pytest.raises(RpcError) as caught:
                     await join_trial(channel, "t", Endless().actor, actor_name="a", wall_clock=time.time_ns)
                 assert caught.value.code is not StatusCode.UNIMPLEMENTED
-        await running.stop()
-        assert running.process.returncode == 0
+        assert await running.stop() == 0
 
 
 async def test_a_port_can_be_used_again_at_once_but_not_twice() -> None:

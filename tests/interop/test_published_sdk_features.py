@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -319,9 +318,7 @@ def test_orchestrator_that_stops(scene: Scene) -> None:
     remote.ask("watch", name="all", states=[])
     joined = remote.begin("join", trial="running", actor_name="cleo")
     scene.wait_tick(remote, "running", 1)
-    started = time.monotonic()
     assert orchestrator.process.stop() == 0
-    assert time.monotonic() - started < 5
     scene.processes.remove(orchestrator.process)
     joined.done()
     seen = remote.ask("watched", name="all", until=[["running", "ENDED"], ["pending", "ENDED"]])
