@@ -13,7 +13,7 @@ from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import serve
-from trio_cogment.testing import Link, SimHost, SimStream, World, simulate
+from trio_cogment.testing import Link, SimHost, SimNetwork, SimStream, World, simulate
 from trio_cogment.testing._network import CONNECT_SECONDS
 from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, WAIT, CheckService
 
@@ -148,6 +148,31 @@ def test_one_partition_heals_and_another_goes_on() -> None:
         await network.host("elsewhere").connect("there", PORT)
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    "name_it",
+    [
+        lambda network, name: network.partition([name]),
+        lambda network, name: network.partition(["here"], [name]),
+        lambda network, name: network.heal(["here"], [name]),
+        lambda network, name: network.set_link("here", name, Link()),
+        lambda network, name: network.connections(name),
+        lambda network, name: network.connections("here", name),
+    ],
+)
+def test_a_name_that_no_host_ever_has_fails_the_run(name_it: Callable[[SimNetwork, str], object]) -> None:
+    async def scenario(world: World, *to_come: str) -> None:
+        world.network.host("here")
+        name_it(world.network, "there")
+        assert world.network.unknown_hosts() == ["there"]
+        for name in to_come:
+            world.network.host(name)
+        await trio.sleep(1)
+
+    assert simulate(0, scenario, "there").seconds == 1
+    with pytest.raises(ValueError, match="network: no host ever had the name 'there'"):
+        simulate(0, scenario, "their")
 
 
 def test_who_sends_into_a_partition_gives_up_and_who_is_idle_does_not() -> None:

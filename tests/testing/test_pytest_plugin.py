@@ -189,3 +189,19 @@ def test_markers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         for given in WRONG_MARKERS:
             wanted = f"expected @pytest.mark.sim(seeds=N) with N at least 1, got @pytest.mark.sim({given})"
             assert wanted in done.stdout
+
+
+def test_a_marker_on_a_test_without_the_fixture_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n"
+        "pytestmark = pytest.mark.sim(seeds=2)\n\n\n"
+        "def test_plain():\n    pass\n\n\n"
+        "def test_simulated(sim):\n    pass\n"
+    )
+    command = [*pytest_command(), "-c", os.devnull, "--rootdir=.", "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert "3 passed" in done.stdout
+    (tmp_path / "test_it.py").write_text("import pytest\n\n\n@pytest.mark.sim\ndef test_it():\n    pass\n")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == pytest.ExitCode.INTERRUPTED
+    assert "test_it.py::test_it: marked with @pytest.mark.sim, but it does not ask for the fixture" in done.stdout

@@ -218,6 +218,7 @@ class SimNetwork:
         self._paths: dict[tuple[str, str], Path] = {}
         self._connections: list[SimConnection] = []
         self._numbers: dict[tuple[str, str, int], int] = {}
+        self._named: dict[str, None] = {}
         self._changed = trio.lowlevel.ParkingLot()
 
     def host(self, name: str) -> SimHost:
@@ -226,13 +227,17 @@ class SimNetwork:
             self._hosts[name] = SimHost(self, name)
         return self._hosts[name]
 
+    def unknown_hosts(self) -> list[str]:
+        """Return the names of hosts that somebody has given here and that no host has, or not yet."""
+        return [name for name in self._named if name not in self._hosts]
+
     def set_default_link(self, link: Link) -> None:
         """Say what links are like that have not been used or set yet."""
         self._default = link
 
     def set_link(self, one: str, other: str, link: Link) -> None:
         """Say what the link between two hosts is like from now on, in both directions; they may be hosts to come."""
-        _check_names([one, other])
+        self._names([one, other])
         for ends in ((one, other), (other, one)):
             self._path(*ends).link = link
 
@@ -242,8 +247,8 @@ class SimNetwork:
         return self._paths[source, target]
 
     def _between(self, ones: Iterable[str], others: Iterable[str] | None) -> Iterator[Path]:
-        ones = _check_names(ones)
-        others = [name for name in self._hosts if name not in ones] if others is None else _check_names(others)
+        ones = self._names(ones)
+        others = [name for name in self._hosts if name not in ones] if others is None else self._names(others)
         for one in ones:
             for other in others:
                 if one != other:
@@ -254,8 +259,8 @@ class SimNetwork:
         """Let nothing through between two groups of hosts (without `others`: between one and everybody else there is).
 
         Connections stay open; what is on its way, or sent from now on, arrives after `heal`, unless one end has given
-        up by then (see `Link.give_up_seconds`). Names that no host has yet are those of hosts to come, so nobody
-        notices one that is misspelled.
+        up by then (see `Link.give_up_seconds`). Names that no host has yet are those of hosts to come; a run in which
+        one does not come fails in the end.
 
         Raises:
             TypeError: a group is not some names, but one.
@@ -277,7 +282,7 @@ class SimNetwork:
 
     def connections(self, one: str | None = None, other: str | None = None) -> list[SimConnection]:
         """Return the connections there are, of everybody, of one host, or between two, by their names."""
-        _check_names([name for name in (one, other) if name is not None])
+        self._names([name for name in (one, other) if name is not None])
         self._connections = [connection for connection in self._connections if not connection.over]
         found = self._connections
         for name in (one, other):
@@ -335,13 +340,13 @@ class SimNetwork:
             else:
                 await trio.sleep(1.0)  # a machine that is off answers nothing; the packet is sent again
 
-
-def _check_names(names: Iterable[str]) -> list[str]:
-    """Return names of hosts as a list; refuse what would be names that nobody has."""
-    found = [] if isinstance(names, str) else list(names)
-    if isinstance(names, str) or not all(isinstance(name, str) for name in found):
-        raise TypeError(f"expected names of hosts, as in ['desk'], got {found or names!r}")
-    return found
+    def _names(self, names: Iterable[str]) -> list[str]:
+        """Return names of hosts as a list, and remember them; refuse what would be names that nobody has."""
+        found = [] if isinstance(names, str) else list(names)
+        if isinstance(names, str) or not all(isinstance(name, str) for name in found):
+            raise TypeError(f"expected names of hosts, as in ['desk'], got {found or names!r}")
+        self._named.update(dict.fromkeys(found))
+        return found
 
 
 def make_connection(there: Path, back: Path, rng: random.Random) -> tuple[SimStream, SimStream]:

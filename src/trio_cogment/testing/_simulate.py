@@ -97,7 +97,7 @@ def simulate(
         RuntimeError: this version of Trio cannot be seeded; or a simulation, or Trio, runs here already.
         TypeError: `async_fn` is not an async function.
         ValueError: the budget is not a number of steps, at least one; or a fake was to misbehave in a way that it
-            cannot show.
+            cannot show; or the network was told of a host that never came.
 
     Whatever else the scenario raises comes out as it is, with a note that says how to see it again.
     """
@@ -178,8 +178,8 @@ def run_seeded(
     try:
         with seeded_schedule(seed, recorder.note), OnFailure(tell):
             trio.run(main, clock=clock, instruments=instruments)
-            if values and world.mistakes:
-                raise ValueError(world.mistakes[0])
+            if values and (mistakes := _mistakes(world)):
+                raise ValueError(mistakes[0])
     finally:
         random.setstate(global_state)
     if recorder.astray:  # though a value may have come back
@@ -195,6 +195,12 @@ def _check_surroundings(budget: object) -> None:
         raise ValueError(f"budget: expected at least 1 step, got {budget!r}")
     if trio.lowlevel.in_trio_run():
         raise RuntimeError("this is a run of Trio already; a simulation is one of its own: call it in a plain function")
+
+
+def _mistakes(world: World) -> list[str]:
+    """Return what the scenario asked for that could not be, once it is over."""
+    unknown = [f"network: no host ever had the name {name!r}" for name in world.network.unknown_hosts()]
+    return world.mistakes + unknown
 
 
 def check_scenario(async_fn: object) -> None:

@@ -60,6 +60,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make a test out of each seed."""
     if "sim" in metafunc.fixturenames:
         metafunc.parametrize("sim", _seeds(metafunc), indirect=True, ids=lambda seed: f"seed{seed}")
+    elif any(marker.name == "sim" for marker in metafunc.definition.own_markers):
+        # A module or a class may have the marker for those of its tests that are simulated.
+        pytest.fail(
+            f"{metafunc.definition.nodeid}: marked with @pytest.mark.sim, but it does not ask for the fixture `sim`: "
+            "no seed would be run",
+            pytrace=False,
+        )
 
 
 def _seeds(metafunc: pytest.Metafunc) -> list[int]:
