@@ -237,7 +237,7 @@ async def test_the_end_of_a_log_without_info_is_the_end_of_the_trial(excluded: l
         sample.ClearField("info")
     async with desk() as table:
         await table.log("t", samples, params)
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             assert [sample.tick_id for sample in await table.samples("t")] == [0, 1, 2]
         assert not (await info_of(table, "t")).ended_abnormally
 

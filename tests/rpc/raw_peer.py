@@ -153,7 +153,7 @@ async def raw_client(
     services: list[Any], *, config: RpcConfig | None = None, settings_values: dict[int, int] | None = None
 ) -> AsyncIterator[RawPeer]:
     """Serve one connection in memory and talk to it raw."""
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             ours, theirs = trio.testing.memory_stream_pair()
 

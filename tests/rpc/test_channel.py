@@ -86,7 +86,7 @@ ENDINGS: list[tuple[str, list[tuple[int, int, bytes]], StatusCode]] = [
 @pytest.mark.parametrize(("frames", "code"), [e[1:] for e in ENDINGS], ids=[e[0] for e in ENDINGS])
 async def test_strange_endings(frames: list[tuple[int, int, bytes]], code: StatusCode) -> None:
     server = RawServer()
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         async with Channel.over(server.connect) as channel, channel.call(ECHO) as call:
             peer = await server.receive.receive()
             await peer.until(lambda: 1 in peer.answers)

@@ -165,7 +165,7 @@ async def test_server_compresses_only_for_callers_that_read_it(accepted: bytes |
 async def answer_with(headers: list[tuple[bytes, bytes]], body: bytes, **options: Any) -> tuple[Any, RawPeer]:
     """Call a server that answers so; return what `receive` does, and what the server saw."""
     results: list[Any] = []
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             ours, theirs = trio.testing.memory_stream_pair()
             server = RawPeer(theirs)

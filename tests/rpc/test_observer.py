@@ -80,7 +80,7 @@ async def test_every_call_is_told_once_with_its_status() -> None:
                 await call.send(Action(tick_id=3))
                 await call.done_sending()
                 assert len([reply async for reply in call]) == 3
-            with trio.fail_after(10):
+            with trio.fail_after(30):
                 await seen.wait_ended(5)
         nursery.cancel_scope.cancel()
     assert seen.started == ["EchoOne", "Fail", "Fail", "Fail", "Count"]

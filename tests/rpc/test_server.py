@@ -235,7 +235,7 @@ async def test_padding_continuation_and_interleaving() -> None:
 )
 async def test_connection_errors_close_with_goaway(bytes_: bytes) -> None:
     ours, theirs = trio.testing.memory_stream_pair()
-    with trio.fail_after(5):
+    with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(serve_stream, [CheckService().service()], theirs)
             peer = RawPeer(ours)

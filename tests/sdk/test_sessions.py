@@ -497,7 +497,7 @@ async def test_cancelled_session_may_be_asked_again() -> None:
     async with open_platform() as platform:
         platform.participants.register_environment(environment)
         platform.participants.register_actor(actor, "a")
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             trial_id = await platform.controller.start_trial(trial_params([actor_params("a", "c")]))
             await platform.controller.wait_trial(trial_id)
             await trio.testing.wait_all_tasks_blocked()
