@@ -210,8 +210,7 @@ async def test_a_process_keeps_registrations_and_never_registers_itself(tmp_path
             output = await run(*START, f"--persistence_file={name}")
             who = f"in use by another directory (process {found.process.pid})"
             assert (output.code, output.err) == (1, f"trio-cogment: persistence file {file}: it is {who}\n")
-        assert await found.stop() == 0
-        assert found.process.returncode == 0, found.err
+        assert await found.stop() == 0, found.err
     async with server(*START, f"--persistence_file={link}") as found:
         endpoint = f"--directory_endpoint=grpc://127.0.0.1:{found.port}"
         assert f"[{service_id}]" in await asked("inquire", endpoint)
