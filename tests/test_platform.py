@@ -10,9 +10,9 @@ import trio
 
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.config import ModelRegistryConfig
-from trio_cogment.directory import DirectoryClient, GrpcEndpoint, ServiceKind
-from trio_cogment.directory_server import DirectoryServer
-from trio_cogment.directory_server.requests import Service
+from trio_cogment.directory import DirectoryServer
+from trio_cogment.directory.requests import Service
+from trio_cogment.discovery import DirectoryClient, GrpcEndpoint, ServiceKind
 from trio_cogment.errors import FailedPreconditionError, RpcError, UnavailableError
 from trio_cogment.model_registry import LocalBlobs, ModelRegistry
 from trio_cogment.platform import open_platform

@@ -19,8 +19,8 @@ from purerpc import Service
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import DatastoreConfig, ModelRegistryConfig, OrchestratorConfig, RpcConfig
 from trio_cogment.datastore import Datastore, TrialStore, open_store
-from trio_cogment.directory import DirectoryClient, ServiceKind
-from trio_cogment.directory_server import DirectoryServer
+from trio_cogment.directory import DirectoryServer
+from trio_cogment.discovery import DirectoryClient, ServiceKind
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.model_registry import LocalBlobs, ModelRegistry
 from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink
@@ -143,7 +143,7 @@ async def open_platform(
         default_params: what a trial gets whose starter gave no parameters.
         pre_trial_hooks: endpoints; `cogment://discover` means the hooks registered here.
         directory: who is asked for what is not registered here: a client of one elsewhere (see
-            `trio_cogment.directory.open_directory`), or a directory of this process, which is served too. It stays
+            `trio_cogment.discovery.open_directory`), or a directory of this process, which is served too. It stays
             open here.
         client_tls: encrypts every connection to participants elsewhere; see `rpc.client_tls`.
         metrics: what measurements are handed to, for example a `metrics.prometheus.PrometheusMetrics`.

@@ -22,8 +22,8 @@ from trio_cogment.cli._main import directory as command
 from trio_cogment.cli._main import serve
 from trio_cogment.cli._settings import DirectoryServerSettings
 from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory import ServiceKind
-from trio_cogment.directory_server import DirectoryServer
+from trio_cogment.directory import DirectoryServer
+from trio_cogment.discovery import ServiceKind
 
 START = ("services", "directory", "--host=127.0.0.1", "--port=0")
 REGISTERED = re.compile(r"Service ID \[(\d+)\] \tSecret \[(\w+)\]\n")

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from tests.cli.process import NOTHING_ELSE, PATIENCE_SECONDS, environment_variables, run, run_here, server
-from trio_cogment.directory import DirectoryClient, GrpcEndpoint, ServiceKind, open_directory
+from trio_cogment.discovery import DirectoryClient, GrpcEndpoint, ServiceKind, open_directory
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import (

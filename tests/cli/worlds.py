@@ -10,7 +10,7 @@ from functools import partial
 
 import trio
 
-from trio_cogment.directory import open_directory
+from trio_cogment.discovery import open_directory
 from trio_cogment.sdk import EnvironmentSession, Participants, serve_participants
 
 

@@ -1,49 +1,31 @@
-"""The guide's program runs as it is printed."""
+"""The program of the guide."""
 
 from __future__ import annotations
 
-import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from trio_cogment.config import DirectoryConfig
-from trio_cogment.rpc import open_listeners, serve
-from trio_cogment.sdk import Participants
-from trio_cogment.testing.directory import FakeDirectory
+from trio_cogment.discovery import open_directory
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "discovery.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "directory.md"
 
 
-async def never(_session: object) -> None:
-    raise AssertionError
+async def test_the_program_of_the_guide(tmp_path: Path) -> None:
+    [block] = GUIDE.read_text().split("```python\n")[1:]
+    names: dict[str, Any] = {}
+    exec(block.split("```")[0], names)
+    async with trio.open_nursery() as nursery:
+        serving = await nursery.start(partial(names["serve_a_directory"], str(tmp_path / "state"), 0))
+        async with open_directory(f"grpc://127.0.0.1:{serving.ports[0]}") as client:
+            assert (await client.status(["nb_entries"])) == {"nb_entries": "0"}
+        nursery.cancel_scope.cancel()
+    assert (tmp_path / "state").exists()
 
 
-async def test_the_program() -> None:
-    (program,) = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    fake, participants, names = FakeDirectory(), Participants(), dict[str, Any]()
-    participants.register_environment(never)
-    with trio.fail_after(60):
-        async with trio.open_nursery() as nursery:
-            serving = await nursery.start(serve, [fake.service()], await open_listeners("127.0.0.1"))
-            program = program.replace("directory:9005", f"127.0.0.1:{serving.port}").replace("9001", "0")
-            exec(compile(program, str(GUIDE), "exec"), names)
-            guarded = trio.CancelScope()
-
-            async def run() -> None:
-                with guarded:
-                    await names["main"](participants)
-
-            nursery.start_soon(run)
-            await fake.wait_until(lambda: bool(fake.entries))
-            assert {entry.token for entry in fake.entries.values()} == {"team-a"}
-            guarded.cancel()
-            await fake.wait_until(lambda: not fake.entries)
-            nursery.cancel_scope.cancel()
-
-
-def test_times_in_the_guide_are_the_defaults() -> None:
-    text, config = GUIDE.read_text(), DirectoryConfig()
-    for name, value in re.findall(r"`(\w+_seconds)` \((\d+)\)", text):
-        assert getattr(config, name) == float(value)
+def test_the_guide_names_tests_that_are_there() -> None:
+    text = GUIDE.read_text()
+    for name in {word for line in text.splitlines() for word in line.split("`") if word.startswith("test_")}:
+        assert (Path(__file__).parent / name).exists()

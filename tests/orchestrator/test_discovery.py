@@ -18,7 +18,7 @@ from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.directory_pb2 import InquireRequest, ServiceEndpoint, ServiceType
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.config import DirectoryConfig
-from trio_cogment.directory import DirectoryClient, ServiceKind
+from trio_cogment.discovery import DirectoryClient, ServiceKind
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.rpc import (

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from trio_cogment._version import __version__
-from trio_cogment.directory import DirectoryClient, Offer, ServiceKind
+from trio_cogment.discovery import DirectoryClient, Offer, ServiceKind
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.sdk import Participants, serve_participants
 from trio_cogment.spec import ActorClass, Spec

@@ -16,7 +16,7 @@ from purerpc import Service
 from tests.sim.faults import HOOKED, MOST_STEPS, MOST_TICKS, TRIALS, is_crowded
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.directory import ServiceKind
+from trio_cogment.discovery import ServiceKind
 from trio_cogment.errors import RpcError
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.rpc import CallOpener, InProcessChannel, RpcConfig, Serving, serve

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from tests.datastore import test_simulated as datastore
-from tests.directory_server import test_simulated as directory
+from tests.directory import test_simulated as directory
 from tests.model_registry import test_simulated as registry
 from trio_cogment.testing import World, check_history
 

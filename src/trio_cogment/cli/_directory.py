@@ -14,14 +14,14 @@ from purerpc import Service
 
 from trio_cogment.cli._directory_options import DirectorySettings
 from trio_cogment.cli._settings import Configuration
-from trio_cogment.directory import DirectoryClient, Offer, ServiceKind, host_finder, keep_registered, open_directory
-from trio_cogment.directory.registration import COMMAND_LINE, IMPLICIT, SOURCE, FindHost
+from trio_cogment.discovery import DirectoryClient, Offer, ServiceKind, host_finder, keep_registered, open_directory
+from trio_cogment.discovery.registration import COMMAND_LINE, IMPLICIT, SOURCE, FindHost
 from trio_cogment.errors import CogmentError
 from trio_cogment.rpc import InProcessChannel, Serving
 
 if TYPE_CHECKING:
-    from trio_cogment.directory_server import DirectoryServer
-    from trio_cogment.directory_server import Service as RegisteredService
+    from trio_cogment.directory import DirectoryServer
+    from trio_cogment.directory import Service as RegisteredService
 
 _log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from trio_cogment.cli._client_run import channel_to, run_client, show
 from trio_cogment.cli._settings import ClientSettings, Failure
 from trio_cogment.cli._text import printable
 from trio_cogment.config import DirectoryConfig, RpcConfig
-from trio_cogment.directory import SERVICE_TYPES, ClientEndpoint, DirectoryClient, GrpcEndpoint, ServiceKind
-from trio_cogment.directory.registration import SOURCE, VERSION
+from trio_cogment.discovery import SERVICE_TYPES, ClientEndpoint, DirectoryClient, GrpcEndpoint, ServiceKind
+from trio_cogment.discovery.registration import SOURCE, VERSION
 from trio_cogment.errors import UnavailableError
 
 #: What the directory is told about who registers.
@@ -86,7 +86,7 @@ def register_service(
 
 def deregister_service(settings: ClientSettings, where: str, token: str, service_id: int, secret: str) -> None:
     """Take a registration back; there is nothing to say then."""
-    from trio_cogment.directory import Registration
+    from trio_cogment.discovery import Registration
 
     async def ask() -> None:
         async with asking(settings, where, token) as directory:

@@ -15,7 +15,7 @@ from trio_cogment.cli._flags import applied, boolean_option
 from trio_cogment.errors import EndpointError
 
 if TYPE_CHECKING:
-    from trio_cogment.directory import GrpcEndpoint
+    from trio_cogment.discovery import GrpcEndpoint
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -58,7 +58,7 @@ def _endpoint(_ctx: click.Context, _param: click.Parameter, value: str | None) -
     if value is None or not value.strip():
         return None
     # It imports Trio, which `--help` can do without.
-    from trio_cogment.directory import directory_endpoint
+    from trio_cogment.discovery import directory_endpoint
 
     try:
         return directory_endpoint(value)

@@ -11,7 +11,7 @@ import trio
 
 from trio_cogment.cli._serving import Program, Running, Surroundings, run_server
 from trio_cogment.cli._settings import Configuration, DirectoryServerSettings, Failure
-from trio_cogment.directory_server import DirectoryServer
+from trio_cogment.directory import DirectoryServer
 
 
 def run_directory(settings: DirectoryServerSettings) -> None:

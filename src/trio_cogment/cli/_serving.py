@@ -28,7 +28,7 @@ from trio_cogment.cli._settings import Failure, ServerSettings
 from trio_cogment.cli._sockets import Listeners, Sockets
 from trio_cogment.cli._status_file import INITIALIZING, READY, StatusFile
 from trio_cogment.cli._tls import Tls, load_tls
-from trio_cogment.directory import DirectoryClient
+from trio_cogment.discovery import DirectoryClient
 from trio_cogment.rpc import HealthService, ServerObserver, Serving, serve, standard_services
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from trio_cogment.cli._client_run import channel_to, run_client
 from trio_cogment.cli._directory_commands import as_json, asking, endpoint_text, kind_of, type_text
 from trio_cogment.cli._settings import ClientSettings, Failure
 from trio_cogment.cli._text import printable
-from trio_cogment.directory import SERVICE_TYPES, DiscoverEndpoint, GrpcEndpoint, ServiceKind, parse_endpoint
-from trio_cogment.directory_server.probing import SERVICES
+from trio_cogment.directory.probing import SERVICES
+from trio_cogment.discovery import SERVICE_TYPES, DiscoverEndpoint, GrpcEndpoint, ServiceKind, parse_endpoint
 from trio_cogment.errors import CogmentError, EndpointError, RpcError
 from trio_cogment.rpc import CallOpener, methods_of
 

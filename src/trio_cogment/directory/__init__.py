@@ -1,22 +1,5 @@
-"""Finding services: the endpoint grammar, a directory's client, and keeping our own services registered there."""
+"""The directory: services register in it, and are found in it for as long as they answer."""
 
-from trio_cogment.directory._messages import SERVICE_TYPES as SERVICE_TYPES
-from trio_cogment.directory._messages import Found as Found
-from trio_cogment.directory.client import DirectoryClient as DirectoryClient
-from trio_cogment.directory.client import Registration as Registration
-from trio_cogment.directory.endpoints import ACTOR_CLASS as ACTOR_CLASS
-from trio_cogment.directory.endpoints import IMPLEMENTATION as IMPLEMENTATION
-from trio_cogment.directory.endpoints import ClientEndpoint as ClientEndpoint
-from trio_cogment.directory.endpoints import DiscoverEndpoint as DiscoverEndpoint
-from trio_cogment.directory.endpoints import Endpoint as Endpoint
-from trio_cogment.directory.endpoints import GrpcEndpoint as GrpcEndpoint
-from trio_cogment.directory.endpoints import ServiceKind as ServiceKind
-from trio_cogment.directory.endpoints import parse_endpoint as parse_endpoint
-from trio_cogment.directory.opening import directory_endpoint as directory_endpoint
-from trio_cogment.directory.opening import open_directory as open_directory
-from trio_cogment.directory.registration import SDK as SDK
-from trio_cogment.directory.registration import Offer as Offer
-from trio_cogment.directory.registration import Registrations as Registrations
-from trio_cogment.directory.registration import host_finder as host_finder
-from trio_cogment.directory.registration import keep_registered as keep_registered
-from trio_cogment.directory.registration import own_address as own_address
+from trio_cogment.directory.requests import Inquiry as Inquiry
+from trio_cogment.directory.requests import Service as Service
+from trio_cogment.directory.server import DirectoryServer as DirectoryServer

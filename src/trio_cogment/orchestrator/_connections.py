@@ -14,7 +14,7 @@ import trio
 from trio_util import AsyncValue
 
 from trio_cogment.config import RpcConfig
-from trio_cogment.directory import (
+from trio_cogment.discovery import (
     ClientEndpoint,
     DirectoryClient,
     DiscoverEndpoint,

@@ -8,7 +8,7 @@ import trio
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.hooks_pb2 import DESCRIPTOR, PreTrialParams
-from trio_cogment.directory import ServiceKind, parse_endpoint
+from trio_cogment.discovery import ServiceKind, parse_endpoint
 from trio_cogment.errors import RpcError, UnavailableError
 from trio_cogment.orchestrator._connections import Connections
 from trio_cogment.rpc import methods_of

@@ -15,7 +15,7 @@ from trio_util import AsyncValue
 from trio_cogment.api import orchestrator_pb2
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig, RpcConfig
-from trio_cogment.directory import (
+from trio_cogment.discovery import (
     ACTOR_CLASS,
     IMPLEMENTATION,
     ClientEndpoint,

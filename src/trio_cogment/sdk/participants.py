@@ -13,7 +13,7 @@ from trio_cogment.about import About
 from trio_cogment.api import agent_pb2, datalog_pb2, environment_pb2, hooks_pb2
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
-from trio_cogment.directory import ACTOR_CLASS, IMPLEMENTATION, Offer, ServiceKind
+from trio_cogment.discovery import ACTOR_CLASS, IMPLEMENTATION, Offer, ServiceKind
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
 from trio_cogment.logs import bind_trial
 from trio_cogment.rpc import (

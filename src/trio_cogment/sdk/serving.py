@@ -8,7 +8,7 @@ from functools import partial
 import trio
 
 from trio_cogment.config import RpcConfig
-from trio_cogment.directory import SDK, DirectoryClient, host_finder, keep_registered
+from trio_cogment.discovery import SDK, DirectoryClient, host_finder, keep_registered
 from trio_cogment.rpc import HealthService, Serving, open_listeners, serve, standard_services
 from trio_cogment.sdk.participants import Participants
 
@@ -35,7 +35,7 @@ async def serve_participants(
         host: the addresses to listen on.
         rpc_config: limits and timeouts of the server.
         directory: where to register what is served, for `cogment://discover`; implementations that are added to
-            `participants` later are not. See `trio_cogment.directory.open_directory`.
+            `participants` later are not. See `trio_cogment.discovery.open_directory`.
         registration_host: what others shall call us; without one our own address is found out.
         registration_properties: for all registrations, beside those of the implementations.
         task_status: see above.

@@ -15,7 +15,7 @@ from purerpc import Service
 
 from trio_cogment.blocking import run_inline
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
-from trio_cogment.directory_server import DirectoryServer
+from trio_cogment.directory import DirectoryServer
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import OwnNursery, serve

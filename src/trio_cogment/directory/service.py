@@ -1,0 +1,85 @@
+"""`DirectorySP`: registering, deregistering, inquiring."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from trio_cogment.about import About
+from trio_cogment.api.directory_pb2 import (
+    DeregisterReply,
+    DeregisterRequest,
+    InquireReply,
+    InquireRequest,
+    RegisterReply,
+    RegisterRequest,
+)
+from trio_cogment.directory.requests import inquiry_of, service_of
+from trio_cogment.errors import CogmentError
+from trio_cogment.rpc import ServerCall
+
+if TYPE_CHECKING:
+    from trio_cogment.directory.server import DirectoryServer
+
+TOKEN = "authentication-token"
+
+_log = logging.getLogger(__name__)
+
+
+class DirectoryService(About):
+    """The service, in front of a directory.
+
+    What is wrong with one registration is told in its reply, and the stream goes on; when we stop the stream ends.
+    """
+
+    def __init__(self, directory: DirectoryServer) -> None:
+        self._directory = directory
+
+    def statuses(self) -> dict[str, Callable[[], str]]:
+        """See `About.statuses`."""
+        balancing = "enabled" if self._directory.config.load_balancing else "disabled"
+        return super().statuses() | {
+            "nb_entries": lambda: str(self._directory.count),
+            "load_balancing": lambda: balancing,
+        }
+
+    async def Register(self, call: ServerCall) -> None:
+        """Answer each registration when it is durable, one after the other."""
+        async for request in call:
+            await call.send(await self._registered(request, _token(call), call.peer))
+
+    async def _registered(self, request: RegisterRequest, token: str, peer: str) -> RegisterReply:
+        try:
+            service = service_of(request, max_bytes=self._directory.config.max_entry_bytes)
+            service_id, secret = await self._directory.register(service, permanent=request.permanent, token=token)
+        except CogmentError as error:
+            if self._directory.stopping:
+                raise
+            _log.info("%s could not register: %s", peer, error)
+            return RegisterReply(status=RegisterReply.FAILED, error_msg=str(error))
+        return RegisterReply(status=RegisterReply.OK, service_id=service_id, secret=secret)
+
+    async def Deregister(self, call: ServerCall) -> None:
+        """Answer each deregistration when it is durable, one after the other."""
+        async for request in call:
+            await call.send(await self._deregistered(request, _token(call), call.peer))
+
+    async def _deregistered(self, request: DeregisterRequest, token: str, peer: str) -> DeregisterReply:
+        try:
+            await self._directory.deregister(request.service_id, request.secret, token=token)
+        except CogmentError as error:
+            if self._directory.stopping:
+                raise
+            _log.info("%s could not deregister: %s", peer, error)
+            return DeregisterReply(status=DeregisterReply.FAILED, error_msg=str(error))
+        return DeregisterReply(status=DeregisterReply.OK)
+
+    async def Inquire(self, request: InquireRequest, call: ServerCall) -> None:
+        """Send everything that fits, the best first."""
+        for entry in await self._directory.find(inquiry_of(request), token=_token(call)):
+            await call.send(InquireReply(data=entry.data()))
+
+
+def _token(call: ServerCall) -> str:
+    return next(iter(call.metadata.texts(TOKEN)), "")

@@ -1,0 +1,300 @@
+"""The directory's client: who serves what, and telling the directory what we serve.
+
+An inquiry takes the first reply and leaves: sharing out load, and waiting for services that are late, are the
+directory's affair. Nothing is remembered between inquiries. What a reply says is checked, its type included, before
+anybody dials it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+
+from trio_cogment.api import directory_pb2
+from trio_cogment.api.common_pb2 import StatusRequest, VersionRequest
+from trio_cogment.api.directory_pb2 import (
+    DeregisterReply,
+    DeregisterRequest,
+    FullServiceData,
+    InquireReply,
+    InquireRequest,
+    RegisterReply,
+    RegisterRequest,
+    ServiceDetails,
+)
+from trio_cogment.config import DirectoryConfig
+from trio_cogment.discovery._messages import (
+    SERVICE_TYPES,
+    Found,
+    ReplyError,
+    checked,
+    described,
+    inquiry_for,
+    wire_endpoint,
+)
+from trio_cogment.discovery.endpoints import (
+    ClientEndpoint,
+    DiscoverEndpoint,
+    GrpcEndpoint,
+    ServiceKind,
+    parse_endpoint,
+)
+from trio_cogment.errors import (
+    CogmentError,
+    EndpointError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    RpcError,
+    StatusCode,
+    UnavailableError,
+)
+from trio_cogment.rpc import CallOpener, methods_of
+
+_METHODS = methods_of(directory_pb2.DESCRIPTOR.services_by_name["DirectorySP"])
+TOKEN = "authentication-token"
+_OK = RegisterReply.OK  # the same number in both replies
+
+
+#: What the directory itself would have to change, or we in what we say; anything else may pass by itself.
+_LASTING = frozenset(
+    {
+        StatusCode.INVALID_ARGUMENT,
+        StatusCode.NOT_FOUND,
+        StatusCode.PERMISSION_DENIED,
+        StatusCode.FAILED_PRECONDITION,
+        StatusCode.UNIMPLEMENTED,
+        StatusCode.UNAUTHENTICATED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a directory gives for a registration; both are needed to take it back."""
+
+    service_id: int
+    secret: str = field(repr=False)
+
+
+class DirectoryClient:
+    """Asks one directory; any number of tasks may use it at once.
+
+    Args:
+        opener: a channel to the directory; `open_directory` makes one that reconnects soon.
+        token: who we are: only registrations made with the same token are found, and can be taken back.
+        config: how long things may take.
+        name: what errors call the directory.
+
+    Every method raises:
+        UnavailableError: the directory cannot be reached, failed, or did not answer in time; trying again may help.
+        FailedPreconditionError: the directory refused.
+
+    Raises:
+        InvalidArgumentError: a token that cannot travel.
+    """
+
+    def __init__(
+        self,
+        opener: CallOpener,
+        *,
+        token: str = "",
+        config: DirectoryConfig | None = None,
+        name: str = "the directory",
+    ) -> None:
+        if not all("!" <= character <= "~" for character in token):
+            raise InvalidArgumentError(f"{TOKEN}: expected printable ASCII without blanks")
+        self.config = config or DirectoryConfig()
+        self.name = name
+        self._opener = opener
+        self._token = token
+
+    # Finding
+
+    async def find(
+        self,
+        endpoint: DiscoverEndpoint | str,
+        kind: ServiceKind,
+        *,
+        field_name: str = "endpoint",
+        context: Mapping[str, str] | None = None,
+    ) -> Found:
+        """Return the service that an endpoint leads to.
+
+        Args:
+            endpoint: a `cogment://discover` endpoint, parsed or as text.
+            kind: what is needed, where the endpoint itself does not say.
+            field_name: named in errors.
+            context: properties that are needed, where the endpoint itself names neither a kind nor a registration.
+
+        Raises:
+            EndpointError: the text is no endpoint, or nothing to be discovered.
+            FailedPreconditionError: nobody is registered who fits, or a registration says what cannot be.
+        """
+        if isinstance(endpoint, str):
+            parsed = parse_endpoint(endpoint, field_name=field_name)
+            if not isinstance(parsed, DiscoverEndpoint):
+                raise EndpointError(f"{field_name}: {endpoint!r}: expected cogment://discover, or nothing")
+            endpoint = parsed
+        wanted = endpoint.in_context(kind, context or {})
+        assert wanted.kind is not None
+        data = await self._inquire(inquiry_for(wanted), wanted.token, f"{field_name}: {wanted}")
+        if data is None:
+            hint = "Start it, or see that it is registered there with the same authentication token"
+            raise FailedPreconditionError(f"{field_name}: {self.name} knows no {described(wanted)}. {hint}")
+        try:
+            return checked(data, wanted.kind)
+        except ReplyError as error:
+            raise FailedPreconditionError(
+                f"{field_name}: {wanted}: {self.name} returned service {data.service_id}, which {error}. "
+                "Register it anew"
+            ) from None
+
+    async def look_up(self, service_id: int) -> FullServiceData | None:
+        """Return what the directory says about one registration, unchecked; None if it shows no such one."""
+        request = InquireRequest(service_id=service_id)
+        timeout = self.config.registration_timeout_seconds
+        return await self._inquire(request, None, f"looking for service {service_id}", timeout)
+
+    async def inquire(
+        self,
+        kind: ServiceKind | None = None,
+        properties: Mapping[str, str] | None = None,
+        *,
+        service_id: int = 0,
+        token: str | None = None,
+    ) -> list[FullServiceData]:
+        """Return what the directory says about everybody who fits, unchecked, in its order.
+
+        Args:
+            kind: None for any.
+            properties: all that it must have.
+            service_id: one registration; then the others do not count.
+            token: another one than ours.
+        """
+        details = ServiceDetails(type=SERVICE_TYPES[kind] if kind else None, properties=properties)
+        request = InquireRequest(service_id=service_id) if service_id else InquireRequest(details=details)
+        timeout = self.config.inquiry_timeout_seconds
+        with self._reporting("asking who is registered"):
+            async with self._opener.call(_METHODS["Inquire"], metadata=self._metadata(token), timeout=timeout) as call:
+                await call.send(request)
+                await call.done_sending()
+                return [reply.data async for reply in call]
+
+    async def _inquire(
+        self, request: InquireRequest, token: str | None, doing: str, timeout: float | None = None
+    ) -> FullServiceData | None:
+        timeout = self.config.inquiry_timeout_seconds if timeout is None else timeout
+        deadline = trio.current_time() + timeout
+        with self._reporting(doing):
+            try:
+                return await self._first_reply(request, token, timeout)
+            except RpcError as error:
+                if error.code is not StatusCode.UNAVAILABLE:
+                    raise
+            # It was cut off, as by a restart: asking twice does no harm, and a channel that waits reconnects.
+            return await self._first_reply(request, token, max(0.0, deadline - trio.current_time()))
+
+    async def _first_reply(self, request: InquireRequest, token: str | None, timeout: float) -> FullServiceData | None:
+        async with self._opener.call(
+            _METHODS["Inquire"], metadata=self._metadata(token), timeout=timeout, wait_for_ready=True
+        ) as call:
+            await call.send(request)
+            await call.done_sending()
+            reply: InquireReply | None = await call.receive()
+        return None if reply is None else reply.data
+
+    # Being found
+
+    async def register(
+        self,
+        kind: ServiceKind,
+        endpoint: GrpcEndpoint | ClientEndpoint,
+        properties: Mapping[str, str] | None = None,
+        *,
+        ssl: bool = False,
+        permanent: bool = False,
+        wait_for_ready: bool = False,
+    ) -> Registration:
+        """Register a service, which must be serving: the directory calls it before it answers.
+
+        Args:
+            kind: what it is.
+            endpoint: where others reach it.
+            properties: what it can be found by.
+            ssl: it expects TLS.
+            permanent: it is kept without health checks, and replaces an earlier one like it.
+            wait_for_ready: wait (a bounded time) for a directory that cannot be reached.
+
+        After `Cancelled` the directory may have registered it all the same; it forgets services that do not answer it.
+        """
+        request = RegisterRequest(
+            endpoint=wire_endpoint(endpoint, ssl),
+            details=ServiceDetails(type=SERVICE_TYPES[kind], properties=properties),
+            permanent=permanent,
+        )
+        doing = f"registering {kind.value} {endpoint}"
+        reply = await self._exchange("Register", request, doing, wait_for_ready)
+        return Registration(reply.service_id, reply.secret)
+
+    async def deregister(self, registration: Registration) -> None:
+        """Take a registration back."""
+        request = DeregisterRequest(service_id=registration.service_id, secret=registration.secret)
+        await self._exchange("Deregister", request, f"deregistering service {registration.service_id}")
+
+    async def _exchange(
+        self, method: str, request: RegisterRequest | DeregisterRequest, doing: str, wait_for_ready: bool = False
+    ) -> Any:
+        """Send one request on a stream of its own, and return the reply if it says OK."""
+        timeout = self.config.registration_timeout_seconds
+        with self._reporting(doing):
+            async with self._opener.call(
+                _METHODS[method], metadata=self._metadata(None), timeout=timeout, wait_for_ready=wait_for_ready
+            ) as call:
+                await call.send(request)
+                await call.done_sending()
+                reply: RegisterReply | DeregisterReply | None = await call.receive()
+        if reply is None:
+            raise UnavailableError(f"{doing}: {self.name} ended without a reply")
+        if reply.status != _OK:
+            raise FailedPreconditionError(f"{doing}: {self.name} refused: {reply.error_msg or 'it gives no reason'}")
+        return reply
+
+    # The directory itself
+
+    async def version(self) -> dict[str, str]:
+        """Return the versions of the directory's parts."""
+        timeout = self.config.inquiry_timeout_seconds
+        with self._reporting("asking for versions"):
+            reply = await self._opener.unary(_METHODS["Version"], VersionRequest(), timeout=timeout)
+        return {entry.name: entry.version for entry in reply.versions}
+
+    async def status(self, names: Iterable[str] = ("*",)) -> dict[str, str]:
+        """Return some statuses of the directory, or all standard ones."""
+        timeout = self.config.inquiry_timeout_seconds
+        with self._reporting("asking for the status"):
+            reply = await self._opener.unary(_METHODS["Status"], StatusRequest(names=names), timeout=timeout)
+        return dict(reply.statuses)
+
+    def _metadata(self, token: str | None) -> dict[str, str | bytes]:
+        chosen = self._token if token is None else token
+        return {TOKEN: chosen} if chosen else {}
+
+    @contextmanager
+    def _reporting(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except RpcError as error:
+            raise self._failure(doing, error) from error
+
+    def _failure(self, doing: str, error: RpcError) -> CogmentError:
+        if error.code is StatusCode.DEADLINE_EXCEEDED:
+            return UnavailableError(f"{doing}: {self.name} did not answer in time ({error.message})")
+        if error.code is StatusCode.UNAVAILABLE:
+            return UnavailableError(f"{doing}: {self.name} cannot be reached: {error.message}")
+        if error.code in _LASTING:
+            return FailedPreconditionError(f"{doing}: {self.name} refused: {error}")
+        return UnavailableError(f"{doing}: {self.name} failed: {error}")

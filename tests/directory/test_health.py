@@ -1,0 +1,90 @@
+"""How a service is, look by look."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trio_cogment.config import DirectoryServerConfig
+from trio_cogment.directory import health as health_module
+from trio_cogment.directory.health import FULL_LOAD, SHOWN, TABLE, Health, State
+
+CONFIG = DirectoryServerConfig(check_interval_seconds=10, recheck_initial_seconds=1, max_failures=3, forget_seconds=60)
+
+
+def test_the_table_in_the_text_is_this_table() -> None:
+    text = health_module.__doc__ or ""
+    rows = {cells[0]: cells[1:] for line in text.splitlines() if len(cells := line.split()) == 3}
+    for state in State:
+        expected = [TABLE[state, answered].name if state is not State.ASSUMED else "-" for answered in (True, False)]
+        assert rows[state.name] == expected
+    assert {(state, answered) for state in State for answered in (True, False)} - TABLE.keys() == {
+        (State.ASSUMED, True),
+        (State.ASSUMED, False),
+    }
+
+
+def test_the_guide_has_every_state() -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs" / "directory.md").read_text()
+    for state in State:
+        assert f"`{state.value}`" in guide
+
+
+def test_at_first() -> None:
+    assert Health.at_first(exempt=False, now=5) == Health(state=State.NEW, due=5)
+    assert not Health.at_first(exempt=False, now=5).shown
+    assumed = Health.at_first(exempt=True, now=5)
+    assert assumed == Health(state=State.ASSUMED, due=math.inf)
+    assert assumed.shown
+    with pytest.raises(KeyError):
+        assumed.after_look(0, 6, CONFIG)
+
+
+def test_a_life() -> None:
+    health = Health.at_first(exempt=False, now=0).after_look(7, 1, CONFIG)
+    assert health == Health(state=State.UP, due=11, looked_at=1, load=7)
+    health = health.after_look(None, 11, CONFIG)
+    assert health == Health(state=State.DOWN, due=12, looked_at=11, load=FULL_LOAD, failures=1, failing_since=11)
+    dues = []
+    for _ in range(6):
+        health = health.after_look(None, health.due, CONFIG)
+        dues.append(health.due - health.looked_at)
+    assert dues == [2, 4, 8, 10, 10, 10]
+    assert health.failing_since == 11
+    health = health.after_look(0, 50, CONFIG)
+    assert health == Health(state=State.UP, due=60, looked_at=50)  # as if nothing had been
+
+
+def test_forgotten_when_it_failed_often_and_long_enough() -> None:
+    health = Health.at_first(exempt=False, now=0)
+    for now in (0, 1, 2):
+        assert not health.given_up(1000, CONFIG)
+        health = health.after_look(None, now, CONFIG)
+    assert health.failures == 3
+    assert not health.given_up(59.9, CONFIG)
+    assert health.given_up(60, CONFIG)
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.none() | st.integers(0, 255))))
+def test_whatever_happens(looks: list[tuple[float, int | None]]) -> None:
+    health, now, failures = Health.at_first(exempt=False, now=0), 0.0, 0
+    for pause, load in looks:
+        now += pause
+        health = health.after_look(load, now, CONFIG)
+        failures = failures + 1 if load is None else 0
+        assert health.shown == (load is not None) == (health.state in SHOWN)
+        assert health.failures == failures
+        assert now < health.due <= now + 10
+        assert health.looked_at == now
+        assert health.given_up(now, CONFIG) <= (failures >= 3)
+
+
+def test_a_thousand_failures_are_no_overflow() -> None:
+    health = Health.at_first(exempt=False, now=0)
+    for now in range(2000):
+        health = health.after_look(None, now, CONFIG)
+    assert health.due == 1999 + 10

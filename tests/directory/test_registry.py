@@ -1,0 +1,202 @@
+"""Registering, deregistering and matching, against a model that is too simple to be wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trio_cogment.config import DirectoryServerConfig
+from trio_cogment.directory import Inquiry, Service
+from trio_cogment.directory.registry import SALT_BYTES, Entry, Hasher, Registry
+from trio_cogment.errors import CogmentError, FailedPreconditionError, ResourceExhaustedError
+
+CONFIG = DirectoryServerConfig()
+HASHER = Hasher(bytes(SALT_BYTES))
+MINE, THEIRS = HASHER.digest("mine"), HASHER.digest("")
+
+
+def entry(
+    number: int,
+    properties: dict[str, str] | None = None,
+    *,
+    permanent: bool = False,
+    token: bytes = MINE,
+    kind: int = 4,
+    secret: str = "s",
+    **service: Any,
+) -> Entry:
+    given = {"protocol": 1, "host": f"host-{number}", "port": 9000, **service}
+    return Entry(
+        service_id=number,
+        service=Service(kind=kind, properties=properties or {}, **given),
+        permanent=permanent,
+        token=token,
+        secret=HASHER.digest(secret),
+    )
+
+
+def ids(entries: Any) -> list[int]:
+    return [one.service_id for one in entries]
+
+
+def test_what_is_kept_of_texts() -> None:
+    assert HASHER.digest("a") == Hasher(bytes(SALT_BYTES)).digest("a") != HASHER.digest("b")
+    assert HASHER.digest("a") != Hasher(b"1" * SALT_BYTES).digest("a")
+    assert len(HASHER.digest("")) == len(HASHER.digest("x" * 1000)) == 32
+    assert "mine" not in repr(entry(1))
+    assert MINE.hex() not in repr(entry(1))
+
+
+def test_the_newest_first_of_the_same_token_only() -> None:
+    registry = Registry([entry(1), entry(2, {"a": "1"}), entry(3, token=THEIRS), entry(4, kind=3)])
+    assert ids(registry.matching(Inquiry(), MINE)) == [4, 2, 1]
+    assert ids(registry.matching(Inquiry(kind=4), MINE)) == [2, 1]
+    assert ids(registry.matching(Inquiry(properties={"a": "1"}), MINE)) == [2]
+    assert ids(registry.matching(Inquiry(), THEIRS)) == [3]
+    assert ids(registry.matching(Inquiry(service_id=3), THEIRS)) == [3]
+    assert not registry.matching(Inquiry(service_id=3), MINE)
+    assert not registry.matching(Inquiry(service_id=0), MINE)
+
+
+def test_duplicates_that_are_not_permanent_are_as_many_registrations() -> None:
+    registry = Registry()
+    for number in (1, 2):
+        registry.register(entry(number, host="same"), CONFIG)
+    assert ids(registry.matching(Inquiry(), MINE)) == [2, 1]
+
+
+def test_of_too_many_duplicates_the_oldest_go() -> None:
+    config = DirectoryServerConfig(max_duplicates=2, max_entries=6)
+    others = [entry(1, host="same", permanent=True), entry(2, host="same", token=THEIRS), entry(3, host="same", port=1)]
+    registry = Registry([*others, entry(4, {"a": "1"}, host="same")])
+    for number in range(5, 10):
+        registry.register(entry(number, host="same"), config)
+    assert ids(registry) == [1, 2, 3, 4, 8, 9]
+    assert registry.total_bytes == 6 * 4 + 2
+
+
+def test_a_permanent_one_replaces_those_like_it() -> None:
+    """Only permanent ones, of the same token and type, that have all of its properties."""
+    registry = Registry(
+        [
+            entry(1, {"a": "1"}, permanent=True),
+            entry(2, {"a": "1"}),
+            entry(3, {"a": "1", "b": "2"}, permanent=True),
+            entry(4, {"a": "2"}, permanent=True),
+            entry(5, {"a": "1"}, permanent=True, token=THEIRS),
+            entry(6, {"a": "1"}, permanent=True, kind=3),
+            entry(7, {"b": "2"}, permanent=True),
+        ]
+    )
+    result = registry.register(entry(8, {"a": "1"}, permanent=True, secret="new"), CONFIG)
+    assert ids(registry) == [2, 3, 4, 5, 6, 7]  # it has the place and the number of the newest
+    assert result == registry.get(3)
+    assert result.service == entry(8, {"a": "1"}).service
+    with pytest.raises(FailedPreconditionError):
+        registry.deregister(3, MINE, HASHER.digest("s"))
+    registry.deregister(3, MINE, HASHER.digest("new"))
+    assert ids(registry) == [2, 4, 5, 6, 7]
+
+
+def test_one_that_is_not_permanent_replaces_nothing() -> None:
+    registry = Registry([entry(1, permanent=True)])
+    registry.register(entry(2), CONFIG)
+    assert ids(registry) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("service_id", "token", "secret"),
+    [(2, "mine", "s"), (1, "", "s"), (1, "mine", "t"), (1, "mine", ""), (0, "mine", "s"), (2**64 - 1, "mine", "s")],
+)
+def test_only_who_knows_everything_may_deregister(service_id: int, token: str, secret: str) -> None:
+    registry = Registry([entry(1)])
+    with pytest.raises(FailedPreconditionError) as caught:
+        registry.deregister(service_id, HASHER.digest(token), HASHER.digest(secret))
+    assert str(caught.value) == (
+        f"service_id: no service {service_id} is registered with this secret and authentication token"
+    )
+    assert ids(registry) == [1]
+    registry.deregister(1, MINE, HASHER.digest("s"))
+    assert not ids(registry)
+    assert not registry.total_bytes
+
+
+def test_limits() -> None:
+    config = DirectoryServerConfig(max_entries=2, max_total_bytes=100)
+    registry = Registry([entry(1, permanent=True), entry(2)])
+    with pytest.raises(ResourceExhaustedError, match="the directory has 2 registrations and takes no more"):
+        registry.register(entry(3, {"a": "1"}), config)
+    registry.register(entry(3, permanent=True), config)  # that takes a place of its own
+    registry.remove(2)
+    with pytest.raises(ResourceExhaustedError, match="the directory has 6 bytes of registrations; no room"):
+        registry.register(entry(4, {"a": "x" * 100}), config)
+    assert ids(registry) == [1]
+    assert registry.total_bytes == 6
+
+
+TEXTS = st.sampled_from(["", "1", "2"])
+PROPERTIES = st.dictionaries(st.sampled_from("ab"), TEXTS, max_size=2)
+TOKENS = st.sampled_from([MINE, THEIRS])
+STEPS = st.one_of(
+    st.tuples(st.just("register"), PROPERTIES, TOKENS, st.booleans(), st.sampled_from([3, 4])),
+    st.tuples(st.just("deregister"), st.integers(1, 12), TOKENS, st.sampled_from(["s1", "s2", "s3"])),
+    st.tuples(st.just("inquire"), PROPERTIES, TOKENS, st.sampled_from([0, 3, 4])),
+)
+
+
+@given(st.lists(STEPS, max_size=30))
+def test_it_is_what_a_list_would_be(steps: list[Any]) -> None:
+    config = DirectoryServerConfig(max_entries=5, max_duplicates=2)
+    registry, model = Registry(), list[Entry]()
+    for number, (what, *rest) in enumerate(steps, 1):
+        draft = registry.copy()
+        if what == "inquire":
+            properties, token, kind = rest
+            expected = [
+                one.service_id
+                for one in model[::-1]
+                if one.token == token
+                and kind in (0, one.service.kind)
+                and all(one.service.properties.get(name) == value for name, value in properties.items())
+            ]
+            assert ids(registry.matching(Inquiry(kind=kind, properties=properties), token)) == expected
+            continue
+        try:
+            if what == "register":
+                properties, token, permanent, kind = rest
+                new = entry(
+                    number, properties, token=token, permanent=permanent, kind=kind, secret=f"s{number % 3}", host="h"
+                )
+                registered = draft.register(new, config)
+                old = [
+                    one
+                    for one in model[::-1]
+                    if permanent
+                    and one.permanent
+                    and (one.token, one.service.kind) == (token, kind)
+                    and properties.items() <= one.service.properties.items()
+                ]
+                if old:
+                    model[model.index(old[0])] = registered
+                    model = [one for one in model if one not in old[1:]]
+                else:
+                    same = [one for one in model if (one.token, one.service) == (token, new.service)]
+                    mortal = [one for one in same if not one.permanent]
+                    if not permanent and len(mortal) == 2:
+                        model.remove(mortal[0])
+                    model.append(registered)
+            else:
+                service_id, token, secret = rest
+                draft.deregister(service_id, token, HASHER.digest(secret))
+                [gone] = [one for one in model if one.service_id == service_id]
+                assert (gone.token, gone.secret) == (token, HASHER.digest(secret))
+                model.remove(gone)
+        except CogmentError:
+            assert list(draft) == list(registry)  # a refusal changes nothing
+        registry = draft
+        assert list(registry) == model
+        assert len(registry) == len(model) <= 5
+        assert registry.total_bytes == sum(one.service.size for one in model)

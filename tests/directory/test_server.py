@@ -1,0 +1,597 @@
+"""The directory as a whole: registering, asking, looking, on a clock of its own."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import trio
+
+from tests.directory.bench import (
+    ENVIRONMENT,
+    METHODS,
+    OTHER,
+    Directory,
+    Net,
+    Told,
+    directory,
+    new_server,
+    registration,
+)
+from trio_cogment.api.common_pb2 import StatusReply, StatusRequest, VersionInfo, VersionRequest
+from trio_cogment.api.directory_pb2 import (
+    DeregisterReply,
+    DeregisterRequest,
+    InquireRequest,
+    RegisterReply,
+    RegisterRequest,
+    ServiceDetails,
+    ServiceEndpoint,
+)
+from trio_cogment.blocking import run_inline
+from trio_cogment.config import DirectoryServerConfig
+from trio_cogment.directory import Inquiry
+from trio_cogment.errors import RpcError, StatusCode, UnavailableError
+from trio_cogment.rpc import InProcessChannel
+from trio_cogment.testing import SimDisk
+
+T = TypeVar("T")
+
+Clock = trio.testing.MockClock
+GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "directory.md").read_text()
+OK, FAILED = RegisterReply.OK, RegisterReply.FAILED
+
+
+async def test_registered_found_and_taken_back(autojump_clock: Clock) -> None:
+    async with directory() as at:
+        at.net.host("one")
+        [reply] = await at.register(registration("one", {"a": "1"}), token="t")
+        assert reply.status == OK
+        assert not reply.error_msg
+        assert 0 < reply.service_id < 2**63
+        assert re.fullmatch("[0-9a-f]{32}", reply.secret)
+        for inquiry in (
+            InquireRequest(service_id=reply.service_id),
+            InquireRequest(details=ServiceDetails()),
+            InquireRequest(details=ServiceDetails(type=ENVIRONMENT, properties={"a": "1"})),
+        ):
+            [data] = await at.inquire(inquiry, token="t")
+            assert data.service_id == reply.service_id
+            assert data.endpoint == ServiceEndpoint(protocol=ServiceEndpoint.GRPC, host="one", port=9000)
+            assert data.details == ServiceDetails(type=ENVIRONMENT, properties={"a": "1"})
+            assert not data.permanent
+            assert await at.inquire(inquiry) == []
+        wrong = DeregisterRequest(service_id=reply.service_id, secret="guess")
+        right = DeregisterRequest(service_id=reply.service_id, secret=reply.secret)
+        [refused] = await at.deregister(right)
+        assert refused.status == DeregisterReply.FAILED
+        replies = await at.deregister(wrong, right, right, token="t")
+        assert [one.status for one in replies] == [DeregisterReply.FAILED, DeregisterReply.OK, DeregisterReply.FAILED]
+        assert "no service" in replies[0].error_msg
+        assert at.server.count == 0
+
+
+async def test_what_is_nobody_s_any_more_is_forgotten_durably(autojump_clock: Clock) -> None:
+    disk = SimDisk(random.Random(0))
+    async with directory(files=disk, path="state", run=run_inline) as at:
+        for name in ("one", "two", "three"):
+            at.net.host(name)
+        await at.register(registration("one"), registration("two"), registration("one"), token="t")
+        await at.register(registration("three"))
+        written = disk.operations
+        assert await at.server.forget(lambda service: service.host == "nobody") == 0
+        assert disk.operations == written
+        assert await at.server.forget(lambda service: service.host == "one") == 2
+        disk.crash()
+        disk.restart()
+        [kept, other] = json.loads(disk.read("state"))["services"]
+        assert (kept["host"], other["host"]) == ("two", "three")
+        assert at.server.count == 2
+        at.server.stop()
+        with pytest.raises(UnavailableError, match="stopping"):
+            await at.server.forget(lambda service: True)
+
+
+async def test_the_newest_first(autojump_clock: Clock) -> None:
+    async with directory() as at:
+        for name in ("one", "two", "three"):
+            at.net.host(name)
+            await at.register(registration(name))
+        assert await at.hosts() == ["three", "two", "one"]
+
+
+BAD = [
+    RegisterRequest(),
+    RegisterRequest(endpoint=ServiceEndpoint(protocol=ServiceEndpoint.GRPC, host="h", port=1)),
+    RegisterRequest(details=ServiceDetails(type=ENVIRONMENT)),
+    registration("", permanent=True),
+    registration("h", port=0),
+    registration("h", port=65536),
+    registration("h", protocol=0),
+    registration("h", protocol=7),
+    registration("h", kind=0),
+    registration("h", kind=99),
+    registration("h", {"a": "x" * 20_000}),
+    registration("h", {str(number): "" for number in range(10_000)}),
+]
+
+
+async def test_what_is_wrong_is_told_and_the_stream_goes_on(autojump_clock: Clock) -> None:
+    disk = SimDisk(random.Random(0))
+    async with directory(files=disk, run=run_inline, path="state") as at:
+        at.net.host("good")
+        before = disk.operations
+        replies = await at.register(*BAD)
+        assert disk.operations == before  # nothing of it was written
+        assert at.server.count == 0
+        assert at.net.dialled == []
+        assert [reply.status for reply in replies] == [FAILED] * len(BAD)
+        for reply in replies:
+            assert re.match(r"(endpoint|details)[.a-z, ]*: expected", reply.error_msg)
+            assert not reply.service_id
+            assert not reply.secret
+        replies = await at.register(BAD[0], registration("good"), BAD[1])
+        assert [reply.status for reply in replies] == [FAILED, OK, FAILED]
+        assert await at.hosts() == ["good"]
+
+
+@pytest.mark.parametrize(
+    "inquiry",
+    [InquireRequest(), InquireRequest(details=ServiceDetails(type=42))],  # type: ignore[arg-type]  # the point
+)
+async def test_bad_inquiries(inquiry: InquireRequest, autojump_clock: Clock) -> None:
+    async with directory() as at:
+        with pytest.raises(RpcError) as caught:
+            await at.inquire(inquiry)
+        assert caught.value.code is StatusCode.INVALID_ARGUMENT
+
+
+async def test_nothing_found_is_no_error(autojump_clock: Clock) -> None:
+    async with directory() as at:
+        for inquiry in (InquireRequest(service_id=0), InquireRequest(service_id=7), None):
+            assert await at.inquire(inquiry) == []
+
+
+async def test_a_flood_of_registrations_on_one_stream(autojump_clock: Clock) -> None:
+    async with directory(DirectoryServerConfig(max_entries=20)) as at:
+        requests = [registration("client", {"number": str(number)}, protocol=3, port=0, kind=3) for number in range(50)]
+        replies = await at.register(*requests)
+        assert [reply.status for reply in replies] == [OK] * 20 + [FAILED] * 30
+        assert replies[-1].error_msg == "the directory has 20 registrations and takes no more"
+        assert len(await at.hosts()) == at.server.count == 20
+        gone = DeregisterRequest(service_id=replies[0].service_id, secret=replies[0].secret)
+        await at.deregister(gone)
+        [reply] = await at.register(requests[0])
+        assert reply.status == OK
+
+
+async def test_status_and_version(autojump_clock: Clock) -> None:
+    for balancing in (False, True):
+        async with directory(DirectoryServerConfig(load_balancing=balancing)) as at:
+            await at.register(registration("dead", permanent=True), registration("h", kind=OTHER))
+            reply: StatusReply = await at.channel.unary(METHODS["Status"], StatusRequest(names=["*"]))
+            assert reply.statuses.keys() == {"overall_load", "nb_entries", "load_balancing"}
+            assert reply.statuses["nb_entries"] == "2"  # those that are not shown, too
+            assert reply.statuses["load_balancing"] == ("enabled" if balancing else "disabled")
+            assert reply.statuses["overall_load"].isdigit()
+            assert not (await at.channel.unary(METHODS["Status"], StatusRequest())).statuses
+            version: VersionInfo = await at.channel.unary(METHODS["Version"], VersionRequest())
+            assert "trio-cogment" in {entry.name for entry in version.versions}
+
+
+# Permanent registrations
+
+
+async def test_permanent_ones_are_shown_unseen_and_updated_in_place(autojump_clock: Clock) -> None:
+    async with directory() as at:
+        first, _other, second = await at.register(
+            registration("one", {"a": "1"}, permanent=True),
+            registration("other", {"b": "1"}, permanent=True),
+            registration("two", {"a": "1"}, permanent=True),
+        )
+        assert (first.status, second.status) == (OK, OK)
+        assert second.service_id == first.service_id
+        assert await at.hosts() == ["other", "two"]
+        assert all(data.permanent for data in await at.inquire())
+        await trio.sleep(1000)
+        assert at.net.dialled == []
+        replies = await at.deregister(
+            DeregisterRequest(service_id=first.service_id, secret=first.secret),
+            DeregisterRequest(service_id=second.service_id, secret=second.secret),
+        )
+        assert [reply.status for reply in replies] == [DeregisterReply.FAILED, DeregisterReply.OK]
+        assert await at.hosts() == ["other"]
+
+
+async def test_a_permanent_one_leaves_others_alone(autojump_clock: Clock) -> None:
+    """Those that are not permanent, and those of another token."""
+    async with directory() as at:
+        at.net.host("mortal")
+        await at.register(registration("mortal"))
+        await at.register(registration("theirs", permanent=True), token="theirs")
+        await at.register(registration("ours", permanent=True))
+        assert await at.hosts() == ["ours", "mortal"]
+        assert await at.hosts("theirs") == ["theirs"]
+        assert [data.permanent for data in await at.inquire()] == [True, False]
+
+
+async def test_force_permanent(autojump_clock: Clock) -> None:
+    async with directory(DirectoryServerConfig(force_permanent=True)) as at:
+        one, two = await at.register(registration("one"), registration("two"))
+        assert one.service_id == two.service_id
+        [data] = await at.inquire()
+        assert data.permanent
+        assert data.endpoint.host == "two"
+        assert at.net.dialled == []
+
+
+# Looks
+
+
+async def test_dead_hidden_back_and_forgotten(autojump_clock: Clock) -> None:
+    async with directory() as at:
+        at.net.host("one")
+        await at.register(registration("one"))
+        await trio.sleep(35)
+        assert await at.hosts() == ["one"]
+        at.net.hosts.clear()
+        died = trio.current_time()
+        await at.until(lambda hosts: not hosts)
+        assert trio.current_time() - died <= 11.5  # interval and scan
+        await trio.sleep(60)
+        at.net.host("one")
+        back = trio.current_time()
+        await at.until(lambda hosts: hosts == ["one"])
+        assert trio.current_time() - back <= 11.5
+        at.net.hosts.clear()
+        died = trio.current_time()
+        await at.until(lambda _: at.server.count == 0)
+        assert 120 <= trio.current_time() - died <= 120 + 3 * 11.5
+
+
+@pytest.mark.parametrize(("how", "seconds"), [("refuses", 11), ("dead", 14), ("silent", 21)])
+async def test_the_documented_time_until_nobody_is_sent_there(how: str, seconds: int, autojump_clock: Clock) -> None:
+    """And the other one is offered all the time."""
+    assert re.search(rf"\| .*{how}.* \| {seconds} s \|", GUIDE)
+    longest = 0.0
+    for phase in (0.1, 3.4, 6.7, 9.9):
+        async with directory() as at:
+            at.net.host("other")
+            at.net.host("it")
+            await at.register(registration("other"), registration("it"))
+            await trio.sleep(20 + phase)
+            del at.net.hosts["it"]
+            if how != "refuses":
+                getattr(at.net, how).add("it")
+            died = trio.current_time()
+            await at.until(lambda hosts: hosts == ["other"])
+            longest = max(longest, trio.current_time() - died)
+    assert seconds - 4 < longest <= seconds + 0.5  # a quarter of a second for our own look
+
+
+async def test_three_failures_even_when_time_does_not_matter(autojump_clock: Clock) -> None:
+    async with directory(DirectoryServerConfig(forget_seconds=0)) as at:
+        await at.register(registration("nobody"))
+        assert at.net.dialled == ["nobody"]
+        await at.until(lambda _: at.server.count == 0)
+        assert at.net.dialled == ["nobody"] * 3
+
+
+async def test_silent_crowds_hold_up_nobody_who_answers(autojump_clock: Clock) -> None:
+    config = DirectoryServerConfig(max_concurrent_checks=2, registration_wait_seconds=0)
+    async with directory(config) as at:
+        good = Told()
+        at.net.host("good", good)
+        await at.register(registration("good"))
+        await trio.sleep(1)
+        at.net.silent.add("silent")
+        await at.register(*[registration("silent", port=port) for port in range(1, 101)])
+        asked = good.asked
+        await trio.sleep(100)
+        assert good.asked - asked >= 9
+        assert await at.hosts() == ["good"]
+        assert at.net.dialled.count("silent") <= 2 * 100 / 10 + 2
+
+
+async def test_looks_are_bounded(autojump_clock: Clock) -> None:
+    running, most = 0, 0
+
+    async def dial(_host: str, _port: int) -> trio.abc.Stream:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await trio.sleep(0.5)
+        running -= 1
+        raise OSError
+
+    config = DirectoryServerConfig(max_concurrent_checks=3, registration_wait_seconds=0)
+    async with directory(config, dial=dial) as at:
+        await at.register(*[registration("it", port=port) for port in range(1, 31)])
+        await trio.sleep(60)
+    assert most == 3
+
+
+async def test_one_that_is_taken_back_is_looked_at_no_more(autojump_clock: Clock) -> None:
+    config = DirectoryServerConfig(max_concurrent_checks=1, registration_wait_seconds=0)
+    async with directory(config) as at:
+        at.net.silent.add("silent")
+        await at.register(registration("silent"))
+        [waits] = await at.register(registration("later"))
+        await at.deregister(DeregisterRequest(service_id=waits.service_id, secret=waits.secret))
+        await trio.sleep(100)
+        assert set(at.net.dialled) == {"silent"}
+
+
+async def test_a_service_that_answers_just_before_it_would_be_forgotten(autojump_clock: Clock) -> None:
+    """The file is slow: by the time it could be written, the service is back."""
+    slow: dict[str, float] = {}
+
+    async def slowly(function: Callable[..., T], *args: object) -> T:
+        await trio.sleep(slow.get("seconds", 0))
+        return function(*args)
+
+    config = DirectoryServerConfig(forget_seconds=0, max_failures=1, recheck_initial_seconds=1)
+    async with directory(config, files=SimDisk(random.Random(0)), run=slowly, path="state") as at:
+        at.net.host("flaky")
+        at.net.host("other")
+        await at.register(registration("flaky"))
+        at.net.hosts.pop("flaky")
+        slow["seconds"] = 60  # a registration that takes its time blocks the forgetting
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(at.register, registration("other"))
+            await trio.sleep(20)
+            assert await at.hosts() == []
+            at.net.host("flaky")
+        slow.clear()
+        await trio.sleep(30)
+        assert sorted(await at.hosts()) == ["flaky", "other"]
+
+
+async def test_a_look_that_goes_wrong_concerns_nobody_else(
+    autojump_clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def dial(host: str, port: int) -> trio.abc.Stream:
+        if host == "strange" and not mended:
+            raise RuntimeError("a bug")
+        return await net.dial(host, port)
+
+    mended = False
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery)
+        net.host("good")
+        net.host("strange")
+        async with directory(dial=dial) as at:
+            requests = [registration("good", kind=OTHER), registration("strange", kind=OTHER)]
+            assert [reply.status for reply in await at.register(*requests)] == [OK, OK]
+            assert await at.hosts() == ["good"]
+            mended = True
+            await trio.sleep(3)
+            assert await at.hosts() == ["strange", "good"]
+        nursery.cancel_scope.cancel()
+    assert "the look at service" in caplog.text
+
+
+# check_on_inquire
+
+
+async def test_looks_before_an_answer(autojump_clock: Clock) -> None:
+    config = DirectoryServerConfig(check_on_inquire=True, check_interval_seconds=1000)
+    async with directory(config) as at:
+        services = {name: Told() for name in ("good", "bad", "slow")}
+        for name, service in services.items():
+            at.net.host(name, service)
+            await at.register(registration(name))
+        await at.register(registration("client", protocol=3, port=0, kind=3))
+        await trio.sleep(10)
+        asked = services["good"].asked
+        del at.net.hosts["bad"], at.net.hosts["slow"]
+        at.net.silent.add("slow")
+        began = trio.current_time()
+        assert await at.hosts() == ["client", "good"]
+        assert trio.current_time() - began == pytest.approx(2)
+        assert services["good"].asked == asked + 1
+        # What was looked at just now is not looked at again; "slow" still is.
+        asked_again = at.net.dialled.count("slow")
+        await at.hosts()
+        assert at.net.dialled.count("slow") == asked_again
+        at.net.host("good", good := Told())
+        await trio.sleep(1)
+        await at.hosts()
+        assert good.asked == 1
+        assert trio.current_time() - began < 12
+
+
+async def test_fresh_looks_are_not_repeated(autojump_clock: Clock) -> None:
+    async with directory(DirectoryServerConfig(check_on_inquire=True, fresh_check_seconds=5)) as at:
+        at.net.host("one", service := Told())
+        await at.register(registration("one"))
+        for _ in range(5):
+            assert await at.hosts() == ["one"]
+        assert service.asked == 1
+
+
+# registration_lag
+
+
+async def test_an_inquiry_waits_for_somebody_to_come(autojump_clock: Clock) -> None:
+    async with directory(DirectoryServerConfig(registration_lag_seconds=30)) as at:
+        found: list[tuple[list[str], Any]] = []
+
+        async def ask() -> None:
+            hosts = await at.hosts()
+            found.append((hosts, trio.current_time()))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await trio.sleep(10)
+            at.net.host("late")
+            await at.register(registration("late"))
+        assert found == [(["late"], pytest.approx(10, abs=0.5))]
+        began = trio.current_time()
+        assert await at.inquire(token="other") == []
+        assert trio.current_time() - began == pytest.approx(30)
+        # Nobody will ever have this number.
+        assert await at.inquire(InquireRequest(service_id=0)) == []
+        assert trio.current_time() - began == pytest.approx(30)
+
+
+async def test_an_inquiry_by_number_waits_for_one_that_is_hidden(autojump_clock: Clock) -> None:
+    async with directory(DirectoryServerConfig(registration_lag_seconds=30)) as at:
+        [reply] = await at.register(registration("late"))
+        at.net.host("late")
+        [data] = await at.inquire(InquireRequest(service_id=reply.service_id))
+        assert data.endpoint.host == "late"
+        assert trio.current_time() < 2
+
+
+async def test_waiting_inquiries_end_with_their_callers_and_with_us(autojump_clock: Clock) -> None:
+    async with directory(DirectoryServerConfig(registration_lag_seconds=1000)) as at:
+        with trio.move_on_after(5):
+            await at.inquire()
+        assert trio.current_time() == 5
+        async with trio.open_nursery() as nursery:
+
+            async def ask() -> None:
+                with pytest.raises(RpcError) as caught:
+                    await at.inquire()
+                assert caught.value.code is StatusCode.UNAVAILABLE
+
+            nursery.start_soon(ask)
+            await trio.sleep(1)
+            at.server.stop()
+        assert trio.current_time() < 7
+
+
+# The file, and the end
+
+
+async def test_registrations_outlive_the_directory(autojump_clock: Clock) -> None:
+    disk = SimDisk(random.Random(0))
+    options: dict[str, Any] = {"files": disk, "run": run_inline, "path": "state"}
+    async with directory(**options) as at:
+        at.net.host("one")
+        at.net.host("two")
+        replies = await at.register(
+            registration("one"),
+            registration("two"),
+            registration("gone"),
+            registration("permanent", permanent=True),
+            registration("client", protocol=3, port=0, kind=3),
+            token="t",
+        )
+    disk.crash()
+    disk.restart()
+    async with directory(**options) as at:
+        at.net.host("two")
+        # What nobody has looked at yet is not shown.
+        assert await at.hosts("t") == ["client", "permanent"]
+        await trio.sleep(0.1)
+        assert await at.hosts("t") == ["client", "permanent", "two"]
+        at.net.host("one")
+        await trio.sleep(2)
+        assert await at.hosts("t") == ["client", "permanent", "two", "one"]
+        assert await at.hosts() == []
+        requests = [DeregisterRequest(service_id=reply.service_id, secret=reply.secret) for reply in replies]
+        assert {reply.status for reply in await at.deregister(*requests, token="t")} == {DeregisterReply.OK}
+    async with directory(**options) as at:
+        assert at.server.count == 0
+
+
+async def test_a_full_disk_refuses_and_recovers(autojump_clock: Clock) -> None:
+    disk = SimDisk(random.Random(0))
+    async with directory(files=disk, run=run_inline, path="state") as at:
+        at.net.host("one")
+        at.net.host("two")
+        [one] = await at.register(registration("one"))
+        disk.capacity_bytes = 0
+        [two] = await at.register(registration("two"))
+        assert two.status == FAILED
+        assert not two.service_id
+        assert two.error_msg == "the directory cannot write its file: [Errno 28] No space left on device"
+        gone = DeregisterRequest(service_id=one.service_id, secret=one.secret)
+        assert (await at.deregister(gone))[0].status == DeregisterReply.FAILED
+        assert await at.hosts() == ["one"]
+        assert at.net.dialled == ["one"]
+        disk.capacity_bytes = 1 << 20
+        [two] = await at.register(registration("two"))
+        assert two.status == OK
+        assert await at.hosts() == ["two", "one"]
+        disk.fail_syncs()
+        assert (await at.register(registration("three")))[0].status == FAILED
+    disk.crash()
+    disk.restart()
+    async with directory(files=disk, run=run_inline, path="state", net=at.net) as at:
+        assert at.server.count == 2
+
+
+async def test_a_directory_that_starts_on_a_full_disk_answers(autojump_clock: Clock) -> None:
+    disk = SimDisk(random.Random(0), capacity_bytes=0)
+    async with directory(files=disk, run=run_inline, path="state") as at:
+        assert await at.hosts() == []
+        assert (await at.register(registration("h", permanent=True)))[0].status == FAILED
+        disk.capacity_bytes = 1 << 20
+        assert (await at.register(registration("h", permanent=True)))[0].status == OK
+
+
+async def test_after_the_end_nothing_is_done(autojump_clock: Clock) -> None:
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery)
+        server = new_server(net)
+        async with InProcessChannel([server.service()]) as channel:
+            at = Directory(server, channel, net)
+            async with server:
+                await at.register(registration("h", permanent=True))
+                server.stop()
+                for call in (at.register(registration("h")), at.deregister(DeregisterRequest()), at.inquire()):
+                    with pytest.raises(RpcError) as caught:
+                        await call
+                    assert caught.value.code is StatusCode.UNAVAILABLE
+                    assert caught.value.message == "the directory is stopping"
+            with pytest.raises(UnavailableError):
+                await server.find(Inquiry())
+        assert net.dialled == []
+
+
+async def test_an_error_of_the_block_comes_out_as_it_is(autojump_clock: Clock) -> None:
+    with pytest.raises(KeyError):
+        async with new_server(Net.__new__(Net)):
+            raise KeyError("mine")
+
+
+async def test_a_source_of_ids_that_is_broken(autojump_clock: Clock) -> None:
+    async with directory(random_bytes=bytes) as at:
+        [reply] = await at.register(registration("h", permanent=True))
+        assert reply.status == FAILED
+        assert "is the source of ids broken?" in reply.error_msg
+
+
+async def test_ids_are_never_those_of_others(autojump_clock: Clock) -> None:
+    rng = random.Random(0)
+
+    def narrow(count: int) -> bytes:
+        return bytes([0] * 7 + [rng.choice([0, 2, 4])]) if count == 8 else rng.randbytes(count)
+
+    async with directory(random_bytes=narrow) as at:
+        replies = await at.register(*[registration("h", kind=OTHER)] * 2)
+        assert {reply.service_id for reply in replies} == {1, 2}
+
+
+async def test_real_files_and_threads(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    async with trio.open_nursery() as nursery:
+        net = Net(nursery)
+        for expected in (0, 20):
+            async with new_server(net, path=str(path)) as server, InProcessChannel([server.service()]) as channel:
+                at = Directory(server, channel, net)
+                assert server.count == expected
+                async with trio.open_nursery() as registering:
+                    for port in range(20 - expected):
+                        registering.start_soon(at.register, registration("c", protocol=3, port=port, kind=3))
+                assert len(await at.hosts()) == 20
+        nursery.cancel_scope.cancel()
+    assert path.stat().st_mode & 0o777 == 0o600
