@@ -1,12 +1,17 @@
-"""The project's tasks. `nox` runs the default ones; `nox -l` lists all."""
+"""The project's tasks. `nox` runs the default ones; `nox -l` lists all.
 
+The sessions share environments, in `.nox/`: one for all checks, one for the published SDK, one for the fuzzer. Each is
+made when it is first needed, and made again when what it has to contain changes.
+"""
+
+import os
+import sys
 from pathlib import Path
 
 import nox
 
-nox.options.sessions = ["tests", "sim", "lint", "types", "interop"]
-nox.options.reuse_existing_virtualenvs = True
-nox.options.error_on_missing_interpreters = True
+nox.options.sessions = ["lint", "types", "tests", "sim", "interop"]
+nox.options.default_venv_backend = "none"
 
 PROJECT = nox.project.load_toml("pyproject.toml")
 # The published SDK's own requirements only resolve to gRPC of 2022; on these it runs unmodified.
@@ -31,109 +36,128 @@ FUZZED_MODULES = [
 ]
 
 
-def install(session: nox.Session, *groups: str) -> None:
-    """Install the project, editable, with some of its dependency groups."""
-    session.install("-e", ".", *nox.project.dependency_groups(PROJECT, *groups))
+#: Two processes or more: most tests wait or compute alone. Who is done takes over tests of the others.
+PARALLEL = ["-n", "auto", "--dist", "worksteal"]
+
+
+def environment(session: nox.Session, name: str, *requirements: list[str]) -> dict[str, str]:
+    """Make an environment, unless it is there with the same content.
+
+    Args:
+        session: what asks for it.
+        name: of its folder in `.nox`.
+        requirements: arguments of `pip install`, one list for each call.
+
+    Returns:
+        The variables with which a command runs in it.
+    """
+    folder = (Path(session.cache_dir).parent / name).absolute()
+    wanted = "\n".join([sys.version, Path("pyproject.toml").read_text(), *map(" ".join, requirements)])
+    marker = folder / "installed"
+    if not (marker.exists() and marker.read_text() == wanted):
+        session.run(sys.executable, "-m", "venv", "--clear", str(folder), external=True)
+        for arguments in requirements:
+            session.run(str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *arguments, external=True)
+        marker.write_text(wanted)
+    return {"VIRTUAL_ENV": str(folder), "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+
+def checks(session: nox.Session) -> dict[str, str]:
+    """Make the environment of the checks: the project, editable, and all that tests, lints and generates."""
+    groups = nox.project.dependency_groups(PROJECT, "test", "lint", "types", "protos", "news")
+    return environment(session, "checks", ["-e", ".", *groups])
+
+
+def published_sdk(session: nox.Session) -> dict[str, str]:
+    """Make the environment of the checks and the published SDK's, and tell the tests where the latter is."""
+    foreign = environment(
+        session, "published-sdk", PUBLISHED_SDK_NEEDS, ["--no-deps", "--ignore-requires-python", *PUBLISHED_SDK]
+    )
+    python = Path(foreign["VIRTUAL_ENV"]) / "bin" / "python"
+    return {**checks(session), "TRIO_COGMENT_PUBLISHED_SDK_PYTHON": str(python)}
+
+
+def run(session: nox.Session, env: dict[str, str], *command: str) -> None:
+    """Run a command of an environment."""
+    program = Path(env["VIRTUAL_ENV"]) / "bin" / command[0]
+    session.run(str(program), *command[1:], env=env, external=True)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test that needs no foreign environment, and no long proof."""
-    install(session, "test")
-    session.run("pytest", "-m", "not interop and not soak", *session.posargs)
+    run(session, checks(session), "pytest", "-m", "not interop and not soak", *PARALLEL, *session.posargs)
 
 
 @nox.session
 def sim(session: nox.Session) -> None:
     """The orchestrator under faults, simulated, over 300 seeds; `nox -s sim -- --seeds 20000`, or `--seed N`."""
-    install(session, "test")
-    session.run("python", "-m", "tests.sim", *session.posargs)
+    run(session, checks(session), "python", "-m", "tests.sim", *session.posargs)
 
 
 @nox.session
 def mutations(session: nox.Session) -> None:
     """Bugs planted into copies of the source: the simulated suite must find each; a few minutes."""
-    install(session, "test")
-    session.run("python", "-m", "tests.sim.mutations", *session.posargs)
+    run(session, checks(session), "python", "-m", "tests.sim.mutations", *session.posargs)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Style, formatting, and the generated API's freshness."""
-    install(session, "lint", "protos")
-    session.run("ruff", "check", ".")
-    session.run("ruff", "format", "--check", ".")
-    session.run("python", "tools/generate_api.py", "--check")
+    env = checks(session)
+    run(session, env, "ruff", "check", ".")
+    run(session, env, "ruff", "format", "--check", ".")
+    run(session, env, "python", "tools/generate_api.py", "--check")
 
 
 @nox.session
 def types(session: nox.Session) -> None:
     """Static types, strict, of source and tests."""
-    install(session, "test", "types")
-    session.run("mypy")
+    run(session, checks(session), "mypy")
 
 
 @nox.session
 def interop(session: nox.Session) -> None:
-    """An application on the published SDK, in an environment of its own, against our servers."""
-    install(session, "test")
-    session.run("pytest", "-m", "interop and not soak", *session.posargs, env=_foreign_environment(session))
+    """An application on the published SDK, in an environment of its own, against the project's servers."""
+    run(session, published_sdk(session), "pytest", "-m", "interop and not soak", *PARALLEL, *session.posargs)
 
 
 @nox.session
 def soak(session: nox.Session) -> None:
     """The long proofs; minutes to hours."""
-    install(session, "test")
     # A proof may take longer than what counts as a hang elsewhere.
     options = ["-m", "soak", "-o", "faulthandler_timeout=0"]
-    session.run("pytest", *options, *session.posargs, env=_foreign_environment(session))
+    run(session, published_sdk(session), "pytest", *options, *session.posargs)
 
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
     """A million inputs for each parser, and how much of the engine they have reached; most of an hour."""
-    install(session, "fuzz")
+    env = environment(session, "fuzz", ["-e", ".", *nox.project.dependency_groups(PROJECT, "fuzz")])
     corpus = Path(session.create_tmp()) / "corpus"
-    session.run("python", "-m", "tests.fuzz.corpus", str(corpus))
+    run(session, env, "python", "-m", "tests.fuzz.corpus", str(corpus))
     options = session.posargs or ["-atheris_runs=1000000"]
     for program in FUZZED:
-        session.run("python", "-m", f"tests.fuzz.{program}", "-max_len=240", *options, str(corpus / program))
-    session.run("coverage", "run", "--branch", "-m", "tests.fuzz.replay", str(corpus))
-    session.run("coverage", "report", "--show-missing", "--fail-under=90", f"--include={','.join(FUZZED_MODULES)}")
+        run(session, env, "python", "-m", f"tests.fuzz.{program}", "-max_len=240", *options, str(corpus / program))
+    run(session, env, "coverage", "run", "--branch", "-m", "tests.fuzz.replay", str(corpus))
+    report = ["--show-missing", "--fail-under=90", f"--include={','.join(FUZZED_MODULES)}"]
+    run(session, env, "coverage", "report", *report)
 
 
 @nox.session
 def protos(session: nox.Session) -> None:
     """Generate src/trio_cogment/api from protos/."""
-    install(session, "protos")
-    session.run("python", "tools/generate_api.py", *session.posargs)
+    run(session, checks(session), "python", "tools/generate_api.py", *session.posargs)
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Redraw the state diagrams in docs/ from the tables, and write what `docs/reliability.md` has from elsewhere."""
-    install(session)
-    session.run("python", "tools/draw_states.py", *session.posargs)
-    session.run("python", "tools/reliability_tables.py", *session.posargs)
+    """Redraw in docs/ what is drawn from the code, and write what `docs/reliability.md` has from elsewhere."""
+    for tool in ("draw_states", "reliability_tables"):
+        run(session, checks(session), "python", f"tools/{tool}.py", *session.posargs)
 
 
 @nox.session
 def news(session: nox.Session) -> None:
     """Show the change log as it would be at the next release."""
-    session.install(*nox.project.dependency_groups(PROJECT, "news"))
-    session.run("towncrier", "build", "--draft", "--version", "next")
-
-
-def _foreign_environment(session: nox.Session) -> dict[str, str]:
-    """Make the published SDK's environment and tell the tests where its interpreter is."""
-    folder = session.cache_dir / "published-sdk"
-    python = folder / "bin" / "python"
-    marker = folder / "installed"
-    wanted = "\n".join([*PUBLISHED_SDK, *PUBLISHED_SDK_NEEDS])
-    if not (marker.exists() and marker.read_text() == wanted):
-        session.run("python", "-m", "venv", "--clear", str(folder))
-        pip = [str(python), "-m", "pip", "install", "--quiet"]
-        session.run(*pip, *PUBLISHED_SDK_NEEDS, external=True)
-        session.run(*pip, "--no-deps", "--ignore-requires-python", *PUBLISHED_SDK, external=True)
-        marker.write_text(wanted)
-    return {"TRIO_COGMENT_PUBLISHED_SDK_PYTHON": str(python.absolute())}
+    run(session, checks(session), "towncrier", "build", "--draft", "--version", "next")

@@ -236,7 +236,7 @@ async def test_a_directory_that_is_not_there_stops_nothing() -> None:
     assert "Traceback" not in running.err
 
 
-@pytest.mark.parametrize("hanging", [{"Deregister", "Inquire"}, {"Register"}], ids=str)
+@pytest.mark.parametrize("hanging", [{"Deregister", "Inquire"}, {"Register"}], ids=["leaving", "registering"])
 async def test_a_directory_that_hangs_does_not_hold_up_a_stop(hanging: set[str]) -> None:
     fake, endless = FakeDirectory(), Endless()
     fake.hanging = hanging - {"Deregister"}
