@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from trio_cogment.blocking import run_inline
 from trio_cogment.datastore.opening import open_store
+from trio_cogment.host.blocking import run_inline
 from trio_cogment.testing.check_trial_store import OpenStore
 
 Make = Callable[[], OpenStore]

@@ -19,12 +19,12 @@ from tests.datastore import killed_writer
 from tests.datastore.killed_writer import BATCH, TRIALS, payload
 from tests.datastore.test_sqlite_room import big
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
-from trio_cogment.blocking import run_inline
 from trio_cogment.datastore._sqlite import SqliteStore, open_sqlite
 from trio_cogment.datastore._sqlite_file import connect
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.errors import ResourceExhaustedError, UnavailableError
+from trio_cogment.host.blocking import run_inline
 from trio_cogment.testing._check_store_tools import ALL, get, ids, late_rewards, new_trial, read, sample, ticks
 
 Acknowledged = dict[str, int]

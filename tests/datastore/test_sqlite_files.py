@@ -15,13 +15,13 @@ import trio
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
-from trio_cogment.blocking import run_inline
 from trio_cogment.datastore import _sqlite_reader, _sqlite_writer
 from trio_cogment.datastore._sqlite import open_sqlite
 from trio_cogment.datastore._sqlite_file import SCHEMA_VERSION, connect
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import WriteKind
 from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.host.blocking import run_inline
 from trio_cogment.testing._check_store_tools import ALL, MUCH, get, late, new_trial, read, sample, ticks
 
 NOBODY = 65534

@@ -33,10 +33,10 @@ from trio_cogment.api.directory_pb2 import (
     ServiceDetails,
     ServiceEndpoint,
 )
-from trio_cogment.blocking import run_inline
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory import Inquiry
 from trio_cogment.errors import RpcError, StatusCode, UnavailableError
+from trio_cogment.host.blocking import run_inline
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.testing import SimDisk
 

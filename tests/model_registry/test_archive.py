@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from tests.model_registry.helpers import Desk, desk, hash_of, refused
 from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode, UnavailableError
-from trio_cogment.files import SystemFiles
+from trio_cogment.host.files import SystemFiles
 from trio_cogment.model_registry import LocalBlobs
 from trio_cogment.testing import SimDisk
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trio_cogment.files import Files, SystemFiles
+from trio_cogment.host.files import Files, SystemFiles
 from trio_cogment.model_registry import BlobStore, LocalBlobs
 from trio_cogment.model_registry.blobs import put
 from trio_cogment.testing import FaultyStore, History, PowerLossError, SimDisk

@@ -15,7 +15,7 @@ import trio
 from tests.model_registry.helpers import body, hash_of, header
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.config import ModelRegistryConfig
-from trio_cogment.files import SystemFiles
+from trio_cogment.host.files import SystemFiles
 from trio_cogment.model_registry import LocalBlobs, ModelRegistry
 from trio_cogment.platform import wall_clock_ns
 from trio_cogment.rpc import open_listeners, serve

@@ -12,7 +12,7 @@ import trio
 
 from tests.model_registry.process import server
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.files import SystemFiles
+from trio_cogment.host.files import SystemFiles
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import ModelRegistryClient
 

@@ -12,7 +12,7 @@ import trio.testing
 from tests.model_registry.helpers import Desk, body, desk, hash_of, header, refused
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.errors import StatusCode
-from trio_cogment.files import SystemFiles
+from trio_cogment.host.files import SystemFiles
 from trio_cogment.model_registry import LocalBlobs, ModelRegistry, run_inline
 from trio_cogment.model_registry._watch import VersionWatch
 from trio_cogment.rpc import ClientCall

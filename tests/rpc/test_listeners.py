@@ -19,7 +19,8 @@ import trio.testing
 
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import CallOpener, Channel, Serving, listeners, open_listeners, open_unix_listener, serve
+from trio_cogment.host import tcp
+from trio_cogment.rpc import CallOpener, Channel, Serving, open_listeners, open_unix_listener, serve
 from trio_cogment.testing.check_channel import ECHO_ONE, WAIT, CheckService
 
 
@@ -64,7 +65,7 @@ async def test_b14_names_are_resolved() -> None:
 
 async def test_b14_a_port_taken_on_one_family_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's choice for IPv4 is taken on IPv6: both move to another one."""
-    bind = listeners._bind
+    bind = tcp._bind
     blockers: list[socket.socket] = []
 
     def take_the_other(family: int, kind: int, protocol: int, address: Any) -> Any:
@@ -76,7 +77,7 @@ async def test_b14_a_port_taken_on_one_family_is_not_chosen(monkeypatch: pytest.
             blocker.listen()
         return listener
 
-    monkeypatch.setattr(listeners, "_bind", take_the_other)
+    monkeypatch.setattr(tcp, "_bind", take_the_other)
     opened = await open_listeners(["127.0.0.1", "::1"])
     ports = {listener.socket.getsockname()[1] for listener in opened}
     assert len(ports) == 1
@@ -111,13 +112,13 @@ async def test_b14_the_port_is_free_again_at_once_after_a_restart() -> None:
 
 async def test_one_taken_address_opens_none(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[trio.SocketListener] = []
-    bind = listeners._bind
+    bind = tcp._bind
 
     def note(*args: Any) -> trio.SocketListener:
         made.append(bind(*args))
         return made[-1]
 
-    monkeypatch.setattr(listeners, "_bind", note)
+    monkeypatch.setattr(tcp, "_bind", note)
     with socket.socket(socket.AF_INET6) as taken:
         taken.bind(("::1", 0))
         taken.listen()
@@ -143,7 +144,7 @@ async def test_addresses_this_machine_does_not_have(monkeypatch: pytest.MonkeyPa
 
 
 async def test_no_host_at_all() -> None:
-    with pytest.raises(ValueError, match="hosts"):
+    with pytest.raises(ValueError, match="addresses"):
         await open_listeners([])
 
 

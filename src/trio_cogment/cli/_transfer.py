@@ -15,7 +15,7 @@ import trio
 
 from trio_cogment.cli._client_run import show
 from trio_cogment.cli._settings import ClientSettings, Failure
-from trio_cogment.files import open_beside
+from trio_cogment.host.files import open_beside
 
 #: Reads the next bytes; none are the end.
 Read: TypeAlias = Callable[[], Awaitable[bytes]]

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import trio
 
-from trio_cogment.blocking import Runner, ThreadRunner
 from trio_cogment.datastore import _sqlite_reader
 from trio_cogment.datastore._recent import Recent
 from trio_cogment.datastore._sqlite_file import connect, file_errors, lock, prepare
@@ -21,7 +20,8 @@ from trio_cogment.datastore._sqlite_writer import Writer
 from trio_cogment.datastore._watching import NewsWatch, Watches
 from trio_cogment.datastore.storage import SampleWrite, StoredSample, StoredTrial, Write
 from trio_cogment.errors import CogmentError
-from trio_cogment.files import FileLock
+from trio_cogment.host.blocking import Runner, ThreadRunner
+from trio_cogment.host.files import FileLock
 from trio_cogment.rpc import OwnNursery
 
 _logger = logging.getLogger(__name__)

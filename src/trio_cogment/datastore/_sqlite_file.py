@@ -16,7 +16,7 @@ from trio_cogment.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from trio_cogment.files import LOCK, TEMPORARY, FileLock, LockedError, SystemFiles
+from trio_cogment.host.files import LOCK, TEMPORARY, FileLock, LockedError, SystemFiles
 
 _logger = logging.getLogger(__name__)
 

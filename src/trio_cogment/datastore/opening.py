@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from trio_cogment.blocking import Runner, ThreadRunner
 from trio_cogment.datastore._memory import MemoryStore
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.host.blocking import Runner, ThreadRunner
 
 #: The published datastore's.
 DEFAULT_MEMORY_BYTES = 1 << 30

@@ -12,7 +12,6 @@ import trio
 from purerpc import Service as RpcService
 
 from trio_cogment.api import directory_pb2
-from trio_cogment.blocking import Runner, ThreadRunner
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory.changes import STOPPING, Changes
 from trio_cogment.directory.checking import Checker
@@ -23,7 +22,8 @@ from trio_cogment.directory.service import DirectoryService
 from trio_cogment.directory.state_file import StateFile
 from trio_cogment.directory.table import Table
 from trio_cogment.errors import AlreadyExistsError, UnavailableError
-from trio_cogment.files import Files, SystemFiles
+from trio_cogment.host.blocking import Runner, ThreadRunner
+from trio_cogment.host.files import Files, SystemFiles
 from trio_cogment.rpc import OwnNursery, bind
 
 SECRET_BYTES = 16

@@ -6,11 +6,11 @@ import logging
 import os
 from collections.abc import Callable
 
-from trio_cogment.blocking import Runner
 from trio_cogment.directory.file_format import FormatError, decode, encode
 from trio_cogment.directory.registry import SALT_BYTES, Hasher, Registry
 from trio_cogment.errors import FailedPreconditionError
-from trio_cogment.files import LOCK, FileLock, Files, LockedError, replace_durably
+from trio_cogment.host.blocking import Runner
+from trio_cogment.host.files import LOCK, FileLock, Files, LockedError, replace_durably
 
 #: What a file that cannot be understood is called from then on, after a number if need be.
 ASIDE = ".unreadable"

@@ -10,8 +10,8 @@ from typing import TypeVar
 import trio
 
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
-from trio_cogment.blocking import Runner
 from trio_cogment.errors import InvalidArgumentError, ResourceExhaustedError, RpcError, StatusCode
+from trio_cogment.host.blocking import Runner
 from trio_cogment.model_registry._failures import storage_errors
 from trio_cogment.model_registry._model import Model, shown
 from trio_cogment.model_registry._transients import Payload

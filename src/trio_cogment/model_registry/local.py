@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Iterable
 
-from trio_cogment.files import LOCK, TEMPORARY, FileLock, Files, OpenFile, ReadFile, SystemFiles, write_whole
+from trio_cogment.host.files import LOCK, TEMPORARY, FileLock, Files, OpenFile, ReadFile, SystemFiles, write_whole
 from trio_cogment.model_registry.blobs import Blob, Upload
 
 logger = logging.getLogger(__name__)

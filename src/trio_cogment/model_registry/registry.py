@@ -12,7 +12,6 @@ from purerpc import Service
 
 from trio_cogment.api import model_registry_pb2
 from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
-from trio_cogment.blocking import Runner, ThreadRunner
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.errors import (
     FailedPreconditionError,
@@ -20,7 +19,8 @@ from trio_cogment.errors import (
     NotFoundError,
     UnavailableError,
 )
-from trio_cogment.files import LockedError
+from trio_cogment.host.blocking import Runner, ThreadRunner
+from trio_cogment.host.files import LockedError
 from trio_cogment.model_registry._archive import Archive, StoredModel
 from trio_cogment.model_registry._failures import storage_errors
 from trio_cogment.model_registry._model import Model, shown

@@ -11,6 +11,8 @@ from typing import Any
 
 import trio
 
+from trio_cogment.host.tcp import format_address
+
 _MIN_READ = 16 * 1024
 _MAX_READ = 1024 * 1024
 #: What is read at once should not take longer than this to work through.
@@ -253,12 +255,3 @@ def peer_name(stream: trio.abc.Stream) -> str:
     except OSError:
         return "unknown"
     return format_address(stream.socket.family, address)
-
-
-def format_address(family: int, address: object) -> str:
-    """Return an address in gRPC's notation: ``ipv4:127.0.0.1:9000``, ``ipv6:[::1]:9000``, ``unix:/run/x``."""
-    if isinstance(address, tuple) and family == socket.AF_INET:
-        return f"ipv4:{address[0]}:{address[1]}"
-    if isinstance(address, tuple) and family == socket.AF_INET6:
-        return f"ipv6:[{address[0]}]:{address[1]}"
-    return f"unix:{address}" if isinstance(address, str) else "unix:"

@@ -7,142 +7,65 @@ whatever it is.
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import socket
 import ssl
 import stat
-import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Any, NoReturn, overload
+from typing import Any, overload
 
 import trio
 
-from trio_cogment.rpc._pipe import format_address
+from trio_cogment.host import Host
+from trio_cogment.host.tcp import BACKLOG, cannot_listen
 from trio_cogment.rpc.tls import FilePath, secured
 
-_BACKLOG = 1024
-#: The port that the system chose for the first address may be taken on another; then all are bound anew.
-_PORT_ATTEMPTS = 20
 #: How long other servers may hold a directory while they put their socket there.
 _LOCK_SECONDS = 5.0
-#: This machine does not have that address, or not that family.
-_NOT_HERE = frozenset([errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT])
-
-_Address = tuple[int, int, int, tuple[Any, ...]]  # family, type, protocol, address
 
 
 @overload
 async def open_listeners(
-    hosts: str | Sequence[str] = "0.0.0.0", port: int = 0, *, tls: None = None
+    addresses: str | Sequence[str] = "0.0.0.0", port: int = 0, *, tls: None = None, host: None = None
 ) -> list[trio.SocketListener]: ...
 
 
 @overload
 async def open_listeners(
-    hosts: str | Sequence[str] = "0.0.0.0", port: int = 0, *, tls: ssl.SSLContext
+    addresses: str | Sequence[str] = "0.0.0.0", port: int = 0, *, tls: ssl.SSLContext, host: None = None
 ) -> list[trio.SSLListener[trio.SocketStream]]: ...
 
 
+@overload
 async def open_listeners(
-    hosts: str | Sequence[str] = "0.0.0.0", port: int = 0, *, tls: ssl.SSLContext | None = None
+    addresses: str | Sequence[str] = "0.0.0.0", port: int = 0, *, tls: ssl.SSLContext | None = None, host: Host | None
+) -> list[trio.abc.Listener[trio.abc.Stream]]: ...
+
+
+async def open_listeners(
+    addresses: str | Sequence[str] = "0.0.0.0",
+    port: int = 0,
+    *,
+    tls: ssl.SSLContext | None = None,
+    host: Host | None = None,
 ) -> Any:
-    """Bind and listen on TCP.
+    """Listen on TCP.
 
     Args:
-        hosts: names or addresses, IPv4 or IPv6. Every address they stand for is bound, on the same port; those that a
-            name resolves to and this machine does not have are left out as long as one remains. ``"::"`` means IPv6
+        addresses: names or addresses, IPv4 or IPv6. Every address they stand for is bound, on the same port; those that
+            a name resolves to and this machine does not have are left out as long as one remains. ``"::"`` means IPv6
             only: for everything on both, give ``["0.0.0.0", "::"]``.
         port: 0 lets the system choose one that is free on all addresses.
         tls: encrypt connections; see `trio_cogment.rpc.server_tls`. ALPN is set on the context.
+        host: where to listen; the system's network unless given.
 
     Raises:
         OSError: the port is taken, also by another server of this kind: SO_REUSEPORT is not set, on purpose.
 
     After `Cancelled` nothing is left open.
     """
-    names = [hosts] if isinstance(hosts, str) else list(hosts)
-    if not names:
-        raise ValueError("hosts: expected one at least")
-    literal: dict[_Address, bool] = {}
-    for name in names:
-        for address in await _resolve(name, port):
-            literal[address] = literal.get(address, False) or _is_literal(name)
-    listeners = _bind_all(literal, port)
+    listeners = await (host or Host()).listen(addresses, port)
     return listeners if tls is None else [secured(listener, tls) for listener in listeners]
-
-
-async def _resolve(host: str, port: int) -> list[_Address]:
-    flags = 0 if _is_literal(host) else socket.AI_ADDRCONFIG
-    found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags | socket.AI_PASSIVE)
-    return [(family, kind, protocol, tuple(address)) for family, kind, protocol, _, address in found]
-
-
-def _is_literal(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _bind_all(literal: dict[_Address, bool], port: int) -> list[trio.SocketListener]:
-    attempt = 0
-    while True:
-        attempt += 1
-        try:
-            return _bind_once(literal, port)
-        except OSError as error:
-            if port or error.errno != errno.EADDRINUSE or attempt == _PORT_ATTEMPTS:
-                raise
-
-
-def _bind_once(literal: dict[_Address, bool], port: int) -> list[trio.SocketListener]:
-    listeners: list[trio.SocketListener] = []
-    missing: OSError | None = None
-    with ExitStack() as on_failure:
-        for (family, kind, protocol, address), given in literal.items():
-            try:
-                listener = _bind(family, kind, protocol, (address[0], port, *address[2:]))
-            except OSError as error:
-                if given or error.errno not in _NOT_HERE:
-                    raise
-                missing = error
-                continue
-            on_failure.callback(listener.socket.close)
-            listeners.append(listener)
-            port = port or listener.socket.getsockname()[1]
-        if not listeners and missing is not None:
-            raise missing
-        on_failure.pop_all()
-    return listeners
-
-
-def _bind(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> trio.SocketListener:
-    try:
-        plain = socket.socket(family, kind, protocol)
-    except OSError as error:
-        _cannot_listen(error, family, address)
-    try:
-        if sys.platform == "win32":
-            plain.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
-        else:
-            # A restart must not wait for TIME_WAIT; here it does not let two listeners share a port.
-            plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            plain.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        plain.bind(address)
-        plain.listen(_BACKLOG)
-        return trio.SocketListener(trio.socket.from_stdlib_socket(plain))
-    except OSError as error:
-        plain.close()
-        _cannot_listen(error, family, address)
-
-
-def _cannot_listen(error: OSError, family: int, address: object) -> NoReturn:
-    where = format_address(family, address)
-    raise OSError(error.errno, f"cannot listen on {where}: {error.strerror or error}") from error
 
 
 # --- UNIX sockets ---
@@ -240,13 +163,13 @@ def _bind_unix(path: str, mode: int) -> UnixListener:
         plain.bind(path)
         made = True
         os.chmod(path, mode)
-        plain.listen(_BACKLOG)
+        plain.listen(BACKLOG)
         return UnixListener(plain, path)
     except OSError as error:
         plain.close()
         if made:
             os.unlink(path)
-        _cannot_listen(error, socket.AF_UNIX, path)
+        cannot_listen(error, socket.AF_UNIX, path)
 
 
 def _remove_stale(path: str) -> None:

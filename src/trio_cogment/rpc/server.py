@@ -16,8 +16,9 @@ from purerpc import Service
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.host.tcp import format_address
 from trio_cogment.rpc._connection import Connection
-from trio_cogment.rpc._pipe import format_address, peer_name, pipe_over
+from trio_cogment.rpc._pipe import peer_name, pipe_over
 from trio_cogment.rpc._routes import Route, routes_of
 from trio_cogment.rpc._serving import ServerGroup
 from trio_cogment.rpc.health import HealthService

@@ -25,7 +25,7 @@ from trio_cogment.api.model_registry_pb2 import (
     RetrieveVersionInfosRequest,
 )
 from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode
-from trio_cogment.files import open_beside
+from trio_cogment.host.files import open_beside
 from trio_cogment.rpc import CallOpener, ClientCall, OwnNursery, methods_of
 from trio_cogment.sdk._tracking import LatestVersion
 

@@ -7,7 +7,7 @@ import os
 import random
 from dataclasses import dataclass, field
 
-from trio_cogment.files import FileLock, LockedError, OpenFile, ReadFile
+from trio_cogment.host.files import FileLock, LockedError, OpenFile, ReadFile
 
 #: A write reaches the medium in pieces of this size, each whole or not at all.
 SECTOR_BYTES = 512
@@ -28,7 +28,7 @@ class _Node:
 
 
 class SimDisk:
-    """Implements `trio_cogment.files.Files`, in memory. Folders need not be made.
+    """Implements `trio_cogment.host.files.Files`, in memory. Folders need not be made.
 
     One that is made, though, is lost with all that is in it unless the folder it is in was synced.
 
@@ -131,7 +131,7 @@ class SimDisk:
         _apply(self._names, change)
         self._pending_names.append((folder, change))
 
-    # trio_cogment.files.Files
+    # trio_cogment.host.files.Files
 
     def open(self, path: str, *, append: bool = False, exclusive: bool = False) -> OpenFile:
         """See `Files.open`."""

@@ -14,7 +14,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.files import Files
+from trio_cogment.host.files import Files
 from trio_cogment.rpc import ServerCall, bind
 from trio_cogment.testing._behaviour import FROM_START, Behave, Behaviour, Misbehaviour, Part, check_behaviour
 from trio_cogment.testing._contents import as_text

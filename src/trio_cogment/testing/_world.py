@@ -13,9 +13,9 @@ from typing import Any
 import trio
 from purerpc import Service
 
-from trio_cogment.blocking import run_inline
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory import DirectoryServer
+from trio_cogment.host.blocking import run_inline
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import OwnNursery, serve

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trio_cogment.files import open_beside
+from trio_cogment.host.files import open_beside
 
 
 def test_a_file_beside_another_one_is_nobody_else_s(tmp_path: Path) -> None:

@@ -1,0 +1,67 @@
+"""`Host`: one object for everything that comes from outside a program."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+import trio
+
+from trio_cogment.host.blocking import Runner, ThreadRunner
+from trio_cogment.host.files import Files, SystemFiles
+from trio_cogment.host.tcp import listen_tcp
+
+#: Connects to a name or address and a port.
+Connect = Callable[[str, int], Awaitable[trio.abc.Stream]]
+
+
+class Listen(Protocol):
+    """Opens a port on every address that some names stand for; see `listen_tcp`."""
+
+    async def __call__(
+        self, addresses: str | Sequence[str] = "0.0.0.0", port: int = 0
+    ) -> Sequence[trio.abc.Listener[Any]]:
+        """See the class."""
+
+
+def new_uuid() -> str:
+    """Return a random UUID as text."""
+    return str(uuid.uuid4())
+
+
+def system_random(_name: str) -> Random:
+    """Return a generator that the system has seeded."""
+    return Random()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What a program takes from outside itself. ``Host()`` is the system; each part can be replaced on its own.
+
+    Time that passes is Trio's (`trio.current_time`), and so replaced with Trio's clock.
+
+    Attributes:
+        wall_clock: returns the time of the day in nanoseconds since the epoch.
+        new_id: returns an id that nobody else has, as text.
+        secret_bytes: returns so many random bytes that nobody can guess.
+        random: returns a generator for a purpose, by its name: what one draws does not change what others get. It is
+            for pauses and for sharing out load, never for secrets.
+        connect: connects to a name or address and a port; raises OSError.
+        listen: opens a port on some addresses; raises OSError.
+        files: returns the file system, given the mode of new files (less the process's umask).
+        runner: returns what runs blocking functions, given how many run at a time; more wait.
+    """
+
+    wall_clock: Callable[[], int] = time.time_ns
+    new_id: Callable[[], str] = new_uuid
+    secret_bytes: Callable[[int], bytes] = os.urandom
+    random: Callable[[str], Random] = system_random
+    connect: Connect = trio.open_tcp_stream
+    listen: Listen = listen_tcp
+    files: Callable[[int], Files] = SystemFiles
+    runner: Callable[[int], Runner] = ThreadRunner
