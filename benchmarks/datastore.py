@@ -35,7 +35,7 @@ from trio_cogment.api import datalog_pb2
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, StoredTrialSample
-from trio_cogment.datastore import Datastore, open_store
+from trio_cogment.datastore import Datastore, datastore_services, open_store
 from trio_cogment.datastore.conversion import TrialConverter
 from trio_cogment.rpc import Channel, InProcessChannel, RpcConfig, methods_of, open_listeners, serve
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
@@ -176,7 +176,7 @@ async def client_read(path: Path) -> Speed:
     async with (
         open_store(f"sqlite:{path}") as store,
         Datastore(store) as datastore,
-        InProcessChannel(datastore.services(), config=INSIDE) as channel,
+        InProcessChannel(datastore_services(datastore), config=INSIDE) as channel,
     ):
         watch = Watch()
         count = 0
@@ -193,7 +193,7 @@ async def follow(path: Path, made: list[DatalogSample], per_second: float) -> fl
     async with (
         open_store(f"sqlite:{path}") as store,
         Datastore(store) as datastore,
-        InProcessChannel(datastore.services(), config=INSIDE) as channel,
+        InProcessChannel(datastore_services(datastore), config=INSIDE) as channel,
         datastore.sink().open("trial", "user", params()) as stream,
         trio.open_nursery() as nursery,
     ):
@@ -245,11 +245,11 @@ async def grpc_ingest(path: Path, count: int) -> float:
     spawn = multiprocessing.get_context("spawn")
     async with open_store(f"sqlite:{path}") as store, Datastore(store) as datastore, trio.open_nursery() as nursery:
         listeners = await open_listeners(["127.0.0.1"], 0)
-        serving = await nursery.start(serve, datastore.services(), listeners)
+        serving = await nursery.start(serve, datastore_services(datastore), listeners)
         # Timed from the first sample that is there to the last, so that starting the process is no part of it.
         process = spawn.Process(target=send_all, args=(serving.port, count))
         process.start()
-        async with InProcessChannel(datastore.services(), config=INSIDE) as channel:
+        async with InProcessChannel(datastore_services(datastore), config=INSIDE) as channel:
             client = DatastoreClient(channel)
             while not any(trial.samples_count for trial in await client.trials()):  # noqa: ASYNC110  another process
                 await trio.sleep(0.01)

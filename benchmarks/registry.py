@@ -29,7 +29,7 @@ import trio
 from _report import number, print_json, print_table
 
 from trio_cogment.api import model_registry_pb2 as pb
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
 from trio_cogment.platform import wall_clock_ns
 from trio_cogment.rpc import Channel, ServerCall, bind, methods_of, open_listeners, serve
 
@@ -73,7 +73,7 @@ async def serve_both(folder: Path) -> None:
     registry = ModelRegistry(LocalBlobs(folder / "archive"), wall_clock=wall_clock_ns)
     async with registry, trio.open_nursery() as nursery:
         ports = []
-        for service in (registry.service(), bind(SERVICE, Bare(folder / "bare"))):
+        for service in (*model_registry_services(registry), bind(SERVICE, Bare(folder / "bare"))):
             serving = await nursery.start(partial(serve, [service], await open_listeners("127.0.0.1")))
             ports.append(serving.port)
         print(*ports, flush=True)

@@ -24,7 +24,7 @@ from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput
 from trio_cogment.api.orchestrator_pb2 import TrialListEntry
 from trio_cogment.discovery import ServiceKind
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink
+from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
 from trio_cogment.rpc import CallOpener, Channel, InProcessChannel, ServerCall, bind, serve_stream
 from trio_cogment.sdk import Controller
 
@@ -115,7 +115,7 @@ async def bench(
             local=Everything(local, sink),
             **options,
         )
-        own = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
+        own = orchestrator_services(orchestrator)
         async with orchestrator, open_channel(own) as channel:
             yield Bench(orchestrator, channel)
 

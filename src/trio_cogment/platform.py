@@ -18,12 +18,12 @@ from purerpc import Service
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import DatastoreConfig, ModelRegistryConfig, OrchestratorConfig, RpcConfig
-from trio_cogment.datastore import Datastore, TrialStore, open_store
-from trio_cogment.directory import DirectoryServer
+from trio_cogment.datastore import Datastore, TrialStore, datastore_services, open_store
+from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.discovery import DirectoryClient, ServiceKind
 from trio_cogment.metrics import OrchestratorMetrics
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry
-from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
+from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
 from trio_cogment.rpc import CallOpener, InProcessChannel
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import Controller, LocalParticipants, Participants, join_trial
@@ -193,13 +193,13 @@ async def open_platform(
             rng=rng,
             make_machine=make_machine,
         )
-        services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
+        services = orchestrator_services(orchestrator)
         if datastore is not None:
-            services += datastore.services()
+            services += datastore_services(datastore)
         if registry is not None:
-            services.append(registry.service())
+            services += model_registry_services(registry)
         if isinstance(directory, DirectoryServer):
-            services.append(directory.service())
+            services += directory_services(directory)
         async with orchestrator, open_inside(services, inside) as channel:
             yield Platform(participants, orchestrator, channel, services, datastore, registry)
             await orchestrator.stop()
@@ -240,5 +240,5 @@ async def _directory(
     if not isinstance(directory, DirectoryServer):
         yield directory
         return
-    async with open_inside([directory.service()]) as channel:
+    async with open_inside(directory_services(directory)) as channel:
         yield DirectoryClient(channel, name="the directory of this process")

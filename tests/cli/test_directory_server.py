@@ -22,7 +22,7 @@ from trio_cogment.cli._main import directory as command
 from trio_cogment.cli._main import serve
 from trio_cogment.cli._settings import DirectoryServerSettings
 from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory import DirectoryServer
+from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.discovery import ServiceKind
 
 START = ("services", "directory", "--host=127.0.0.1", "--port=0")
@@ -35,7 +35,7 @@ async def directory(**rules: Any) -> AsyncIterator[tuple[DirectoryServer, str]]:
     source = random.Random(0).randbytes
     async with (
         DirectoryServer(random_bytes=source, config=DirectoryServerConfig(**rules)) as found,
-        listening(found.service()) as endpoint,
+        listening(*directory_services(found)) as endpoint,
     ):
         yield found, f"--directory_endpoint={endpoint}"
 

@@ -29,7 +29,7 @@ from tests.cli.test_configuration import documented_flags, settings_of
 from trio_cogment.cli import _model_registry
 from trio_cogment.cli._main import model_registry, serve
 from trio_cogment.cli._settings import ModelRegistrySettings
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
 
 DATA = b"weights " * 100_000
 HASH = base64.b64encode(hashlib.sha256(DATA).digest()).decode()
@@ -39,7 +39,7 @@ HASH = base64.b64encode(hashlib.sha256(DATA).digest()).decode()
 async def registry(folder: Path) -> AsyncIterator[str]:
     async with (
         ModelRegistry(LocalBlobs(folder / "archive"), wall_clock=lambda: 10**18) as found,
-        listening(found.service()) as endpoint,
+        listening(*model_registry_services(found)) as endpoint,
     ):
         yield f"--endpoint={endpoint}"
 

@@ -12,7 +12,7 @@ from tests.cli.test_directory_server import directory
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.directory import DirectoryServer
 from trio_cogment.directory.requests import Service
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
 from trio_cogment.sdk import EnvironmentSession, Participants
 
 GRPC, SSL, COGMENT = ServiceEndpoint.GRPC, ServiceEndpoint.GRPC_SSL, ServiceEndpoint.COGMENT
@@ -32,7 +32,7 @@ async def lines(*arguments: str) -> list[str]:
 async def registry(folder: Path) -> AsyncIterator[str]:
     async with (
         ModelRegistry(LocalBlobs(folder), wall_clock=lambda: 1) as found,
-        listening(found.service()) as endpoint,
+        listening(*model_registry_services(found)) as endpoint,
     ):
         yield endpoint
 

@@ -23,7 +23,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialSample,
 )
 from trio_cogment.config import DatastoreConfig
-from trio_cogment.datastore import Datastore, TrialStore, open_store
+from trio_cogment.datastore import Datastore, TrialStore, datastore_services, open_store
 from trio_cogment.datastore._memory import MemoryStore
 from trio_cogment.datastore.storage import Write
 from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, methods_of
@@ -150,7 +150,7 @@ async def desk(
         return
     async with (
         Datastore(store, config=DatastoreConfig(**config)) as datastore,
-        open_channel(datastore.services()) as channel,
+        open_channel(datastore_services(datastore)) as channel,
     ):
         yield Desk(channel, datastore)
 

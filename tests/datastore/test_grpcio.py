@@ -23,7 +23,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialSample,
     StoredTrialSampleField,
 )
-from trio_cogment.datastore import Datastore, open_store
+from trio_cogment.datastore import Datastore, datastore_services, open_store
 from trio_cogment.rpc import Method, open_listeners, serve
 
 METADATA = (("trial-id", "t"), ("user-id", "ann"))
@@ -63,7 +63,7 @@ async def served(path: Path) -> AsyncIterator[int]:
             Datastore(store) as datastore,
             trio.open_nursery() as nursery,
         ):
-            serving = await nursery.start(serve, datastore.services(), await open_listeners("127.0.0.1"))
+            serving = await nursery.start(serve, datastore_services(datastore), await open_listeners("127.0.0.1"))
             yield serving.port
             nursery.cancel_scope.cancel()
 

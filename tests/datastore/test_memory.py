@@ -11,7 +11,7 @@ import trio
 
 from tests.datastore.desk import ENDED, RUNNING, Desk, params_with, sample_of
 from trio_cogment.api.environment_pb2 import ObservationSet
-from trio_cogment.datastore import Datastore, open_store
+from trio_cogment.datastore import Datastore, datastore_services, open_store
 from trio_cogment.rpc import Channel, open_listeners, serve
 
 MIB = 1024 * 1024
@@ -28,7 +28,7 @@ async def read_slowly(path: str, total: int) -> tuple[int, int, int]:
     """Store so many bytes and have them read; return the growth of memory, and the samples sent and read."""
     count = total // PAYLOAD
     async with open_store(f"sqlite:{path}") as store, Datastore(store) as datastore, trio.open_nursery() as nursery:
-        serving = await nursery.start(serve, datastore.services(), await open_listeners("127.0.0.1"))
+        serving = await nursery.start(serve, datastore_services(datastore), await open_listeners("127.0.0.1"))
         idle = most = resident()
         async with datastore.sink().open("t", "", params_with("ann", "bob")) as stream:
             for tick in range(count):

@@ -18,7 +18,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialSample,
 )
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.datastore import Datastore, TrialStore
+from trio_cogment.datastore import Datastore, TrialStore, datastore_services
 from trio_cogment.datastore._memory import MemoryStore
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, serve
@@ -182,7 +182,7 @@ class Cluster:
         while True:
             with host.running():
                 async with Datastore(self.store.store) as datastore:
-                    await serve(datastore.services(), [host.listen(9003)])
+                    await serve(datastore_services(datastore), [host.listen(9003)])
             await trio.sleep(2)
             host.restart()
             self.store = faulty_store(self.world, self.inner)

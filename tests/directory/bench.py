@@ -26,7 +26,7 @@ from trio_cogment.api.directory_pb2 import (
     ServiceType,
 )
 from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory import DirectoryServer
+from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.directory.probing import SERVICES
 from trio_cogment.rpc import CallOpener, InProcessChannel, bind, methods_of, serve_stream
 
@@ -162,6 +162,9 @@ async def directory(
 ) -> AsyncIterator[Directory]:
     async with trio.open_nursery() as nursery:
         net = net or Net(nursery)
-        async with new_server(net, config, **options) as server, InProcessChannel([server.service()]) as channel:
+        async with (
+            new_server(net, config, **options) as server,
+            InProcessChannel(directory_services(server)) as channel,
+        ):
             yield Directory(server, channel, net)
         nursery.cancel_scope.cancel()

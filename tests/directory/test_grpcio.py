@@ -22,6 +22,7 @@ from trio_cogment.api.directory_pb2 import (
     ServiceDetails,
 )
 from trio_cogment.config import DirectoryServerConfig
+from trio_cogment.directory import directory_services
 from trio_cogment.rpc import open_listeners, serve, standard_services
 
 PATIENCE_SECONDS = 30
@@ -70,7 +71,7 @@ class Stub:
 async def stub() -> AsyncIterator[Stub]:
     server = new_server(Net.__new__(Net), DirectoryServerConfig(), dial=None)
     async with server, trio.open_nursery() as nursery:
-        services = [server.service(), service_of(Told("5"))]
+        services = [*directory_services(server), service_of(Told("5"))]
         services += standard_services(services)
         serving = await nursery.start(serve, services, await open_listeners("127.0.0.1"))
         with grpc.insecure_channel(f"127.0.0.1:{serving.ports[0]}") as channel:

@@ -34,7 +34,7 @@ from trio_cogment.api.directory_pb2 import (
     ServiceEndpoint,
 )
 from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory import Inquiry
+from trio_cogment.directory import Inquiry, directory_services
 from trio_cogment.errors import RpcError, StatusCode, UnavailableError
 from trio_cogment.host.blocking import run_inline
 from trio_cogment.rpc import InProcessChannel
@@ -542,7 +542,7 @@ async def test_after_the_end_nothing_is_done(autojump_clock: Clock) -> None:
     async with trio.open_nursery() as nursery:
         net = Net(nursery)
         server = new_server(net)
-        async with InProcessChannel([server.service()]) as channel:
+        async with InProcessChannel(directory_services(server)) as channel:
             at = Directory(server, channel, net)
             async with server:
                 await at.register(registration("h", permanent=True))
@@ -586,7 +586,10 @@ async def test_real_files_and_threads(tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
         net = Net(nursery)
         for expected in (0, 20):
-            async with new_server(net, path=str(path)) as server, InProcessChannel([server.service()]) as channel:
+            async with (
+                new_server(net, path=str(path)) as server,
+                InProcessChannel(directory_services(server)) as channel,
+            ):
                 at = Directory(server, channel, net)
                 assert server.count == expected
                 async with trio.open_nursery() as registering:

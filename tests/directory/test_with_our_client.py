@@ -15,7 +15,7 @@ import trio
 from tests.directory.bench import ENVIRONMENT, Net, Told, directory, new_server, service_of
 from tests.helpers import Script, actor_that_acts, environment_of, params_of, wait_ended, wire_channel
 from trio_cogment.config import DirectoryConfig, DirectoryServerConfig
-from trio_cogment.directory import DirectoryServer
+from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.discovery import (
     ClientEndpoint,
     DirectoryClient,
@@ -37,7 +37,7 @@ PLAYER = {"__actor_class": "player"}
 
 @pytest.mark.parametrize("open_channel", [InProcessChannel, wire_channel])
 async def test_the_whole_client(open_channel: Any, autojump_clock: Clock) -> None:
-    async with directory() as at, open_channel([at.server.service()]) as channel:
+    async with directory() as at, open_channel(directory_services(at.server)) as channel:
         client = DirectoryClient(channel, token="t")
         at.net.host("here")
         here, properties = GrpcEndpoint("here", 9000), {"__implementation": "grid"}
@@ -90,7 +90,7 @@ async def test_kept_registered(autojump_clock: Clock) -> None:
 @asynccontextmanager
 async def served(server: DirectoryServer, port: int = 0) -> AsyncIterator[Serving]:
     async with server, trio.open_nursery() as nursery:
-        services = [server.service()]
+        services = directory_services(server)
         listeners = await open_listeners("127.0.0.1", port)
         yield await nursery.start(serve, [*services, *standard_services(services)], listeners)
         nursery.cancel_scope.cancel()

@@ -16,7 +16,7 @@ from tests.helpers import wire_channel
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.model_registry import BlobStore, LocalBlobs, ModelRegistry, run_inline
+from trio_cogment.model_registry import BlobStore, LocalBlobs, ModelRegistry, model_registry_services, run_inline
 from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, methods_of
 from trio_cogment.testing import SimDisk
 
@@ -128,7 +128,7 @@ async def desk(
         run=run_inline,
     )
     open_channel = wire_channel if wire else InProcessChannel
-    async with registry, open_channel([registry.service()]) as channel:
+    async with registry, open_channel(model_registry_services(registry)) as channel:
         yield Desk(registry, channel, disk)
 
 

@@ -6,7 +6,7 @@ import sys
 
 import trio
 
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
 from trio_cogment.platform import wall_clock_ns
 from trio_cogment.rpc import Serving, open_listeners, serve
 
@@ -16,7 +16,7 @@ async def main(root: str) -> None:
         listeners = await open_listeners("127.0.0.1", 0)
 
         async def run(*, task_status: trio.TaskStatus[Serving]) -> None:
-            await serve([registry.service()], listeners, task_status=task_status)
+            await serve(model_registry_services(registry), listeners, task_status=task_status)
 
         serving = await nursery.start(run)
         print(serving.port, flush=True)

@@ -16,7 +16,7 @@ from tests.model_registry.helpers import body, hash_of, header
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.host.files import SystemFiles
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
 from trio_cogment.platform import wall_clock_ns
 from trio_cogment.rpc import open_listeners, serve
 
@@ -64,7 +64,7 @@ async def served(root: Path, **limits: Any) -> AsyncIterator[tuple[ModelRegistry
     registry = ModelRegistry(store, wall_clock=wall_clock_ns, config=ModelRegistryConfig(**limits))
     async with registry, trio.open_nursery() as nursery:
         listeners = await open_listeners("127.0.0.1")
-        serving = await nursery.start(partial(serve, [registry.service()], listeners))
+        serving = await nursery.start(partial(serve, model_registry_services(registry), listeners))
         yield registry, f"127.0.0.1:{serving.port}"
         nursery.cancel_scope.cancel()
 

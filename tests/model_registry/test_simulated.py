@@ -13,7 +13,7 @@ import trio
 
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.errors import RpcError, StatusCode, UnavailableError
-from trio_cogment.model_registry import BlobStore, LocalBlobs, ModelRegistry, run_inline
+from trio_cogment.model_registry import BlobStore, LocalBlobs, ModelRegistry, model_registry_services, run_inline
 from trio_cogment.rpc import serve
 from trio_cogment.sdk import ModelRegistryClient
 from trio_cogment.testing import FaultyStore, SimDisk, StoreFaults, World, check_determinism, simulate
@@ -46,7 +46,7 @@ async def registry_on(world: World, blobs: BlobStore) -> AsyncIterator[ModelRegi
         run=run_inline,
     )
     async with registry, trio.open_nursery() as nursery:
-        await nursery.start(partial(serve, [registry.service()], [host.listen(PORT)]))
+        await nursery.start(partial(serve, model_registry_services(registry), [host.listen(PORT)]))
         yield registry
         nursery.cancel_scope.cancel()
 

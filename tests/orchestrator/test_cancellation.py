@@ -13,7 +13,7 @@ from tests.helpers import END, Everything, Script, actor_that_acts, environment_
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.orchestrator import Orchestrator, SampleStream
+from trio_cogment.orchestrator import Orchestrator, SampleStream, orchestrator_services
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.sdk import Controller
 
@@ -29,7 +29,7 @@ async def test_host_cancels_and_participants_elsewhere_are_told(
     async with (wire_channel if wire else InProcessChannel)(services) as participants:
         with trio.CancelScope() as host:
             orchestrator = Orchestrator(wall_clock=lambda: 1, new_trial_id=lambda: "t", local=Everything(participants))
-            async with orchestrator, InProcessChannel([orchestrator.lifecycle_service()]) as channel:
+            async with orchestrator, InProcessChannel(orchestrator_services(orchestrator)) as channel:
                 controller = Controller(channel)
                 await controller.start_trial(params_of("a"))
                 await controller.wait_trial("t", TrialState.RUNNING)
@@ -54,7 +54,7 @@ async def test_farewell_is_bounded(autojump_clock: trio.testing.MockClock) -> No
             orchestrator = Orchestrator(
                 wall_clock=lambda: 1, new_trial_id=lambda: "t", local=Everything(participants), config=config
             )
-            async with orchestrator, InProcessChannel([orchestrator.lifecycle_service()]) as channel:
+            async with orchestrator, InProcessChannel(orchestrator_services(orchestrator)) as channel:
                 await Controller(channel).start_trial(params_of("a"))
                 await trio.sleep(1)
                 host.cancel()
@@ -83,7 +83,7 @@ async def test_farewell_is_bounded_for_what_is_no_participant_too(autojump_clock
             orchestrator = Orchestrator(
                 wall_clock=lambda: 1, new_trial_id=lambda: "t", local=Everything(participants, Sink()), config=config
             )
-            async with orchestrator, InProcessChannel([orchestrator.lifecycle_service()]) as channel:
+            async with orchestrator, InProcessChannel(orchestrator_services(orchestrator)) as channel:
                 await Controller(channel).start_trial(params_of("a", datalog_endpoint="cogment://discover"))
                 await trio.sleep(1)
                 host.cancel()

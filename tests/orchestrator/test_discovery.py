@@ -20,7 +20,7 @@ from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.config import DirectoryConfig
 from trio_cogment.discovery import DirectoryClient, ServiceKind
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.rpc import (
     CallOpener,
     InProcessChannel,
@@ -77,7 +77,7 @@ async def table(fake: FakeDirectory, *, token: str = "", **options: Any) -> Asyn
             directory=DirectoryClient(channel, token=token, config=timeouts),
             **{"local": Nobody(), **options},
         )
-        services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
+        services = orchestrator_services(orchestrator)
         async with orchestrator, InProcessChannel(services) as ours:
             yield Bench(orchestrator, ours)
 

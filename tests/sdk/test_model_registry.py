@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from tests.model_registry.helpers import desk, refused
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.errors import InvalidArgumentError, StatusCode
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry, run_inline
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services, run_inline
 from trio_cogment.rpc import InProcessChannel, ServerCall, bind, serve
 from trio_cogment.sdk import ModelRegistryClient
 from trio_cogment.testing import World, simulate
@@ -300,8 +300,8 @@ async def restarts(world: World) -> list[tuple[int, str]]:
         registry = ModelRegistry(LocalBlobs("root", files=disk), wall_clock=world.wall_clock, run=run_inline)
         with host.running():
             async with registry, trio.open_nursery() as nursery:
-                await nursery.start(partial(serve, [registry.service()], [host.listen(1)]))
-                async with InProcessChannel([registry.service()]) as channel:
+                await nursery.start(partial(serve, model_registry_services(registry), [host.listen(1)]))
+                async with InProcessChannel(model_registry_services(registry)) as channel:
                     for call in calls:
                         await call(ModelRegistryClient(channel))
                         await trio.sleep(10)

@@ -8,7 +8,7 @@ import trio
 from tests.helpers import Everything
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import RpcError
-from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.rpc import CallOpener, InProcessChannel, serve
 from trio_cogment.sdk import ActorSession, Controller, EnvironmentSession, PreTrialSession, actor_params, trial_params
 from trio_cogment.testing import (
@@ -102,7 +102,7 @@ async def in_process(world: World, doomed: Doomed) -> None:
                 local=Everything(participants),
                 make_machine=recorder.machine,
             )
-            own = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
+            own = orchestrator_services(orchestrator)
             async with orchestrator, InProcessChannel(own) as channel:
                 await start_and_join(world, channel, actor, "cogment://discover")
                 await Controller(channel).wait_trial(TRIAL)

@@ -260,7 +260,7 @@ MUTATIONS = (
     Mutation(
         "a hard termination that is soft",
         "whatever was asked for",
-        "orchestrator/lifecycle.py",
+        "orchestrator/lifecycle_service.py",
         "            if request.hard_termination:",
         "            if request.hard_termination and trial.state == 0:",
     ),

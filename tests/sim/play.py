@@ -18,7 +18,7 @@ from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.discovery import ServiceKind
 from trio_cogment.errors import RpcError
-from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.rpc import CallOpener, InProcessChannel, RpcConfig, Serving, serve
 from trio_cogment.sdk import Controller, actor_params, trial_params
 from trio_cogment.testing import (
@@ -178,7 +178,7 @@ class Play:
     async def watch(self, orchestrator: Orchestrator, *, task_status: trio.TaskStatus[Controller]) -> None:
         """Watch the trials, from near (in process, in no time) and from afar, and look inside."""
         probe = Probe(orchestrator, self.world.history)
-        near = InProcessChannel([orchestrator.lifecycle_service()])
+        near = InProcessChannel(orchestrator_services(orchestrator))
         async with near, trio.open_nursery() as nursery:
             self.near = near
             nursery.start_soon(record_states, Controller(near), self.world.history, "near")

@@ -13,6 +13,7 @@ from trio_cogment import actor_params, trial_params
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError
+from trio_cogment.orchestrator import orchestrator_services
 from trio_cogment.rpc import CallOpener, InProcessChannel
 from trio_cogment.sdk import Controller
 from trio_cogment.testing import (
@@ -65,7 +66,7 @@ async def probed_trial(world: World, spoil: Callable[[Any], None]) -> None:
         config = OrchestratorConfig(max_queued_samples=2)
         async with world.serve_orchestrator(local=local, config=config) as orchestrator:
             probe = Probe(orchestrator, world.history)
-            async with InProcessChannel([orchestrator.lifecycle_service()]) as near, trio.open_nursery() as nursery:
+            async with InProcessChannel(orchestrator_services(orchestrator)) as near, trio.open_nursery() as nursery:
                 nursery.start_soon(record_states, Controller(near), world.history)
                 nursery.start_soon(probe.run)
                 await Controller(near).start_trial(params_of("ann"), trial_id="t")

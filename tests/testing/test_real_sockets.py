@@ -14,7 +14,7 @@ import trio
 from tests.helpers import params_of
 from trio_cogment import rpc
 from trio_cogment.config import RpcConfig
-from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.sdk import Controller
 from trio_cogment.testing import (
     CHECKERS,
@@ -52,7 +52,7 @@ async def a_run() -> World:
             wall_clock=lambda: 1, new_trial_id=world.new_id, rng=world.rng, make_channel=make_channel
         )
         async with orchestrator:
-            own = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
+            own = orchestrator_services(orchestrator)
             serving = await nursery.start(rpc.serve, own, await listen())
             async with rpc.Channel("127.0.0.1", serving.port) as channel, trio.open_nursery() as watching:
                 calls = RecordedCalls(channel, world.history, "desk")

@@ -9,7 +9,7 @@ from functools import partial
 from trio_cogment.cli._datastore_options import DEFAULT_FILE
 from trio_cogment.cli._serving import Program, Running, Surroundings, run_server
 from trio_cogment.cli._settings import DatastoreSettings, Failure, StorageSettings
-from trio_cogment.datastore import Datastore, TrialStore, open_store
+from trio_cogment.datastore import Datastore, TrialStore, datastore_services, open_store
 
 
 def run_datastore(settings: DatastoreSettings) -> None:
@@ -31,7 +31,7 @@ async def _opened(settings: DatastoreSettings, _surroundings: Surroundings) -> A
         opened_storage(settings.storage) as store,
         Datastore(store, config=settings.configuration.datastore) as datastore,
     ):
-        yield Running(services=[list(datastore.services())])
+        yield Running(services=[datastore_services(datastore)])
 
 
 @asynccontextmanager

@@ -41,15 +41,13 @@ class Directory:
 
     Attributes:
         client: asks it; None: there is none.
-        server: the directory itself, if it is ours.
+        server: the directory itself, if this server runs it.
+        services: what of it is served here.
     """
 
     client: DirectoryClient | None = None
     server: DirectoryServer | None = None
-
-    def services(self) -> list[Service]:
-        """Return what of it is served here."""
-        return [] if self.server is None else [self.server.service()]
+    services: Sequence[Service] = ()
 
 
 @asynccontextmanager
@@ -85,15 +83,15 @@ async def opened_directory(
 async def _own_directory(settings: DirectorySettings, configuration: Configuration) -> AsyncIterator[Directory]:
     # What few servers have.
     from trio_cogment.cli._directory_server import opened_directory_server
+    from trio_cogment.directory import directory_services
 
-    async with (
-        opened_directory_server(settings.file, configuration) as server,
-        InProcessChannel([server.service()]) as channel,
-    ):
-        client = DirectoryClient(
-            channel, token=settings.token, config=configuration.directory, name="the server's own directory"
-        )
-        yield Directory(client, server)
+    async with opened_directory_server(settings.file, configuration) as server:
+        services = directory_services(server)
+        async with InProcessChannel(services) as channel:
+            client = DirectoryClient(
+                channel, token=settings.token, config=configuration.directory, name="the server's own directory"
+            )
+            yield Directory(client, server, services)
 
 
 async def stay_registered(

@@ -11,7 +11,7 @@ import trio
 
 from trio_cogment.cli._serving import Program, Running, Surroundings, run_server
 from trio_cogment.cli._settings import Configuration, DirectoryServerSettings, Failure
-from trio_cogment.directory import DirectoryServer
+from trio_cogment.directory import DirectoryServer, directory_services
 
 
 def run_directory(settings: DirectoryServerSettings) -> None:
@@ -40,7 +40,7 @@ async def _opened(settings: DirectoryServerSettings, _surroundings: Surroundings
         async def stop() -> None:
             directory.stop()
 
-        yield Running(services=[[directory.service()]], stop=stop)
+        yield Running(services=[directory_services(directory)], stop=stop)
 
 
 @asynccontextmanager

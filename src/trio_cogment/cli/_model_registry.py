@@ -10,7 +10,7 @@ from pathlib import Path
 from trio_cogment.cli._serving import Program, Running, Surroundings, run_server
 from trio_cogment.cli._settings import Configuration, Failure, ModelRegistrySettings
 from trio_cogment.errors import CogmentError
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
 from trio_cogment.platform import wall_clock_ns
 
 
@@ -34,7 +34,7 @@ async def _opened(settings: ModelRegistrySettings, _surroundings: Surroundings) 
         async def stop() -> None:
             registry.stop()
 
-        yield Running(services=[[registry.service()]], stop=stop)
+        yield Running(services=[model_registry_services(registry)], stop=stop)
 
 
 @asynccontextmanager

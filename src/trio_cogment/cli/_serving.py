@@ -215,7 +215,7 @@ async def _serve_program(
             serve_them = partial(serve_metrics, config=configuration.metrics)
             await nursery.start(serve_them, registry, listeners.metrics)
         servers = _servers(program.ports, running.services)
-        servers[0].extend(directory.services())
+        servers[0].extend(directory.services)
         shared_out = zip(servers, listeners.servers, strict=True)
         servings, healths = await _start_servers(nursery, shared_out, settings, _observer(registry))
         status.write(READY)

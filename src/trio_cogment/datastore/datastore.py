@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
 
 import trio
-from purerpc import Service
 
-from trio_cogment.api import datalog_pb2, trial_datastore_pb2
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest
 from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._following import Follower, SampleReader, find_trials
 from trio_cogment.datastore._intake import Intake
 from trio_cogment.datastore._leases import Leases
 from trio_cogment.datastore._writer import Writer
-from trio_cogment.datastore.datalog_service import DatalogService, LogExporterService
 from trio_cogment.datastore.selection import Selection
 from trio_cogment.datastore.storage import TrialStore
-from trio_cogment.datastore.trial_service import TrialService
-from trio_cogment.rpc import OwnNursery, bind
+from trio_cogment.rpc import OwnNursery
 
 
 class Datastore:
@@ -28,7 +24,8 @@ class Datastore:
 
     Entering reads which trials a data log was writing when the storage was left: their data logs have
     `abandoned_after_start_seconds` to come back. Leaving writes what streams have handed over, for `farewell_seconds`
-    at most; what was confirmed to anybody is durable in any case. Serve its services within the block.
+    at most; what was confirmed to anybody is durable in any case. Serve its
+    `datastore_services` within the block.
 
     Args:
         store: where everything is kept; it is not closed.
@@ -40,9 +37,9 @@ class Datastore:
 
     def __init__(self, store: TrialStore, *, config: DatastoreConfig | None = None) -> None:
         self.store = store
-        self._config = config or DatastoreConfig()
-        self._writer = Writer(store, self._config)
-        self._leases = Leases(store, self._writer, self._config)
+        self.config = config or DatastoreConfig()
+        self.writer = Writer(store, self.config)
+        self._leases = Leases(store, self.writer, self.config)
         self._tasks = OwnNursery()
         self._writing = trio.CancelScope(shield=True)
 
@@ -56,7 +53,7 @@ class Datastore:
             max_unconfirmed: how many samples of a trial may be under way: what the orchestrator keeps of them
                 (`max_queued_samples`).
         """
-        return Intake(self.store, self._writer, self._leases, max_unconfirmed)
+        return Intake(self.store, self.writer, self._leases, max_unconfirmed)
 
     @asynccontextmanager
     async def reading(self, request: RetrieveSamplesRequest) -> AsyncIterator[SampleReader]:
@@ -71,19 +68,8 @@ class Datastore:
         """
         selection = Selection(request)
         trials = await find_trials(self.store, request)
-        async with Follower(self.store, selection, self._config, trials) as follower:
+        async with Follower(self.store, selection, self.config, trials) as follower:
             yield SampleReader(follower, selection)
-
-    def services(self) -> Sequence[Service]:
-        """Return the services to be served: data logs under both their names, and the trials."""
-        intake = self.sink()
-        data_logs = datalog_pb2.DESCRIPTOR.services_by_name
-        trials = trial_datastore_pb2.DESCRIPTOR.services_by_name
-        return [
-            bind(data_logs["DatalogSP"], DatalogService(intake)),
-            bind(data_logs["LogExporterSP"], LogExporterService(intake)),
-            bind(trials["TrialDatastoreSP"], TrialService(self.store, self._writer, self._config)),
-        ]
 
     async def __aenter__(self) -> Datastore:
         """Start its tasks."""
@@ -98,8 +84,8 @@ class Datastore:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         """Write what is left, and stop."""
-        with trio.move_on_after(self._config.farewell_seconds, shield=True):
-            await self._writer.drain()
+        with trio.move_on_after(self.config.farewell_seconds, shield=True):
+            await self.writer.drain()
         self._writing.cancel()
         self._nursery.cancel_scope.cancel()
         return await self._tasks.__aexit__(kind, value, traceback)
@@ -107,4 +93,4 @@ class Datastore:
     async def _write(self) -> None:
         # What was handed over is written though everything around is cancelled; `__aexit__` sets the limit to that.
         with self._writing:
-            await self._writer.run()
+            await self.writer.run()

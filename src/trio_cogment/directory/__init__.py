@@ -3,3 +3,4 @@
 from trio_cogment.directory.requests import Inquiry as Inquiry
 from trio_cogment.directory.requests import Service as Service
 from trio_cogment.directory.server import DirectoryServer as DirectoryServer
+from trio_cogment.directory.service import directory_services as directory_services

@@ -9,22 +9,19 @@ from types import TracebackType
 from typing import Any
 
 import trio
-from purerpc import Service as RpcService
 
-from trio_cogment.api import directory_pb2
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory.changes import STOPPING, Changes
 from trio_cogment.directory.checking import Checker
 from trio_cogment.directory.probing import Dial, Prober
 from trio_cogment.directory.registry import Entry, Registry
 from trio_cogment.directory.requests import Inquiry, Service
-from trio_cogment.directory.service import DirectoryService
 from trio_cogment.directory.state_file import StateFile
 from trio_cogment.directory.table import Table
 from trio_cogment.errors import AlreadyExistsError, UnavailableError
 from trio_cogment.host.blocking import Runner, ThreadRunner
 from trio_cogment.host.files import Files, SystemFiles
-from trio_cogment.rpc import OwnNursery, bind
+from trio_cogment.rpc import OwnNursery
 
 SECRET_BYTES = 16
 #: How often a number is drawn for a registration until there is none like it.
@@ -34,7 +31,7 @@ _LAG_PAUSE_SECONDS = 0.2
 
 
 class DirectoryServer:
-    """A directory of services, as an asynchronous context manager; serve `service()` inside the block.
+    """A directory of services, as an asynchronous context manager; serve its `directory_services` inside the block.
 
     In the block services are looked at and the file is written. On leaving, and after `Cancelled`, the file has every
     registration that somebody was told of, and nothing is done any more: whoever registers or asks gets UNAVAILABLE.
@@ -85,10 +82,6 @@ class DirectoryServer:
         self._news = trio.Event()
         self._tasks = OwnNursery()
         self._stopping = False
-
-    def service(self) -> RpcService:
-        """Return `DirectorySP`, to be served."""
-        return bind(directory_pb2.DESCRIPTOR.services_by_name["DirectorySP"], DirectoryService(self))
 
     async def __aenter__(self) -> DirectoryServer:
         """Read the file and begin."""

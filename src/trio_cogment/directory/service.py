@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from purerpc import Service
 
 from trio_cogment.about import About
+from trio_cogment.api import directory_pb2
 from trio_cogment.api.directory_pb2 import (
     DeregisterReply,
     DeregisterRequest,
@@ -16,15 +18,18 @@ from trio_cogment.api.directory_pb2 import (
     RegisterRequest,
 )
 from trio_cogment.directory.requests import inquiry_of, service_of
+from trio_cogment.directory.server import DirectoryServer
 from trio_cogment.errors import CogmentError
-from trio_cogment.rpc import ServerCall
-
-if TYPE_CHECKING:
-    from trio_cogment.directory.server import DirectoryServer
+from trio_cogment.rpc import ServerCall, bind
 
 TOKEN = "authentication-token"
 
 _log = logging.getLogger(__name__)
+
+
+def directory_services(directory: DirectoryServer) -> list[Service]:
+    """Return what of a directory is to be served: `DirectorySP`."""
+    return [bind(directory_pb2.DESCRIPTOR.services_by_name["DirectorySP"], DirectoryService(directory))]
 
 
 class DirectoryService(About):

@@ -8,9 +8,7 @@ from types import TracebackType
 from typing import TypeVar
 
 import trio
-from purerpc import Service
 
-from trio_cogment.api import model_registry_pb2
 from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.errors import (
@@ -28,7 +26,6 @@ from trio_cogment.model_registry._transfers import Receiving, Room, Sending, ToM
 from trio_cogment.model_registry._transients import Payload, Transient, TransientCache
 from trio_cogment.model_registry._watch import VersionWatch
 from trio_cogment.model_registry.blobs import Blob, BlobStore
-from trio_cogment.rpc import bind
 
 T = TypeVar("T")
 
@@ -39,7 +36,8 @@ _ATTEMPTS = 16
 
 
 class ModelRegistry:
-    """Keeps models and their versions; use it as `async with ModelRegistry(...) as registry`.
+    """Keeps models and their versions; use it as `async with ModelRegistry(...) as registry`, and serve
+    its `model_registry_services` within the block.
 
     Entering opens the storage and finishes what was interrupted. Leaving tells those who follow models that we stop,
     and closes the storage; what is called afterwards raises UnavailableError. When it is cancelled, the same holds:
@@ -80,12 +78,6 @@ class ModelRegistry:
         self._uploads = trio.Semaphore(self.config.max_uploads)
         self._downloads = trio.Semaphore(self.config.max_downloads)
         self._stopping = False
-
-    def service(self) -> Service:
-        """Return `ModelRegistrySP`, to be served anywhere."""
-        from trio_cogment.model_registry.service import RegistryService  # it is in front of this class
-
-        return bind(model_registry_pb2.DESCRIPTOR.services_by_name["ModelRegistrySP"], RegistryService(self))
 
     async def __aenter__(self) -> ModelRegistry:
         run = self._given_run or ThreadRunner(self.config.storage_threads)

@@ -9,10 +9,8 @@ from contextlib import contextmanager
 from types import TracebackType
 
 import trio
-from purerpc import Service
 from trio_util import AsyncValue
 
-from trio_cogment.api import orchestrator_pb2
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig, RpcConfig
 from trio_cogment.discovery import (
@@ -33,9 +31,7 @@ from trio_cogment.orchestrator._registry import Registry
 from trio_cogment.orchestrator._remote_sink import sink_of
 from trio_cogment.orchestrator._trial import STOPPING, Trial
 from trio_cogment.orchestrator._watch import Watchers
-from trio_cogment.orchestrator.client_actor import ClientActorService
-from trio_cogment.orchestrator.lifecycle import LifecycleService
-from trio_cogment.rpc import OwnNursery, bind
+from trio_cogment.rpc import OwnNursery
 from trio_cogment.trial import TrialMachine, validate_params, validate_trial_id, validate_user_id
 
 #: A new id that is taken is drawn again, this many times.
@@ -45,7 +41,8 @@ _ID_DRAWS = 10
 class Orchestrator:
     """Runs trials: `async with Orchestrator(...) as orchestrator`.
 
-    Leaving the block cancels what still runs; `stop` before that says goodbye in an orderly way.
+    Leaving the block cancels what still runs; `stop` before that says goodbye in an orderly way. Serve its
+    `orchestrator_services` within the block.
 
     Args:
         wall_clock: nanoseconds since the epoch, for the timestamps in messages and samples.
@@ -117,14 +114,6 @@ class Orchestrator:
         self._running = AsyncValue(0)
         if metrics is not None:
             metrics.attach(lambda: gauges(self.trials, self.lost_samples))
-
-    def lifecycle_service(self) -> Service:
-        """Return `TrialLifecycleSP`, to be served."""
-        return bind(orchestrator_pb2.DESCRIPTOR.services_by_name["TrialLifecycleSP"], LifecycleService(self))
-
-    def client_actor_service(self) -> Service:
-        """Return `ClientActorSP`, to be served."""
-        return bind(orchestrator_pb2.DESCRIPTOR.services_by_name["ClientActorSP"], ClientActorService(self))
 
     async def __aenter__(self) -> Orchestrator:
         """Open the nursery of the trials."""

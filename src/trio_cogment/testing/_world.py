@@ -14,9 +14,9 @@ import trio
 from purerpc import Service
 
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
-from trio_cogment.directory import DirectoryServer
+from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.host.blocking import run_inline
-from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import OwnNursery, serve
 from trio_cogment.spec import Spec
@@ -150,7 +150,7 @@ class World:
             make_channel=make_channel,
             **{"rng": self.stream("orchestrator"), **options},
         )
-        services = [orchestrator.lifecycle_service(), orchestrator.client_actor_service()]
+        services = orchestrator_services(orchestrator)
         tasks = OwnNursery()
         async with orchestrator, _cancelled_after(tasks) as nursery:
             await nursery.start(partial(serve, services, [here.listen(port)], config=rpc_config))
@@ -190,7 +190,7 @@ class World:
         )
         tasks = OwnNursery()
         async with directory, _cancelled_after(tasks) as nursery:
-            await nursery.start(partial(serve, [directory.service()], [here.listen(port)], config=rpc_config))
+            await nursery.start(partial(serve, directory_services(directory), [here.listen(port)], config=rpc_config))
             yield directory
             directory.stop()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from trio_cogment.about import About
 from trio_cogment.api.common_pb2 import TrialState
@@ -17,10 +16,8 @@ from trio_cogment.api.orchestrator_pb2 import (
     TrialStartRequest,
 )
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.orchestrator.orchestrator import Orchestrator
 from trio_cogment.rpc import ServerCall
-
-if TYPE_CHECKING:
-    from trio_cogment.orchestrator.orchestrator import Orchestrator
 
 TRIAL_ID = "trial-id"
 _STATES = frozenset(TrialState.values())
