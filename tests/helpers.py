@@ -22,11 +22,11 @@ from trio_cogment.api.common_pb2 import (
 )
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput, ObservationSet
 from trio_cogment.api.orchestrator_pb2 import TrialListEntry
-from trio_cogment.discovery import ServiceKind
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
 from trio_cogment.rpc import CallOpener, Channel, InProcessChannel, ServerCall, bind, serve_stream
 from trio_cogment.sdk import Controller
+from trio_cogment.services import ServiceKind
 
 NORMAL = CommunicationState.NORMAL
 HEARTBEAT = CommunicationState.HEARTBEAT

@@ -12,6 +12,7 @@ import trio.testing
 
 from tests.helpers import actor_that_acts, bench, environment_of, params_of
 from trio_cogment import open_platform
+from trio_cogment.endpoints import CLIENT
 from trio_cogment.logs import PREFIX, TrialFilter, bind_trial, bound_trial, trial_bound
 from trio_cogment.sdk import (
     ActorSession,
@@ -22,7 +23,6 @@ from trio_cogment.sdk import (
     join_trial,
     trial_params,
 )
-from trio_cogment.sdk.params import CLIENT
 
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "trio_cogment"
 user_log = logging.getLogger("somebody's own program")

@@ -12,7 +12,8 @@ from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.directory import DirectoryServer
 from trio_cogment.directory.requests import Service
-from trio_cogment.discovery import DirectoryClient, GrpcEndpoint, ServiceKind
+from trio_cogment.discovery import DirectoryClient
+from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import FailedPreconditionError, RpcError, UnavailableError
 from trio_cogment.model_registry import LocalBlobs, ModelRegistry
 from trio_cogment.platform import open_platform
@@ -25,6 +26,7 @@ from trio_cogment.sdk import (
     serve_participants,
     trial_params,
 )
+from trio_cogment.services import ServiceKind
 
 
 async def test_a_model_registry_in_a_folder(tmp_path: Path) -> None:

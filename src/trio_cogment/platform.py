@@ -20,7 +20,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import DatastoreConfig, ModelRegistryConfig, OrchestratorConfig, RpcConfig
 from trio_cogment.datastore import Datastore, TrialStore, datastore_services, open_store
 from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.discovery import DirectoryClient, ServiceKind
+from trio_cogment.discovery import DirectoryClient
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
 from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
@@ -28,6 +28,7 @@ from trio_cogment.rpc import CallOpener, InProcessChannel
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import Controller, LocalParticipants, Participants, join_trial
 from trio_cogment.sdk.actor import ActorImplementation
+from trio_cogment.services import ServiceKind
 from trio_cogment.spec import Spec
 from trio_cogment.trial import TrialMachine
 

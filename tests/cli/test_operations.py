@@ -18,10 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cli.process import PATIENCE_SECONDS, Endless, free_port, run, server
 from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.endpoints import CLIENT
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import Controller, actor_params, join_trial, trial_params
-from trio_cogment.sdk.params import CLIENT
 
 SERVE = ("serve", "--host=127.0.0.1", "--port=0")
 LIFECYCLE = "cogmentAPI.TrialLifecycleSP"

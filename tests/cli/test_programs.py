@@ -22,7 +22,7 @@ from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.cli import _serving
 from trio_cogment.cli._main import services
 from trio_cogment.cli._settings import ServerSettings
-from trio_cogment.discovery import GrpcEndpoint
+from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import RpcError
 from trio_cogment.rpc import Channel, client_tls, methods_of
 from trio_cogment.testing.directory import FakeDirectory

@@ -26,6 +26,7 @@ from tests.cli.process import (
 )
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialListEntry
+from trio_cogment.endpoints import CLIENT
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import (
@@ -37,7 +38,6 @@ from trio_cogment.sdk import (
     join_trial,
     trial_params,
 )
-from trio_cogment.sdk.params import CLIENT
 
 BOTH_ON_ONE = ("services", "orchestrator", "--lifecycle_port=0", "--actor_port=0")
 SERVE = ("serve", "--host=127.0.0.1", "--port=0")

@@ -27,8 +27,8 @@ from trio_cogment.api.directory_pb2 import (
 )
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.directory.probing import SERVICES
 from trio_cogment.rpc import CallOpener, InProcessChannel, bind, methods_of, serve_stream
+from trio_cogment.services import SERVICES, kind_of_type
 
 ENVIRONMENT = ServiceType.ENVIRONMENT_SERVICE
 OTHER = ServiceType.OTHER_SERVICE
@@ -51,7 +51,9 @@ class Told:
 
 
 def service_of(implementation: object, kind: int = ENVIRONMENT) -> RpcService:
-    return bind(SERVICES[kind], implementation)
+    known = kind_of_type(kind)
+    assert known is not None
+    return bind(SERVICES[known].descriptor(), implementation)
 
 
 class Net:

@@ -18,9 +18,11 @@ from tests.directory.bench import ENVIRONMENT, Directory, Told, service_of
 from trio_cogment.api.directory_pb2 import InquireRequest, ServiceDetails
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory import Inquiry, Service
-from trio_cogment.discovery import DirectoryClient, GrpcEndpoint, Offer, ServiceKind, keep_registered
+from trio_cogment.discovery import DirectoryClient, Offer, keep_registered
+from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import CogmentError
 from trio_cogment.rpc import serve
+from trio_cogment.services import ServiceKind
 from trio_cogment.testing import Link, World
 
 CONFIG = DirectoryServerConfig()

@@ -16,19 +16,12 @@ from tests.directory.bench import ENVIRONMENT, Net, Told, directory, new_server,
 from tests.helpers import Script, actor_that_acts, environment_of, params_of, wait_ended, wire_channel
 from trio_cogment.config import DirectoryConfig, DirectoryServerConfig
 from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.discovery import (
-    ClientEndpoint,
-    DirectoryClient,
-    GrpcEndpoint,
-    Offer,
-    Registrations,
-    ServiceKind,
-    keep_registered,
-    open_directory,
-)
+from trio_cogment.discovery import DirectoryClient, Offer, Registrations, keep_registered, open_directory
+from trio_cogment.endpoints import ClientEndpoint, GrpcEndpoint
 from trio_cogment.errors import FailedPreconditionError, UnavailableError
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.rpc import InProcessChannel, Serving, open_listeners, serve, standard_services
+from trio_cogment.services import ServiceKind
 
 Clock = trio.testing.MockClock
 PATIENCE_SECONDS = 60

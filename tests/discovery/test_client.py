@@ -19,18 +19,9 @@ from trio_cogment.api.directory_pb2 import (
     ServiceType,
 )
 from trio_cogment.config import DirectoryConfig, RpcConfig
-from trio_cogment.discovery import (
-    ACTOR_CLASS,
-    IMPLEMENTATION,
-    SERVICE_TYPES,
-    ClientEndpoint,
-    DirectoryClient,
-    GrpcEndpoint,
-    Registration,
-    ServiceKind,
-    open_directory,
-)
+from trio_cogment.discovery import DirectoryClient, Registration, open_directory
 from trio_cogment.discovery.opening import _hasty
+from trio_cogment.endpoints import ClientEndpoint, GrpcEndpoint
 from trio_cogment.errors import (
     CogmentError,
     EndpointError,
@@ -41,6 +32,7 @@ from trio_cogment.errors import (
     UnavailableError,
 )
 from trio_cogment.rpc import InProcessChannel, Serving, open_listeners, serve, serve_stream
+from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 from trio_cogment.testing.directory import FakeDirectory
 
 Clock = trio.testing.MockClock
@@ -141,11 +133,6 @@ async def test_one_reply_is_enough(autojump_clock: Clock) -> None:
         assert (await directory.find("", ServiceKind.ACTOR)).endpoint == GrpcEndpoint("h", 1)
         await left.wait()
     assert trio.current_time() == autojump_clock.current_time()
-
-
-def test_every_kind_has_its_type() -> None:
-    assert set(SERVICE_TYPES) == set(ServiceKind)
-    assert set(SERVICE_TYPES.values()) == set(ServiceType.values()) - {ServiceType.UNKNOWN_SERVICE}
 
 
 @pytest.mark.parametrize("text", ["grpc://h:1", "cogment://client", "nonsense"])

@@ -17,17 +17,10 @@ import trio
 from trio_cogment._version import __version__
 from trio_cogment.api.directory_pb2 import DeregisterRequest, RegisterRequest, ServiceEndpoint, ServiceType
 from trio_cogment.config import DirectoryConfig
-from trio_cogment.discovery import (
-    DirectoryClient,
-    Offer,
-    Registrations,
-    ServiceKind,
-    keep_registered,
-    open_directory,
-    own_address,
-)
+from trio_cogment.discovery import DirectoryClient, Offer, Registrations, keep_registered, open_directory, own_address
 from trio_cogment.errors import RpcError, StatusCode, UnavailableError
 from trio_cogment.rpc import InProcessChannel, open_listeners, serve
+from trio_cogment.services import ServiceKind
 from trio_cogment.testing.directory import FakeDirectory
 
 Clock = trio.testing.MockClock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.fuzz import _run
 
 with _run.instrumented_imports():
-    from trio_cogment.discovery.endpoints import parse_endpoint
+    from trio_cogment.endpoints import parse_endpoint
     from trio_cogment.errors import EndpointError
 
 

@@ -18,7 +18,7 @@ from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.directory_pb2 import InquireRequest, ServiceEndpoint, ServiceType
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.config import DirectoryConfig
-from trio_cogment.discovery import DirectoryClient, ServiceKind
+from trio_cogment.discovery import DirectoryClient
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.rpc import (
@@ -32,6 +32,7 @@ from trio_cogment.rpc import (
     server_tls,
 )
 from trio_cogment.sdk import EventType, actor_params, join_trial, trial_params
+from trio_cogment.services import ServiceKind
 from trio_cogment.testing.directory import FakeDirectory
 
 Clock = trio.testing.MockClock

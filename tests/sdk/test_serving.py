@@ -9,9 +9,10 @@ import pytest
 import trio
 
 from trio_cogment._version import __version__
-from trio_cogment.discovery import DirectoryClient, Offer, ServiceKind
+from trio_cogment.discovery import DirectoryClient, Offer
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.sdk import Participants, serve_participants
+from trio_cogment.services import ServiceKind
 from trio_cogment.spec import ActorClass, Spec
 from trio_cogment.testing.directory import FakeDirectory
 

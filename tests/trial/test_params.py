@@ -6,7 +6,7 @@ import pytest
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.trial import is_client_endpoint, validate_params, validate_trial_id, validate_user_id
+from trio_cogment.trial import validate_params, validate_trial_id, validate_user_id
 from trio_cogment.trial._params import MAX_BUFFERED_TICKS, MAX_ID_LENGTH, buffered_ticks
 
 from .harness import actor, make_params
@@ -69,18 +69,3 @@ def test_ids() -> None:
     for text in ["", *bad]:
         with pytest.raises(InvalidArgumentError, match="trial id"):
             validate_trial_id(text)
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "client"),
-    [
-        ("cogment://client", True),
-        (" Cogment://Client/ ", True),
-        ("client", True),
-        ("cogment://discover", False),
-        ("", False),
-        ("grpc://client", False),
-    ],
-)
-def test_client_endpoints(endpoint: str, client: bool) -> None:
-    assert is_client_endpoint(endpoint) is client

@@ -12,6 +12,7 @@ from trio_cogment.cli._client import as_file, client_options, client_settings, f
 from trio_cogment.cli._directory_options import as_properties
 from trio_cogment.cli._groups import Group
 from trio_cogment.cli._options import nearest
+from trio_cogment.services import ServiceKind, default_address
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -21,7 +22,7 @@ _MOST_COUNT = 2**32 - 1
 def _datastore_options(command: _Decorated) -> _Decorated:
     endpoint = click.option(
         "--endpoint",
-        default="grpc://localhost:9003",
+        default=default_address(ServiceKind.DATASTORE),
         metavar="ENDPOINT",
         envvar="COGMENT_TRIAL_DATASTORE_ENDPOINT",
         show_default=True,

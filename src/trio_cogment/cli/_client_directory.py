@@ -12,22 +12,10 @@ from trio_cogment.cli._directory_options import as_properties, token_option
 from trio_cogment.cli._flags import applied, boolean_option
 from trio_cogment.cli._groups import Group
 from trio_cogment.cli._options import as_port, given_on_the_line, nearest
+from trio_cogment.services import ServiceKind, default_address
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
-#: The values of `ServiceKind`, which would take Trio to import.
-KINDS = (
-    "actor",
-    "environment",
-    "prehook",
-    "datalog",
-    "lifecycle",
-    "actservice",
-    "datastore",
-    "modelregistry",
-    "directory",
-    "other",
-)
 _MOST_ID = 2**64 - 1
 #: Old names, and what they are called now.
 _OLD_NAMES = {"endpoint": "directory_endpoint", "auth_token": "directory_authentication_token"}
@@ -39,7 +27,7 @@ def where_options(command: _Decorated) -> _Decorated:
         token_option("Who we are to the directory."),
         click.option(
             "--directory_endpoint",
-            default="grpc://localhost:9005",
+            default=default_address(ServiceKind.DIRECTORY),
             metavar="ENDPOINT",
             envvar="COGMENT_DIRECTORY_ENDPOINT",
             show_default=True,
@@ -52,7 +40,9 @@ def where_options(command: _Decorated) -> _Decorated:
 
 def type_option(text: str) -> Callable[[_Decorated], _Decorated]:
     """Return what adds the type of a service, with this help; an empty one is none."""
-    return click.option("--type", "kind", type=click.Choice([*KINDS, ""]), default="", help=text)
+    return click.option(
+        "--type", "kind", type=click.Choice([*(kind.value for kind in ServiceKind), ""]), default="", help=text
+    )
 
 
 def _properties_option(text: str) -> Callable[[_Decorated], _Decorated]:

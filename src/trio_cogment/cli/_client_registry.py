@@ -11,6 +11,7 @@ import click
 from trio_cogment.cli._client import as_file, client_options, client_settings, file_option
 from trio_cogment.cli._groups import Group
 from trio_cogment.cli._options import nearest
+from trio_cogment.services import ServiceKind, default_address
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -22,7 +23,7 @@ _MOST_NUMBER = 2**31 - 1
 def _registry_options(command: _Decorated) -> _Decorated:
     endpoint = click.option(
         "--endpoint",
-        default="grpc://localhost:9002",
+        default=default_address(ServiceKind.MODEL_REGISTRY),
         metavar="ENDPOINT",
         envvar="COGMENT_MODEL_REGISTRY_ENDPOINT",
         show_default=True,

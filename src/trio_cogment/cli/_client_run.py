@@ -14,7 +14,7 @@ from trio_cogment.cli._settings import ClientSettings, Failure
 from trio_cogment.cli._text import printable
 from trio_cogment.cli._tls import load_tls
 from trio_cogment.config import RpcConfig
-from trio_cogment.discovery import GrpcEndpoint, parse_endpoint
+from trio_cogment.endpoints import GrpcEndpoint, parse_endpoint
 from trio_cogment.errors import EndpointError
 from trio_cogment.rpc import Channel
 

@@ -12,6 +12,7 @@ from trio_cogment.cli._directory_options import directory_options
 from trio_cogment.cli._flags import applied
 from trio_cogment.cli._options import FilePath, common_settings, service_options
 from trio_cogment.cli._settings import DatastoreSettings, Failure, StorageSettings
+from trio_cogment.services import SERVICES, ServiceKind
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -40,7 +41,7 @@ def datastore_options(command: _Decorated) -> _Decorated:
     """Add what a trial datastore has."""
     options = (
         directory_options(_SERVICE),
-        service_options(_SERVICE, port=9003),
+        service_options(_SERVICE, port=SERVICES[ServiceKind.DATASTORE].default_port),
         _durability_option,
         click.option(
             "--file_storage",

@@ -14,25 +14,17 @@ from purerpc import Service
 
 from trio_cogment.cli._directory_options import DirectorySettings
 from trio_cogment.cli._settings import Configuration
-from trio_cogment.discovery import DirectoryClient, Offer, ServiceKind, host_finder, keep_registered, open_directory
-from trio_cogment.discovery.registration import COMMAND_LINE, IMPLICIT, SOURCE, FindHost
+from trio_cogment.discovery import DirectoryClient, Offer, host_finder, keep_registered, open_directory
+from trio_cogment.discovery.registration import COMMAND_LINE, IMPLICIT, FindHost
 from trio_cogment.errors import CogmentError
 from trio_cogment.rpc import InProcessChannel, Serving
+from trio_cogment.services import REGISTERED_BY_SERVERS, REGISTRATION_SOURCE, ServiceKind, registered_kinds
 
 if TYPE_CHECKING:
     from trio_cogment.directory import DirectoryServer
     from trio_cogment.directory import Service as RegisteredService
 
 _log = logging.getLogger(__name__)
-
-#: What of a server is registered, in this order; a directory is in none.
-_REGISTERED = {
-    "cogmentAPI.ClientActorSP": ServiceKind.CLIENT_ACTOR,
-    "cogmentAPI.TrialLifecycleSP": ServiceKind.LIFECYCLE,
-    "cogmentAPI.TrialDatastoreSP": ServiceKind.DATASTORE,
-    "cogmentAPI.DatalogSP": ServiceKind.DATALOG,
-    "cogmentAPI.ModelRegistrySP": ServiceKind.MODEL_REGISTRY,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +111,12 @@ async def stay_registered(
     addresses: list[str] = []
     for services, serving in servings:
         addresses.extend(serving.addresses)
-        ports.update({_REGISTERED[service.name]: serving.port for service in services if service.name in _REGISTERED})
+        ports.update(dict.fromkeys(registered_kinds(service.name for service in services), serving.port))
     find_host = host_finder(addresses)
     with until:
         if directory.server is not None:
             await _forget_earlier(directory.server, settings, find_host, frozenset(ports.values()))
-        offers = [Offer(kind=kind, port=ports[kind]) for kind in _REGISTERED.values() if kind in ports]
+        offers = [Offer(kind=kind, port=ports[kind]) for kind in REGISTERED_BY_SERVERS if kind in ports]
         if offers and settings.auto_register:
             await keep_registered(
                 directory.client,
@@ -148,7 +140,7 @@ async def _forget_earlier(
         host = settings.host or await find_host()
 
         def is_stale(service: RegisteredService) -> bool:
-            by_itself = service.properties.get(SOURCE) in (IMPLICIT, COMMAND_LINE)
+            by_itself = service.properties.get(REGISTRATION_SOURCE) in (IMPLICIT, COMMAND_LINE)
             return by_itself and service.host == host and service.port in ports
 
         count = await server.forget(is_stale)

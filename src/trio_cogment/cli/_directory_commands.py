@@ -15,13 +15,13 @@ from trio_cogment.cli._client_run import channel_to, run_client, show
 from trio_cogment.cli._settings import ClientSettings, Failure
 from trio_cogment.cli._text import printable
 from trio_cogment.config import DirectoryConfig, RpcConfig
-from trio_cogment.discovery import SERVICE_TYPES, ClientEndpoint, DirectoryClient, GrpcEndpoint, ServiceKind
-from trio_cogment.discovery.registration import SOURCE, VERSION
+from trio_cogment.discovery import DirectoryClient
+from trio_cogment.endpoints import CLIENT_HOST, ClientEndpoint, GrpcEndpoint
 from trio_cogment.errors import UnavailableError
+from trio_cogment.services import REGISTRATION_SOURCE, VERSION, ServiceKind, kind_of_type
 
 #: What the directory is told about who registers.
 _SOURCE = "Cogment-Command_Line"
-_CLIENT = "client"
 #: How long to leave a directory that cannot be asked yet in peace.
 _PAUSE_SECONDS = 0.5
 _RPC = RpcConfig(connect_backoff_initial_seconds=0.1, connect_backoff_max_seconds=_PAUSE_SECONDS)
@@ -48,8 +48,8 @@ def endpoint_of(protocol: str, host: str, port: int) -> GrpcEndpoint | ClientEnd
         Failure: nobody can be there.
     """
     if protocol == "cogment":
-        if host not in ("", _CLIENT):
-            raise Failure(f"--host: with --protocol=cogment it is {_CLIENT}, or left out; got {host!r}")
+        if host not in ("", CLIENT_HOST):
+            raise Failure(f"--host: with --protocol=cogment it is {CLIENT_HOST}, or left out; got {host!r}")
         return ClientEndpoint()
     if not host:
         raise Failure("--host: expected a name or an address")
@@ -75,7 +75,7 @@ def register_service(
 
     async def ask() -> tuple[int, str]:
         async with asking(settings, where, token) as directory:
-            told = {VERSION: __version__, SOURCE: _SOURCE, **properties}
+            told = {VERSION: __version__, REGISTRATION_SOURCE: _SOURCE, **properties}
             made = await directory.register(ServiceKind(kind), endpoint, told, ssl=ssl, permanent=permanent)
         return made.service_id, made.secret
 
@@ -152,7 +152,8 @@ def kind_of(text: str) -> ServiceKind | None:
 
 def type_text(number: int) -> str:
     """Return what the type of a service is called, on the command line and in endpoints."""
-    return next((kind.value for kind, service_type in SERVICE_TYPES.items() if service_type == number), "<unknown>")
+    kind = kind_of_type(number)
+    return "<unknown>" if kind is None else kind.value
 
 
 def endpoint_text(endpoint: ServiceEndpoint) -> tuple[str, bool]:

@@ -15,7 +15,7 @@ from trio_cogment.cli._flags import applied, boolean_option
 from trio_cogment.errors import EndpointError
 
 if TYPE_CHECKING:
-    from trio_cogment.discovery import GrpcEndpoint
+    from trio_cogment.endpoints import GrpcEndpoint
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 

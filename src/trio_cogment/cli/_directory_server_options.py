@@ -11,6 +11,7 @@ from trio_cogment.cli._directory_options import persistence_option
 from trio_cogment.cli._flags import applied, boolean_option
 from trio_cogment.cli._options import common_settings, overridden, service_options
 from trio_cogment.cli._settings import DirectoryServerSettings
+from trio_cogment.services import SERVICES, ServiceKind
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -21,7 +22,7 @@ _MOST_SECONDS = 10**9
 def directory_server_options(command: _Decorated) -> _Decorated:
     """Add what a directory has."""
     options = (
-        service_options(_SERVICE, port=9005),
+        service_options(_SERVICE, port=SERVICES[ServiceKind.DIRECTORY].default_port),
         _rule("--force_permanent", "FORCE_PERMANENT", "Every registration is a permanent one."),
         _rule("--check_on_inquire", "CHECK_ON_INQUIRE", "Look at those who fit before an inquiry is answered."),
         _rule("--load_balancing", "LOAD_BALANCING", "Show only those with little load, in any order."),

@@ -31,8 +31,9 @@ from trio_cogment.cli._options import HELP_LIKE, as_port, configuration_of, log_
 from trio_cogment.cli._orchestrator_options import orchestrator_options, orchestrator_settings
 from trio_cogment.cli._settings import Failure
 from trio_cogment.cli._text import printable
+from trio_cogment.services import SERVICES, ServiceKind
 
-_DEFAULT_PORT = "9000"
+_DEFAULT_PORT = str(SERVICES[ServiceKind.LIFECYCLE].default_port)
 #: What a shell expects of a command that Control-C ended.
 _INTERRUPTED = 130
 

@@ -12,6 +12,7 @@ from trio_cogment.cli._directory_options import directory_options
 from trio_cogment.cli._flags import applied
 from trio_cogment.cli._options import FilePath, common_settings, overridden, service_options
 from trio_cogment.cli._settings import ModelRegistrySettings
+from trio_cogment.services import SERVICES, ServiceKind
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -40,7 +41,7 @@ def model_registry_options(command: _Decorated) -> _Decorated:
     """Add what a model registry has."""
     options = (
         directory_options(_SERVICE),
-        service_options(_SERVICE, port=9002),
+        service_options(_SERVICE, port=SERVICES[ServiceKind.MODEL_REGISTRY].default_port),
         click.option(
             "--sent_version_chunk_size",
             type=click.IntRange(1, _MOST_CHUNK_BYTES),

@@ -11,7 +11,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.cli._serving import Program, Running, Surroundings
 from trio_cogment.cli._settings import Failure, OrchestratorSettings
 from trio_cogment.datastore import TrialStore
-from trio_cogment.discovery import ClientEndpoint, DiscoverEndpoint, parse_endpoint
+from trio_cogment.endpoints import ClientEndpoint, DiscoverEndpoint, parse_endpoint
 from trio_cogment.errors import CogmentError
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.model_registry import ModelRegistry

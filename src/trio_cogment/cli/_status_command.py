@@ -17,10 +17,10 @@ from trio_cogment.cli._client_run import channel_to, run_client
 from trio_cogment.cli._directory_commands import as_json, asking, endpoint_text, kind_of, type_text
 from trio_cogment.cli._settings import ClientSettings, Failure
 from trio_cogment.cli._text import printable
-from trio_cogment.directory.probing import SERVICES
-from trio_cogment.discovery import SERVICE_TYPES, DiscoverEndpoint, GrpcEndpoint, ServiceKind, parse_endpoint
+from trio_cogment.endpoints import DiscoverEndpoint, GrpcEndpoint, parse_endpoint
 from trio_cogment.errors import CogmentError, EndpointError, RpcError
 from trio_cogment.rpc import CallOpener, methods_of
+from trio_cogment.services import SERVICES, ServiceKind, kind_of_type
 
 #: As with the reference; `--timeout` can make it less.
 _MOST_SECONDS = 10.0
@@ -149,7 +149,7 @@ async def _ask_all(
 
 async def _ask_service(settings: ClientSettings, service: FullServiceData, names: Sequence[str]) -> _Answer:
     endpoint, ssl = endpoint_text(service.endpoint)
-    kind = next((kind for kind, number in SERVICE_TYPES.items() if number == service.details.type), None)
+    kind = kind_of_type(service.details.type)
     if service.endpoint.protocol == ServiceEndpoint.COGMENT:
         return _Answer(error="it comes to the orchestrator, and cannot be asked")
     if kind is None:
@@ -181,7 +181,7 @@ async def _ask(
     deadline = trio.current_time() + settings.timeout_seconds
     for candidate in [kind] if kind else [kind for kind in ServiceKind if kind is not ServiceKind.OTHER]:
         try:
-            statuses = await _statuses(channel, SERVICES[SERVICE_TYPES[candidate]], names, deadline)
+            statuses = await _statuses(channel, SERVICES[candidate].descriptor(), names, deadline)
         except RpcError as failure:
             error = error or str(failure)
         else:

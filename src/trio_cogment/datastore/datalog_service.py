@@ -16,9 +16,7 @@ from trio_cogment.api.datalog_pb2 import (
 from trio_cogment.datastore._intake import Intake, IntakeStream
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rpc import ServerCall
-
-TRIAL_ID = "trial-id"
-USER_ID = "user-id"
+from trio_cogment.services import TRIAL_ID, USER_ID
 
 _Message: TypeAlias = RunTrialDatalogInput | LogExporterSampleRequest
 _REPLY = RunTrialDatalogOutput()

@@ -26,11 +26,11 @@ from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._following import Follower, find_trials
 from trio_cogment.datastore._writer import Writer
 from trio_cogment.datastore.conversion import ENVIRONMENT, MAX_NUMBER
-from trio_cogment.datastore.datalog_service import TRIAL_ID
 from trio_cogment.datastore.selection import Selection
 from trio_cogment.datastore.storage import SampleWrite, StoredTrial, TrialEnd, TrialStore, TrialWrite, WriteKind
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError
 from trio_cogment.rpc import ServerCall
+from trio_cogment.services import TRIAL_ID
 
 #: Trials that are read from the storage in one step.
 _TRIALS_AT_ONCE = 256

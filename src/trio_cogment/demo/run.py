@@ -14,11 +14,11 @@ import trio
 
 from trio_cogment.demo.game import COLOURS, LISTENER, SPEAKER, SPEC, SYMBOLS, Environment, OnTick
 from trio_cogment.demo.learners import Learner, Listener, Speaker
+from trio_cogment.endpoints import DISCOVER
 from trio_cogment.errors import UnavailableError
 from trio_cogment.platform import open_platform
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.sdk import Controller, Participants, actor_params, serve_participants, trial_params
-from trio_cogment.sdk.params import DISCOVER
 
 DEFAULT_TICKS = 6000
 _LOOPBACK = "127.0.0.1"

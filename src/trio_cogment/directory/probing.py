@@ -15,39 +15,18 @@ from typing import TypeAlias
 import trio
 from google.protobuf.descriptor import ServiceDescriptor
 
-from trio_cogment.api import (
-    agent_pb2,
-    datalog_pb2,
-    directory_pb2,
-    environment_pb2,
-    hooks_pb2,
-    model_registry_pb2,
-    orchestrator_pb2,
-    trial_datastore_pb2,
-)
 from trio_cogment.api.common_pb2 import StatusReply, StatusRequest, VersionRequest
-from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
+from trio_cogment.api.directory_pb2 import ServiceEndpoint
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory.health import FULL_LOAD
 from trio_cogment.directory.requests import Service
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, Channel, ServingStatus, ask_health, methods_of
+from trio_cogment.services import SERVICES, ServiceKind, kind_of_type
 
 #: Connects to a host and port; raises OSError.
 Dial: TypeAlias = Callable[[str, int], Awaitable[trio.abc.Stream]]
 
-#: Who answers `Status` and `Version`, by the type of the registration.
-SERVICES: dict[int, ServiceDescriptor] = {
-    ServiceType.TRIAL_LIFE_CYCLE_SERVICE: orchestrator_pb2.DESCRIPTOR.services_by_name["TrialLifecycleSP"],
-    ServiceType.CLIENT_ACTOR_CONNECTION_SERVICE: orchestrator_pb2.DESCRIPTOR.services_by_name["ClientActorSP"],
-    ServiceType.ACTOR_SERVICE: agent_pb2.DESCRIPTOR.services_by_name["ServiceActorSP"],
-    ServiceType.ENVIRONMENT_SERVICE: environment_pb2.DESCRIPTOR.services_by_name["EnvironmentSP"],
-    ServiceType.PRE_HOOK_SERVICE: hooks_pb2.DESCRIPTOR.services_by_name["TrialHooksSP"],
-    ServiceType.DATALOG_SERVICE: datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"],
-    ServiceType.DATASTORE_SERVICE: trial_datastore_pb2.DESCRIPTOR.services_by_name["TrialDatastoreSP"],
-    ServiceType.MODEL_REGISTRY_SERVICE: model_registry_pb2.DESCRIPTOR.services_by_name["ModelRegistrySP"],
-    ServiceType.DIRECTORY_SERVICE: directory_pb2.DESCRIPTOR.services_by_name["DirectorySP"],
-}
 _LOAD = "overall_load"
 #: What a service is owed that has answered.
 _FAREWELL_SECONDS = 0.2
@@ -78,7 +57,7 @@ class Prober:
 
     async def look(self, service: Service) -> int | None:
         """Return a service's load, from 0 to 255 (0 if it says none), or None if it does not answer in time."""
-        descriptor = SERVICES.get(service.kind) if service.protocol == ServiceEndpoint.GRPC else None
+        descriptor = _asked(service)
         load: int | None = None
         with trio.move_on_after(self._config.answer_timeout_seconds):
             try:
@@ -128,6 +107,14 @@ class Prober:
                 raise
         # By its name: the server as a whole may be well and be another's by now.
         return 0 if await ask_health(channel, descriptor.full_name) is ServingStatus.SERVING else None
+
+
+def _asked(service: Service) -> ServiceDescriptor | None:
+    """Return the methods to ask a service by, None if it can only be connected to."""
+    kind = kind_of_type(service.kind)
+    if service.protocol != ServiceEndpoint.GRPC or kind is None or kind is ServiceKind.OTHER:
+        return None
+    return SERVICES[kind].descriptor()
 
 
 def _half(deadline: float) -> float:

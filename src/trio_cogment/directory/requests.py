@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from trio_cogment.api.directory_pb2 import InquireRequest, RegisterRequest, ServiceEndpoint, ServiceType
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.services import SERVICES
 
 #: Names in the DNS are no longer.
 MAX_HOST_CHARACTERS = 255
@@ -16,7 +17,7 @@ DIALLED = frozenset({ServiceEndpoint.GRPC, ServiceEndpoint.GRPC_SSL})
 #: The protocol of client actors, who cannot be called. (Looking an enum's value up is slow.)
 COGMENT: int = ServiceEndpoint.COGMENT
 _PROTOCOLS = frozenset({*DIALLED, COGMENT})
-_TYPES = frozenset(ServiceType.values()) - {ServiceType.UNKNOWN_SERVICE}
+_TYPES = frozenset(info.directory_type for info in SERVICES.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from purerpc import Service
 
 from trio_cogment.about import About
-from trio_cogment.api import directory_pb2
 from trio_cogment.api.directory_pb2 import (
     DeregisterReply,
     DeregisterRequest,
@@ -21,15 +20,14 @@ from trio_cogment.directory.requests import inquiry_of, service_of
 from trio_cogment.directory.server import DirectoryServer
 from trio_cogment.errors import CogmentError
 from trio_cogment.rpc import ServerCall, bind
-
-TOKEN = "authentication-token"
+from trio_cogment.services import AUTHENTICATION_TOKEN, SERVICES, ServiceKind
 
 _log = logging.getLogger(__name__)
 
 
 def directory_services(directory: DirectoryServer) -> list[Service]:
     """Return what of a directory is to be served: `DirectorySP`."""
-    return [bind(directory_pb2.DESCRIPTOR.services_by_name["DirectorySP"], DirectoryService(directory))]
+    return [bind(SERVICES[ServiceKind.DIRECTORY].descriptor(), DirectoryService(directory))]
 
 
 class DirectoryService(About):
@@ -87,4 +85,4 @@ class DirectoryService(About):
 
 
 def _token(call: ServerCall) -> str:
-    return next(iter(call.metadata.texts(TOKEN)), "")
+    return next(iter(call.metadata.texts(AUTHENTICATION_TOKEN)), "")

@@ -1,17 +1,8 @@
-"""Finding services: the endpoint grammar, a directory's client, and keeping our own services registered there."""
+"""Finding services: a directory's client, and keeping this server's own services registered there."""
 
-from trio_cogment.discovery._messages import SERVICE_TYPES as SERVICE_TYPES
 from trio_cogment.discovery._messages import Found as Found
 from trio_cogment.discovery.client import DirectoryClient as DirectoryClient
 from trio_cogment.discovery.client import Registration as Registration
-from trio_cogment.discovery.endpoints import ACTOR_CLASS as ACTOR_CLASS
-from trio_cogment.discovery.endpoints import IMPLEMENTATION as IMPLEMENTATION
-from trio_cogment.discovery.endpoints import ClientEndpoint as ClientEndpoint
-from trio_cogment.discovery.endpoints import DiscoverEndpoint as DiscoverEndpoint
-from trio_cogment.discovery.endpoints import Endpoint as Endpoint
-from trio_cogment.discovery.endpoints import GrpcEndpoint as GrpcEndpoint
-from trio_cogment.discovery.endpoints import ServiceKind as ServiceKind
-from trio_cogment.discovery.endpoints import parse_endpoint as parse_endpoint
 from trio_cogment.discovery.opening import directory_endpoint as directory_endpoint
 from trio_cogment.discovery.opening import open_directory as open_directory
 from trio_cogment.discovery.registration import SDK as SDK

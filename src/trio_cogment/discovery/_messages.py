@@ -12,23 +12,8 @@ from trio_cogment.api.directory_pb2 import (
     ServiceEndpoint,
     ServiceType,
 )
-from trio_cogment.discovery.endpoints import ClientEndpoint, DiscoverEndpoint, GrpcEndpoint, ServiceKind
-
-SERVICE_TYPES = {
-    ServiceKind.LIFECYCLE: ServiceType.TRIAL_LIFE_CYCLE_SERVICE,
-    ServiceKind.CLIENT_ACTOR: ServiceType.CLIENT_ACTOR_CONNECTION_SERVICE,
-    ServiceKind.ACTOR: ServiceType.ACTOR_SERVICE,
-    ServiceKind.ENVIRONMENT: ServiceType.ENVIRONMENT_SERVICE,
-    ServiceKind.PRE_TRIAL_HOOK: ServiceType.PRE_HOOK_SERVICE,
-    ServiceKind.DATALOG: ServiceType.DATALOG_SERVICE,
-    ServiceKind.DATASTORE: ServiceType.DATASTORE_SERVICE,
-    ServiceKind.MODEL_REGISTRY: ServiceType.MODEL_REGISTRY_SERVICE,
-    ServiceKind.DIRECTORY: ServiceType.DIRECTORY_SERVICE,
-    ServiceKind.OTHER: ServiceType.OTHER_SERVICE,
-}
-
-#: The host of a registered client actor, which comes to the orchestrator.
-_CLIENT_HOST = "client"
+from trio_cogment.endpoints import CLIENT_HOST, ClientEndpoint, DiscoverEndpoint, GrpcEndpoint
+from trio_cogment.services import SERVICES, ServiceKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +40,13 @@ def inquiry_for(wanted: DiscoverEndpoint) -> InquireRequest:
     if wanted.service_id:
         return InquireRequest(service_id=wanted.service_id)
     assert wanted.kind is not None
-    return InquireRequest(details=ServiceDetails(type=SERVICE_TYPES[wanted.kind], properties=wanted.properties))
+    return InquireRequest(details=details_of(wanted.kind, wanted.properties))
+
+
+def details_of(kind: ServiceKind | None, properties: Mapping[str, str] | None) -> ServiceDetails:
+    """Return a kind, None for any, and properties as a message."""
+    name = ServiceType.Name(SERVICES[kind].directory_type) if kind else None
+    return ServiceDetails(type=name, properties=properties)
 
 
 def described(wanted: DiscoverEndpoint) -> str:
@@ -70,7 +61,7 @@ def described(wanted: DiscoverEndpoint) -> str:
 def wire_endpoint(endpoint: GrpcEndpoint | ClientEndpoint, ssl: bool) -> ServiceEndpoint:
     """Return where a service is, as it is registered."""
     if isinstance(endpoint, ClientEndpoint):
-        return ServiceEndpoint(protocol=ServiceEndpoint.COGMENT, host=_CLIENT_HOST)
+        return ServiceEndpoint(protocol=ServiceEndpoint.COGMENT, host=CLIENT_HOST)
     protocol = ServiceEndpoint.GRPC_SSL if ssl else ServiceEndpoint.GRPC
     return ServiceEndpoint(protocol=protocol, host=endpoint.host, port=endpoint.port)
 
@@ -87,13 +78,15 @@ def checked(data: FullServiceData, kind: ServiceKind) -> Found:
     """
     if not data.HasField("endpoint"):
         raise ReplyError("has no endpoint")
-    if data.details.type != SERVICE_TYPES[kind]:
-        raise ReplyError(f"is of type {_type_name(data.details.type)} and not {_type_name(SERVICE_TYPES[kind])}")
+    if data.details.type != SERVICES[kind].directory_type:
+        raise ReplyError(
+            f"is of type {_type_name(data.details.type)} and not {_type_name(SERVICES[kind].directory_type)}"
+        )
     protocol, host, port = data.endpoint.protocol, data.endpoint.host, data.endpoint.port
     endpoint: GrpcEndpoint | ClientEndpoint
     if protocol == ServiceEndpoint.COGMENT:
-        if host != _CLIENT_HOST:
-            raise ReplyError(f"has the endpoint cogment://{host}, where only cogment://{_CLIENT_HOST} can be")
+        if host != CLIENT_HOST:
+            raise ReplyError(f"has the endpoint cogment://{host}, where only cogment://{CLIENT_HOST} can be")
         endpoint = ClientEndpoint()
     elif protocol in (ServiceEndpoint.GRPC, ServiceEndpoint.GRPC_SSL):
         if not host or not 0 < port < 65536:

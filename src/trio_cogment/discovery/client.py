@@ -14,7 +14,6 @@ from typing import Any
 
 import trio
 
-from trio_cogment.api import directory_pb2
 from trio_cogment.api.common_pb2 import StatusRequest, VersionRequest
 from trio_cogment.api.directory_pb2 import (
     DeregisterReply,
@@ -24,25 +23,18 @@ from trio_cogment.api.directory_pb2 import (
     InquireRequest,
     RegisterReply,
     RegisterRequest,
-    ServiceDetails,
 )
 from trio_cogment.config import DirectoryConfig
 from trio_cogment.discovery._messages import (
-    SERVICE_TYPES,
     Found,
     ReplyError,
     checked,
     described,
+    details_of,
     inquiry_for,
     wire_endpoint,
 )
-from trio_cogment.discovery.endpoints import (
-    ClientEndpoint,
-    DiscoverEndpoint,
-    GrpcEndpoint,
-    ServiceKind,
-    parse_endpoint,
-)
+from trio_cogment.endpoints import ClientEndpoint, DiscoverEndpoint, GrpcEndpoint, parse_endpoint
 from trio_cogment.errors import (
     CogmentError,
     EndpointError,
@@ -53,9 +45,9 @@ from trio_cogment.errors import (
     UnavailableError,
 )
 from trio_cogment.rpc import CallOpener, methods_of
+from trio_cogment.services import AUTHENTICATION_TOKEN, SERVICES, ServiceKind
 
-_METHODS = methods_of(directory_pb2.DESCRIPTOR.services_by_name["DirectorySP"])
-TOKEN = "authentication-token"
+_METHODS = methods_of(SERVICES[ServiceKind.DIRECTORY].descriptor())
 _OK = RegisterReply.OK  # the same number in both replies
 
 
@@ -106,7 +98,7 @@ class DirectoryClient:
         name: str = "the directory",
     ) -> None:
         if not all("!" <= character <= "~" for character in token):
-            raise InvalidArgumentError(f"{TOKEN}: expected printable ASCII without blanks")
+            raise InvalidArgumentError(f"{AUTHENTICATION_TOKEN}: expected printable ASCII without blanks")
         self.config = config or DirectoryConfig()
         self.name = name
         self._opener = opener
@@ -175,7 +167,7 @@ class DirectoryClient:
             service_id: one registration; then the others do not count.
             token: another one than ours.
         """
-        details = ServiceDetails(type=SERVICE_TYPES[kind] if kind else None, properties=properties)
+        details = details_of(kind, properties)
         request = InquireRequest(service_id=service_id) if service_id else InquireRequest(details=details)
         timeout = self.config.inquiry_timeout_seconds
         with self._reporting("asking who is registered"):
@@ -233,7 +225,7 @@ class DirectoryClient:
         """
         request = RegisterRequest(
             endpoint=wire_endpoint(endpoint, ssl),
-            details=ServiceDetails(type=SERVICE_TYPES[kind], properties=properties),
+            details=details_of(kind, properties),
             permanent=permanent,
         )
         doing = f"registering {kind.value} {endpoint}"
@@ -281,7 +273,7 @@ class DirectoryClient:
 
     def _metadata(self, token: str | None) -> dict[str, str | bytes]:
         chosen = self._token if token is None else token
-        return {TOKEN: chosen} if chosen else {}
+        return {AUTHENTICATION_TOKEN: chosen} if chosen else {}
 
     @contextmanager
     def _reporting(self, doing: str) -> Iterator[None]:

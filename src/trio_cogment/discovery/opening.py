@@ -13,7 +13,7 @@ import trio
 from trio_cogment.config import DirectoryConfig, RpcConfig
 from trio_cogment.discovery._lingering import lingering
 from trio_cogment.discovery.client import DirectoryClient
-from trio_cogment.discovery.endpoints import GrpcEndpoint, parse_endpoint
+from trio_cogment.endpoints import GrpcEndpoint, parse_endpoint
 from trio_cogment.errors import EndpointError
 from trio_cogment.rpc import Channel, OwnNursery
 

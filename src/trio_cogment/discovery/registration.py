@@ -23,15 +23,13 @@ from trio_util import AsyncBool
 
 from trio_cogment._version import __version__
 from trio_cogment.discovery._lingering import lingering
-from trio_cogment.discovery._messages import SERVICE_TYPES, wire_endpoint
+from trio_cogment.discovery._messages import wire_endpoint
 from trio_cogment.discovery.client import DirectoryClient, Registration
-from trio_cogment.discovery.endpoints import GrpcEndpoint, ServiceKind
+from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
+from trio_cogment.services import REGISTRATION_SOURCE, SERVICES, VERSION, ServiceKind
 
-#: Properties of every registration that a server makes itself.
-VERSION = "__version"
-SOURCE = "__registration_source"
-#: Values of `SOURCE`: the host was found out, or given.
+#: Values of `REGISTRATION_SOURCE`: the host was found out, or given.
 IMPLICIT = "Self-Implicit"
 COMMAND_LINE = "Self-Command_Line"
 #: What participants written with an SDK say, ours like the published one.
@@ -140,7 +138,7 @@ async def keep_registered(
     """
     source = source or (COMMAND_LINE if host else IMPLICIT)
     entries = [
-        _Entry(offer, {VERSION: __version__, SOURCE: source, **offer.properties, **(properties or {})})
+        _Entry(offer, {VERSION: __version__, REGISTRATION_SOURCE: source, **offer.properties, **(properties or {})})
         for offer in offers
     ]
     keeper = _Keeper(directory, entries, host, ssl, find_host, rng or random.Random())
@@ -240,7 +238,7 @@ class _Keeper:
         if (
             shown is not None
             and shown.endpoint == wire_endpoint(entry.endpoint, self._ssl)
-            and shown.details.type == SERVICE_TYPES[entry.offer.kind]
+            and shown.details.type == SERVICES[entry.offer.kind].directory_type
         ):
             entry.missed = False
             return True

@@ -9,7 +9,6 @@ import trio
 from purerpc import Service
 
 from trio_cogment.about import About
-from trio_cogment.api import model_registry_pb2
 from trio_cogment.api.model_registry_pb2 import (
     CreateOrUpdateModelReply,
     CreateOrUpdateModelRequest,
@@ -32,6 +31,7 @@ from trio_cogment.model_registry._model import Model
 from trio_cogment.model_registry._paging import AFTER, Page, check_named, position_of, start_among
 from trio_cogment.model_registry.registry import ModelRegistry
 from trio_cogment.rpc import ServerCall, bind
+from trio_cogment.services import SERVICES, ServiceKind
 
 #: Descriptions that are read from the storage in one go; whoever else wants a thread gets a turn in between.
 _BATCH = 64
@@ -39,7 +39,7 @@ _BATCH = 64
 
 def model_registry_services(registry: ModelRegistry) -> list[Service]:
     """Return what of a model registry is to be served: `ModelRegistrySP`."""
-    return [bind(model_registry_pb2.DESCRIPTOR.services_by_name["ModelRegistrySP"], RegistryService(registry))]
+    return [bind(SERVICES[ServiceKind.MODEL_REGISTRY].descriptor(), RegistryService(registry))]
 
 
 class RegistryService(About):

@@ -14,17 +14,11 @@ import trio
 from trio_util import AsyncValue
 
 from trio_cogment.config import RpcConfig
-from trio_cogment.discovery import (
-    ClientEndpoint,
-    DirectoryClient,
-    DiscoverEndpoint,
-    Endpoint,
-    GrpcEndpoint,
-    ServiceKind,
-    parse_endpoint,
-)
+from trio_cogment.discovery import DirectoryClient
+from trio_cogment.endpoints import ClientEndpoint, DiscoverEndpoint, Endpoint, GrpcEndpoint, parse_endpoint
 from trio_cogment.errors import EndpointError, FailedPreconditionError
 from trio_cogment.rpc import CallOpener, Channel
+from trio_cogment.services import TRIAL_KINDS, ServiceKind
 
 #: A channel nobody uses is kept this long: the next trial usually goes to the same place.
 IDLE_CHANNEL_SECONDS = 30.0
@@ -32,9 +26,6 @@ IDLE_CHANNEL_SECONDS = 30.0
 #: The pause between attempts to connect where the caller makes pauses of its own: just enough that a crowd of trials
 #: with one data log does not try all at once.
 SELF_PACED_BACKOFF_SECONDS = 0.25
-
-#: What a trial has to do with; nothing else can be meant by an endpoint in its parameters.
-_PARTICIPANTS = (ServiceKind.ACTOR, ServiceKind.ENVIRONMENT, ServiceKind.DATALOG, ServiceKind.PRE_TRIAL_HOOK)
 
 Target: TypeAlias = GrpcEndpoint | CallOpener
 
@@ -117,8 +108,8 @@ class Connections:
 
     async def _discover(self, wanted: DiscoverEndpoint, kind: ServiceKind, field_name: str) -> Target | None:
         assert wanted.kind is not None
-        if wanted.kind not in _PARTICIPANTS:
-            expected = ", ".join(kind.value for kind in _PARTICIPANTS)
+        if wanted.kind not in TRIAL_KINDS:
+            expected = ", ".join(kind.value for kind in TRIAL_KINDS)
             raise EndpointError(f"{field_name}: {wanted}: expected a path among {expected}, service")
         if self._local is not None and not wanted.service_id:
             opener = self._local.find(wanted.kind, wanted.properties)

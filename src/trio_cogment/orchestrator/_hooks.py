@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import trio
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.api.hooks_pb2 import DESCRIPTOR, PreTrialParams
-from trio_cogment.discovery import ServiceKind, parse_endpoint
+from trio_cogment.api.hooks_pb2 import PreTrialParams
+from trio_cogment.endpoints import parse_endpoint
 from trio_cogment.errors import RpcError, UnavailableError
 from trio_cogment.orchestrator._connections import Connections
 from trio_cogment.rpc import methods_of
+from trio_cogment.services import SERVICES, TRIAL_ID, USER_ID, ServiceKind
 
-ON_PRE_TRIAL = methods_of(DESCRIPTOR.services_by_name["TrialHooksSP"])["OnPreTrial"]
+ON_PRE_TRIAL = methods_of(SERVICES[ServiceKind.PRE_TRIAL_HOOK].descriptor())["OnPreTrial"]
 
 
 async def run_hooks(
@@ -34,7 +35,7 @@ async def run_hooks(
         FailedPreconditionError: nobody serves a hook.
         UnavailableError: a hook cannot be reached, failed, or took too long, or the directory did; the text names it.
     """
-    metadata = (("trial-id", trial_id), ("user-id", user_id))
+    metadata = ((TRIAL_ID, trial_id), (USER_ID, user_id))
     for number, endpoint in enumerate(endpoints):
         field_name = f"pre_trial_hooks[{number}]"
         # As it was read, not as it was written: a token in it is the operator's, and whoever starts a trial sees this.

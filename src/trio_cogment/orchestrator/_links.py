@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trio_cogment.api import agent_pb2, environment_pb2
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._participant import OUTBOX_MESSAGES_PER_PARTICIPANT, Feed, Link, OutboxLimits, Spawn
 from trio_cogment.rpc import methods_of
+from trio_cogment.services import SERVICES, ServiceKind
 from trio_cogment.trial import ENVIRONMENT
 
-RUN_ACTOR = methods_of(agent_pb2.DESCRIPTOR.services_by_name["ServiceActorSP"])["RunTrial"]
-RUN_ENVIRONMENT = methods_of(environment_pb2.DESCRIPTOR.services_by_name["EnvironmentSP"])["RunTrial"]
+RUN_ACTOR = methods_of(SERVICES[ServiceKind.ACTOR].descriptor())["RunTrial"]
+RUN_ENVIRONMENT = methods_of(SERVICES[ServiceKind.ENVIRONMENT].descriptor())["RunTrial"]
 
 
 class Links(dict[int, Link]):

@@ -13,6 +13,7 @@ import trio
 from trio_cogment.errors import CogmentError, ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.rpc import Call, ClientCall, Method, ServerCall
+from trio_cogment.services import TRIAL_ID
 from trio_cogment.trial import Event, HalfClosed, Lost, Received
 
 _log = logging.getLogger(__name__)
@@ -204,7 +205,7 @@ class Link:
             with opening:
                 async with (
                     connections.open(target) as opener,
-                    opener.call(method, metadata=(("trial-id", trial_id),)) as call,
+                    opener.call(method, metadata=((TRIAL_ID, trial_id),)) as call,
                 ):
                     self._opening, opening.deadline = None, math.inf
                     self.attach(call)

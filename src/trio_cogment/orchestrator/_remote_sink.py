@@ -9,13 +9,14 @@ from typing import Any
 import trio
 
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
-from trio_cogment.api.datalog_pb2 import DESCRIPTOR, DatalogSample, RunTrialDatalogInput
+from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator.sinks import LocalSink, SampleSink, SampleStream
 from trio_cogment.rpc import ClientCall, methods_of
+from trio_cogment.services import SERVICES, TRIAL_ID, USER_ID, ServiceKind
 
-RUN_TRIAL_DATALOG = methods_of(DESCRIPTOR.services_by_name["DatalogSP"])["RunTrialDatalog"]
+RUN_TRIAL_DATALOG = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunTrialDatalog"]
 
 _ENDED = TrialState.ENDED
 
@@ -53,7 +54,7 @@ class RemoteSink:
         """See `SampleSink.open`."""
         async with (
             self._connections.open(self._target, self_paced=True) as opener,
-            opener.call(RUN_TRIAL_DATALOG, metadata=(("trial-id", trial_id), ("user-id", user_id))) as call,
+            opener.call(RUN_TRIAL_DATALOG, metadata=((TRIAL_ID, trial_id), (USER_ID, user_id))) as call,
         ):
             await call.send(RunTrialDatalogInput(trial_params=params))
             with trio.CancelScope() as scope:

@@ -18,7 +18,7 @@ import trio
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.discovery import parse_endpoint
+from trio_cogment.endpoints import parse_endpoint
 from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._datalog import Datalog

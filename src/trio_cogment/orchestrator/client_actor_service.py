@@ -8,9 +8,9 @@ from trio_cogment.about import About
 from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialInput, CommunicationState
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, RemoteProtocolError, RpcError, StatusCode
 from trio_cogment.logs import bind_trial
-from trio_cogment.orchestrator.lifecycle_service import TRIAL_ID
 from trio_cogment.orchestrator.orchestrator import Orchestrator
 from trio_cogment.rpc import ServerCall
+from trio_cogment.services import TRIAL_ID
 
 #: How long a refusal waits for the caller's first message: gRPC's asyncio client, and the published SDK with it, takes
 #: a status that overtakes its message for an internal error.

@@ -18,8 +18,8 @@ from trio_cogment.api.orchestrator_pb2 import (
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.orchestrator.orchestrator import Orchestrator
 from trio_cogment.rpc import ServerCall
+from trio_cogment.services import TRIAL_ID
 
-TRIAL_ID = "trial-id"
 _STATES = frozenset(TrialState.values())
 
 

@@ -13,14 +13,8 @@ from trio_util import AsyncValue
 
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig, RpcConfig
-from trio_cogment.discovery import (
-    ACTOR_CLASS,
-    IMPLEMENTATION,
-    ClientEndpoint,
-    DirectoryClient,
-    ServiceKind,
-    parse_endpoint,
-)
+from trio_cogment.discovery import DirectoryClient
+from trio_cogment.endpoints import CLIENT, parse_endpoint
 from trio_cogment.errors import AlreadyExistsError, CogmentError, FailedPreconditionError, UnavailableError
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator._connections import Connections, LocalServices, MakeChannel, Target
@@ -32,6 +26,7 @@ from trio_cogment.orchestrator._remote_sink import sink_of
 from trio_cogment.orchestrator._trial import STOPPING, Trial
 from trio_cogment.orchestrator._watch import Watchers
 from trio_cogment.rpc import OwnNursery
+from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 from trio_cogment.trial import TrialMachine, validate_params, validate_trial_id, validate_user_id
 
 #: A new id that is taken is drawn again, this many times.
@@ -312,7 +307,7 @@ class Orchestrator:
                 _properties(**{ACTOR_CLASS: actor.actor_class, IMPLEMENTATION: actor.implementation}),
             )
             if target is None:
-                actor.endpoint = str(ClientEndpoint())
+                actor.endpoint = CLIENT
             actors.append(target)
         return actors, environment, datalog
 

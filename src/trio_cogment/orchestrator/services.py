@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from purerpc import Service
 
-from trio_cogment.api import orchestrator_pb2
 from trio_cogment.orchestrator.client_actor_service import ClientActorService
 from trio_cogment.orchestrator.lifecycle_service import LifecycleService
 from trio_cogment.orchestrator.orchestrator import Orchestrator
 from trio_cogment.rpc import bind
+from trio_cogment.services import SERVICES, ServiceKind
 
 
 def orchestrator_services(orchestrator: Orchestrator) -> list[Service]:
     """Return what of an orchestrator is to be served: `TrialLifecycleSP` and `ClientActorSP`, in this order."""
-    described = orchestrator_pb2.DESCRIPTOR.services_by_name
     return [
-        bind(described["TrialLifecycleSP"], LifecycleService(orchestrator)),
-        bind(described["ClientActorSP"], ClientActorService(orchestrator)),
+        bind(SERVICES[ServiceKind.LIFECYCLE].descriptor(), LifecycleService(orchestrator)),
+        bind(SERVICES[ServiceKind.CLIENT_ACTOR].descriptor(), ClientActorService(orchestrator)),
     ]

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from trio_cogment.api import model_registry_pb2
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo, VersionUpdateRequest
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, methods_of
+from trio_cogment.services import SERVICES, ServiceKind
 
-_VERSION_UPDATE = methods_of(model_registry_pb2.DESCRIPTOR.services_by_name["ModelRegistrySP"])["VersionUpdate"]
+_VERSION_UPDATE = methods_of(SERVICES[ServiceKind.MODEL_REGISTRY].descriptor())["VersionUpdate"]
 
 #: The pause before a registry that is away is asked again; each further one is twice as long, up to the second.
 FIRST_PAUSE_SECONDS = 0.25

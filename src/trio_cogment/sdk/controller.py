@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from trio_cogment.api import orchestrator_pb2
 from trio_cogment.api.common_pb2 import (
     ActorInitialOutput,
     ActorRunTrialOutput,
@@ -26,10 +25,11 @@ from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
 from trio_cogment.sdk._session import NORMAL, WallClock
 from trio_cogment.sdk.actor import ActorImplementation, receive_init, run_actor
+from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.spec import Payload, Spec, encode
 
-_LIFECYCLE = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name["TrialLifecycleSP"])
-_CLIENT_ACTOR = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name["ClientActorSP"])
+_LIFECYCLE = methods_of(SERVICES[ServiceKind.LIFECYCLE].descriptor())
+_CLIENT_ACTOR = methods_of(SERVICES[ServiceKind.CLIENT_ACTOR].descriptor())
 
 
 class Controller:
@@ -73,7 +73,7 @@ class Controller:
     async def terminate_trial(self, trial_ids: Iterable[str] | str, *, hard: bool = False) -> None:
         """Ask trials to end, or end them now; unknown and ended ones are passed over."""
         ids = [trial_ids] if isinstance(trial_ids, str) else list(trial_ids)
-        metadata = [("trial-id", trial_id) for trial_id in ids]
+        metadata = [(TRIAL_ID, trial_id) for trial_id in ids]
         request = TerminateTrialRequest(hard_termination=hard)
         await self._opener.unary(_LIFECYCLE["TerminateTrial"], request, metadata=metadata)
 
@@ -81,7 +81,7 @@ class Controller:
         self, trial_ids: Iterable[str] = (), *, latest_observation: bool = False, actors: bool = False
     ) -> Sequence[TrialInfo]:
         """Describe some trials, or all that the orchestrator remembers."""
-        metadata = [("trial-id", trial_id) for trial_id in trial_ids]
+        metadata = [(TRIAL_ID, trial_id) for trial_id in trial_ids]
         request = TrialInfoRequest(get_latest_observation=latest_observation, get_actor_list=actors)
         reply = await self._opener.unary(_LIFECYCLE["GetTrialInfo"], request, metadata=metadata)
         infos: Sequence[TrialInfo] = reply.trial
@@ -136,7 +136,7 @@ async def join_trial(
     if bool(actor_name) == bool(actor_class):
         raise InvalidArgumentError("expected either actor_name or actor_class")
     wanted = ActorInitialOutput(actor_name=actor_name) if actor_name else ActorInitialOutput(actor_class=actor_class)
-    async with opener.call(_CLIENT_ACTOR["RunTrial"], metadata=(("trial-id", trial_id),)) as call:
+    async with opener.call(_CLIENT_ACTOR["RunTrial"], metadata=((TRIAL_ID, trial_id),)) as call:
         await call.send(ActorRunTrialOutput(state=NORMAL, init_output=wanted))
         init = await receive_init(call)
         if init is not None:

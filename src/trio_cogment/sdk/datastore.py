@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 import trio
 
-from trio_cogment.api import trial_datastore_pb2
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.trial_datastore_pb2 import (
     AddSampleRequest,
@@ -26,9 +25,10 @@ from trio_cogment.api.trial_datastore_pb2 import (
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
 from trio_cogment.sdk.stored import StoredSample, StoredTrial
+from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.spec import Spec
 
-_DATASTORE = methods_of(trial_datastore_pb2.DESCRIPTOR.services_by_name["TrialDatastoreSP"])
+_DATASTORE = methods_of(SERVICES[ServiceKind.DATASTORE].descriptor())
 
 #: How many trials are asked for at a time.
 _PAGE = 100
@@ -179,7 +179,7 @@ class DatastoreClient:
     async def add_trial(self, trial_id: str, params: TrialParams, *, user_id: str = "trio-cogment") -> None:
         """Create a trial, or change its parameters and owner."""
         request = AddTrialRequest(user_id=user_id, trial_params=params)
-        await self._opener.unary(_DATASTORE["AddTrial"], request, metadata=(("trial-id", trial_id),))
+        await self._opener.unary(_DATASTORE["AddTrial"], request, metadata=((TRIAL_ID, trial_id),))
 
     @asynccontextmanager
     async def adding(self, trial_id: str) -> AsyncIterator[SampleAdder]:
@@ -197,7 +197,7 @@ class DatastoreClient:
 
     async def open_adder(self, trial_id: str) -> SampleAdder:
         """Begin to add samples to a trial; somebody has to call `finish` or `cancel`. See `adding`."""
-        call = self._opener.call(_DATASTORE["AddSample"], metadata=(("trial-id", trial_id),))
+        call = self._opener.call(_DATASTORE["AddSample"], metadata=((TRIAL_ID, trial_id),))
         return SampleAdder(await call.__aenter__())
 
 

@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 import trio
 
-from trio_cogment.api import model_registry_pb2
 from trio_cogment.api.model_registry_pb2 import (
     CreateOrUpdateModelRequest,
     CreateVersionReply,
@@ -28,8 +27,9 @@ from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode
 from trio_cogment.host.files import open_beside
 from trio_cogment.rpc import CallOpener, ClientCall, OwnNursery, methods_of
 from trio_cogment.sdk._tracking import LatestVersion
+from trio_cogment.services import SERVICES, ServiceKind
 
-_METHODS = methods_of(model_registry_pb2.DESCRIPTOR.services_by_name["ModelRegistrySP"])
+_METHODS = methods_of(SERVICES[ServiceKind.MODEL_REGISTRY].descriptor())
 
 #: What goes into one message; every server takes 4 MiB.
 CHUNK_BYTES = 2 * 1024 * 1024

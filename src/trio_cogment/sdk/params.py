@@ -13,10 +13,8 @@ from trio_cogment.api.common_pb2 import (
     SerializedMessage,
     TrialParams,
 )
+from trio_cogment.endpoints import DISCOVER
 from trio_cogment.spec import Payload
-
-CLIENT = "cogment://client"
-DISCOVER = "cogment://discover"
 
 
 def _serialized(payload: Payload | None) -> SerializedMessage | None:

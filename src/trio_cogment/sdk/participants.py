@@ -10,10 +10,9 @@ from typing import Any
 from purerpc import Service
 
 from trio_cogment.about import About
-from trio_cogment.api import agent_pb2, datalog_pb2, environment_pb2, hooks_pb2
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
-from trio_cogment.discovery import ACTOR_CLASS, IMPLEMENTATION, Offer, ServiceKind
+from trio_cogment.discovery import Offer
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
 from trio_cogment.logs import bind_trial
 from trio_cogment.rpc import (
@@ -31,6 +30,7 @@ from trio_cogment.sdk.actor import ActorImplementation
 from trio_cogment.sdk.datalog import DatalogImplementation, DatalogSession
 from trio_cogment.sdk.environment import EnvironmentImplementation
 from trio_cogment.sdk.hook import PreTrialHook, PreTrialSession
+from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, TRIAL_ID, USER_ID, ServiceKind
 from trio_cogment.spec import Spec
 
 #: Metadata within this process: which registration a discovery chose.
@@ -162,12 +162,13 @@ class Participants:
         """
         offers = []
         for kind, entries in self._registered.items():
-            if kind in (ServiceKind.PRE_TRIAL_HOOK, ServiceKind.DATALOG):
+            found_by = SERVICES[kind].found_by
+            if not found_by:
                 offers.append(Offer(kind=kind, port=port))
                 continue
             for name, entry in entries.items():
                 properties = {IMPLEMENTATION: name, **entry.properties}
-                if kind is not ServiceKind.ACTOR:
+                if ACTOR_CLASS not in found_by:
                     offers.append(Offer(kind=kind, port=port, properties=properties))
                     continue
                 classes = sorted(entry.actor_classes or self.spec.names())
@@ -180,13 +181,13 @@ class Participants:
 
         Implementations registered later are found too.
         """
-        services: list[tuple[Any, str, Callable[[Participants], object]]] = [
-            (environment_pb2, "EnvironmentSP", _EnvironmentService),
-            (agent_pb2, "ServiceActorSP", _ServiceActorService),
-            (hooks_pb2, "TrialHooksSP", _TrialHooksService),
-            (datalog_pb2, "DatalogSP", _DatalogService),
-        ]
-        return [bind(module.DESCRIPTOR.services_by_name[name], make(self)) for module, name, make in services]
+        services: dict[ServiceKind, Callable[[Participants], object]] = {
+            ServiceKind.ENVIRONMENT: _EnvironmentService,
+            ServiceKind.ACTOR: _ServiceActorService,
+            ServiceKind.PRE_TRIAL_HOOK: _TrialHooksService,
+            ServiceKind.DATALOG: _DatalogService,
+        }
+        return [bind(SERVICES[kind].descriptor(), make(self)) for kind, make in services.items()]
 
 
 class LocalParticipants:
@@ -240,7 +241,7 @@ def _only(call: ServerCall, name: str) -> str:
 
 def _trial_id(call: ServerCall) -> str:
     """Return the trial that a call is about; what its handler logs is about it too."""
-    trial_id = _only(call, "trial-id")
+    trial_id = _only(call, TRIAL_ID)
     bind_trial(trial_id)
     return trial_id
 
@@ -280,7 +281,7 @@ class _TrialHooksService(About):
         self._participants = participants
 
     async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:
-        session = PreTrialSession(_trial_id(call), _only(call, "user-id"), request.params)
+        session = PreTrialSession(_trial_id(call), _only(call, USER_ID), request.params)
         for hook in self._participants.hooks(call):
             await hook(session)
         return PreTrialParams(params=session.params)
@@ -291,7 +292,7 @@ class _DatalogService(About):
         self._participants = participants
 
     async def RunTrialDatalog(self, call: ServerCall) -> None:
-        trial_id, user_id = _trial_id(call), _only(call, "user-id")
+        trial_id, user_id = _trial_id(call), _only(call, USER_ID)
         found = self._participants.find(ServiceKind.DATALOG, call)
         first = await call.receive()
         if first is None or not first.HasField("trial_params"):

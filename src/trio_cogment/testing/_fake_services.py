@@ -9,13 +9,13 @@ from typing import Any
 import trio
 from purerpc import Service
 
-from trio_cogment.api import datalog_pb2, hooks_pb2
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.host.files import Files
 from trio_cogment.rpc import ServerCall, bind
+from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.testing._behaviour import FROM_START, Behave, Behaviour, Misbehaviour, Part, check_behaviour
 from trio_cogment.testing._contents import as_text
 from trio_cogment.testing._sample_file import SampleFile, read_ticks
@@ -50,11 +50,11 @@ class FakeHook:
 
     def service(self) -> Service:
         """Return `TrialHooksSP`, to be served."""
-        return bind(hooks_pb2.DESCRIPTOR.services_by_name["TrialHooksSP"], self)
+        return bind(SERVICES[ServiceKind.PRE_TRIAL_HOOK].descriptor(), self)
 
     async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:
         """Answer with the parameters."""
-        (trial_id,) = call.metadata.texts("trial-id")
+        (trial_id,) = call.metadata.texts(TRIAL_ID)
         part = Part(self._world, self._behave, trial_id, "hook", "hook", cannot=HOOKS_CANNOT)
         params = request.params
         with part.session(raising=True):
@@ -94,11 +94,11 @@ class FakeDatalog:
 
     def service(self) -> Service:
         """Return `DatalogSP`, to be served."""
-        return bind(datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"], self)
+        return bind(SERVICES[ServiceKind.DATALOG].descriptor(), self)
 
     async def RunTrialDatalog(self, call: ServerCall) -> None:
         """Take a trial's samples."""
-        (trial_id,) = call.metadata.texts("trial-id")
+        (trial_id,) = call.metadata.texts(TRIAL_ID)
         part = Part(self._world, self._behave, trial_id, "datalog", "datalog", cannot=DATALOGS_CANNOT)
         tick_id = FROM_START
         answers = False

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 from google.protobuf.any_pb2 import Any as AnyMessage
 from purerpc import Service
 
-from trio_cogment.api import agent_pb2, environment_pb2, orchestrator_pb2
 from trio_cogment.api.common_pb2 import (
     Action,
     ActorInitialOutput,
@@ -23,6 +22,7 @@ from trio_cogment.api.common_pb2 import (
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput, ObservationSet
 from trio_cogment.errors import RpcError
 from trio_cogment.rpc import Call, CallOpener, ServerCall, bind, methods_of
+from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.testing._behaviour import END as END_STATE
 from trio_cogment.testing._behaviour import (
     FROM_START,
@@ -48,7 +48,7 @@ from trio_cogment.testing._contents import (
 )
 from trio_cogment.testing._world import World
 
-_JOIN = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name["ClientActorSP"])["RunTrial"]
+_JOIN = methods_of(SERVICES[ServiceKind.CLIENT_ACTOR].descriptor())["RunTrial"]
 
 #: How many ticks an environment's trial has, by the trial's id; or for all. None goes on until it is told to end.
 Ticks: TypeAlias = Callable[[str], int | None] | int | None
@@ -72,11 +72,11 @@ class FakeActor:
 
     def service(self) -> Service:
         """Return `ServiceActorSP`, to be served."""
-        return bind(agent_pb2.DESCRIPTOR.services_by_name["ServiceActorSP"], self)
+        return bind(SERVICES[ServiceKind.ACTOR].descriptor(), self)
 
     async def RunTrial(self, call: ServerCall) -> None:
         """Play a part as a service actor."""
-        (trial_id,) = call.metadata.texts("trial-id")
+        (trial_id,) = call.metadata.texts(TRIAL_ID)
         first = await call.receive()
         if first is None:
             return
@@ -94,7 +94,7 @@ class FakeActor:
         part = Part(self._world, self._behave, trial_id, "actor", actor_name)
         try:
             with part.session():
-                async with opener.call(_JOIN, metadata=[("trial-id", trial_id)]) as call:
+                async with opener.call(_JOIN, metadata=[(TRIAL_ID, trial_id)]) as call:
                     selection = ActorInitialOutput(actor_name=actor_name)
                     await call.send(ActorRunTrialOutput(state=NORMAL, init_output=selection))
                     first = await call.receive()
@@ -181,11 +181,11 @@ class FakeEnvironment:
 
     def service(self) -> Service:
         """Return `EnvironmentSP`, to be served."""
-        return bind(environment_pb2.DESCRIPTOR.services_by_name["EnvironmentSP"], self)
+        return bind(SERVICES[ServiceKind.ENVIRONMENT].descriptor(), self)
 
     async def RunTrial(self, call: ServerCall) -> None:
         """Play a trial's environment."""
-        (trial_id,) = call.metadata.texts("trial-id")
+        (trial_id,) = call.metadata.texts(TRIAL_ID)
         first = await call.receive()
         if first is None:
             return

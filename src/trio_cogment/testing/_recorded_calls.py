@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from trio_cogment.errors import RpcError
 from trio_cogment.rpc import CallOpener, ClientCall, Metadata, MetadataLike, Method
 from trio_cogment.rpc.calls import Consumer
+from trio_cogment.services import TRIAL_ID
 from trio_cogment.testing._history import History
 
 
@@ -59,7 +60,7 @@ class RecordedCalls(CallOpener, AbstractAsyncContextManager["RecordedCalls"]):
             method, metadata=metadata, timeout=timeout, wait_for_ready=wait_for_ready, compression=compression
         )
         notes = _Notes(self._history, self._who, len(self._history))  # which no other call of this history has
-        (trial_id,) = Metadata(metadata).texts("trial-id")[:1] or [""]
+        (trial_id,) = Metadata(metadata).texts(TRIAL_ID)[:1] or [""]
         notes.record("call", method=method.path.rpartition("/")[2], trial=trial_id)
         return _RecordedCall(call, notes)
 

@@ -15,7 +15,6 @@ import trio
 from purerpc import Service
 
 from trio_cogment.about import About
-from trio_cogment.api import directory_pb2, orchestrator_pb2
 from trio_cogment.api.common_pb2 import StatusRequest
 from trio_cogment.api.directory_pb2 import (
     DeregisterReply,
@@ -31,6 +30,7 @@ from trio_cogment.api.directory_pb2 import (
 )
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, ServerCall, bind, methods_of
+from trio_cogment.services import AUTHENTICATION_TOKEN, SERVICES, ServiceKind, kind_of_type
 
 #: What is remembered of who asked what.
 MAX_REQUESTS = 10_000
@@ -86,7 +86,7 @@ class FakeDirectory(About):
 
     def service(self) -> Service:
         """Return `DirectorySP`, to be served."""
-        return bind(directory_pb2.DESCRIPTOR.services_by_name["DirectorySP"], self)
+        return bind(SERVICES[ServiceKind.DIRECTORY].descriptor(), self)
 
     # What a test may do
 
@@ -169,7 +169,7 @@ class FakeDirectory(About):
     async def _begin(
         self, method: str, call: ServerCall, request: RegisterRequest | DeregisterRequest | InquireRequest
     ) -> str:
-        token = next(iter(call.metadata.texts("authentication-token")), "")
+        token = next(iter(call.metadata.texts(AUTHENTICATION_TOKEN)), "")
         self.requests.append(Request(method, token, request))
         self._changed.unpark_all()
         if method in self.hanging:
@@ -219,13 +219,10 @@ def _problem(request: RegisterRequest) -> str:
 
 async def _answers(data: FullServiceData) -> bool:
     # Every service's `Status` has the same messages; the path is the only difference.
-    service = {
-        ServiceType.TRIAL_LIFE_CYCLE_SERVICE: "TrialLifecycleSP",
-        ServiceType.CLIENT_ACTOR_CONNECTION_SERVICE: "ClientActorSP",
-    }.get(data.details.type)
-    if service is None or data.endpoint.protocol != ServiceEndpoint.GRPC:
+    kind = kind_of_type(data.details.type)
+    if kind not in (ServiceKind.LIFECYCLE, ServiceKind.CLIENT_ACTOR) or data.endpoint.protocol != ServiceEndpoint.GRPC:
         return True
-    status = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name[service])["Status"]
+    status = methods_of(SERVICES[kind].descriptor())["Status"]
     try:
         async with Channel(data.endpoint.host, data.endpoint.port) as channel:
             await channel.unary(status, StatusRequest(names=["overall_load"]), timeout=CHECK_SECONDS)

@@ -20,12 +20,6 @@ MAX_BUFFERED_TICKS = 10_000
 DEFAULT_BUFFERED_TICKS = 2
 
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
-_CLIENT_ENDPOINTS = frozenset({"cogment://client", "cogment://client/", "client"})
-
-
-def is_client_endpoint(endpoint: str) -> bool:
-    """Tell whether an actor with this endpoint connects to us, instead of us to it."""
-    return endpoint.strip().lower() in _CLIENT_ENDPOINTS
 
 
 def validate_params(params: TrialParams) -> TrialParams:

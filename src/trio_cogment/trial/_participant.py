@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from typing import Any, TypeAlias
 
 from trio_cogment.api.common_pb2 import CommunicationState, Message, RewardSource, TrialParams
+from trio_cogment.endpoints import is_client_endpoint
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.trial._events import ENVIRONMENT
-from trio_cogment.trial._params import is_client_endpoint
 from trio_cogment.trial._stream_table import ACTOR_STREAM, ENVIRONMENT_STREAM, StreamInput, StreamState, Verdict
 
 Rows: TypeAlias = dict[StreamState, dict[StreamInput, tuple[StreamState, Verdict]]]

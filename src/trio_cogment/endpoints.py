@@ -14,38 +14,25 @@ differ there: the orchestrator's takes the first, the other one refuses. What an
 from __future__ import annotations
 
 import dataclasses
-import enum
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from trio_cogment.errors import EndpointError
+from trio_cogment.services import AUTHENTICATION_TOKEN, ServiceKind
 
-#: Properties that a context adds to a discovery, and that registrations of actors and environments have.
-ACTOR_CLASS = "__actor_class"
-IMPLEMENTATION = "__implementation"
+#: What leads to a client actor, and to whatever the context describes.
+CLIENT = "cogment://client"
+DISCOVER = "cogment://discover"
+#: The host with which a client actor is registered.
+CLIENT_HOST = "client"
 
 _ID = "__id"
-_TOKEN = "__authentication-token"
+_TOKEN = f"__{AUTHENTICATION_TOKEN}"
 _TOKEN_VALUE = re.compile(rf"({_TOKEN}=)[^&]*")
 #: More digits make no number that we use, and Python refuses to read very many.
 _MOST_DIGITS = 20
-
-
-class ServiceKind(enum.Enum):
-    """What an endpoint leads to; the values are the paths of ``cogment://discover/...``."""
-
-    ACTOR = "actor"
-    ENVIRONMENT = "environment"
-    DATALOG = "datalog"
-    PRE_TRIAL_HOOK = "prehook"
-    LIFECYCLE = "lifecycle"
-    CLIENT_ACTOR = "actservice"
-    DATASTORE = "datastore"
-    MODEL_REGISTRY = "modelregistry"
-    DIRECTORY = "directory"
-    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +52,7 @@ class ClientEndpoint:
     """The actor will come to the orchestrator."""
 
     def __str__(self) -> str:
-        return "cogment://client"
+        return CLIENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +112,14 @@ def parse_endpoint(text: str, *, field_name: str = "endpoint") -> Endpoint:
     except _GrammarError as refusal:
         shown = _TOKEN_VALUE.sub(r"\1***", text)
         raise EndpointError(f"{field_name}: {shown!r}: {refusal}") from None
+
+
+def is_client_endpoint(text: str) -> bool:
+    """Tell whether an actor with this endpoint comes to the orchestrator; a bad endpoint is none of a client."""
+    try:
+        return isinstance(parse_endpoint(text), ClientEndpoint)
+    except EndpointError:
+        return False
 
 
 class _GrammarError(Exception):

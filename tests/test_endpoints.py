@@ -6,17 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_cogment.discovery import (
-    ACTOR_CLASS,
-    IMPLEMENTATION,
+from trio_cogment.endpoints import (
     ClientEndpoint,
     DiscoverEndpoint,
     Endpoint,
     GrpcEndpoint,
-    ServiceKind,
+    is_client_endpoint,
     parse_endpoint,
 )
 from trio_cogment.errors import EndpointError
+from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 
 D = DiscoverEndpoint
 
@@ -200,3 +199,19 @@ def test_written_endpoints_read_back(host: str, port: int) -> None:
     assert parse_endpoint(str(endpoint)) == endpoint
     assert parse_endpoint(str(ClientEndpoint())) == ClientEndpoint()
     assert parse_endpoint(str(DiscoverEndpoint(ServiceKind.ACTOR))) == DiscoverEndpoint(ServiceKind.ACTOR)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "client"),
+    [
+        ("cogment://client", True),
+        (" Cogment://Client/ ", True),
+        ("client", True),
+        ("cogment://discover", False),
+        ("", False),
+        ("grpc://client", False),
+        ("cogment://client/actor", False),
+    ],
+)
+def test_client_endpoints(endpoint: str, client: bool) -> None:
+    assert is_client_endpoint(endpoint) is client
