@@ -158,7 +158,7 @@ async def open_platform(
         model_registry: is served too: one that is open, and stays so here, or the folder of one that is opened here.
         model_registry_config: limits of one that is opened here.
         rng: for pauses that should differ.
-        make_machine: makes the machines of trials; see `testing.TrialRecorder`.
+        make_machine: makes the machines of trials; see `recording.TrialRecorder`.
         open_inside: opens services to calls within the process; a simulation makes them take time.
 
     Raises:

@@ -19,7 +19,7 @@ from trio_cogment.cli._orchestrator import orchestrator_program
 from trio_cogment.cli._serving import _until_signal
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import ActorSession, Controller, Participants, actor_params, trial_params
-from trio_cogment.testing.directory import FakeDirectory
+from trio_cogment.testing.fakes.directory import FakeDirectory
 
 #: What docs/wire.md promises.
 STOP_SECONDS = 5

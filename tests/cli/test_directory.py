@@ -25,7 +25,7 @@ from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.rpc import Channel, open_listeners, serve, server_tls
 from trio_cogment.sdk import Controller, Participants, actor_params, serve_participants, trial_params
 from trio_cogment.services import ServiceKind
-from trio_cogment.testing.directory import FakeDirectory
+from trio_cogment.testing.fakes.directory import FakeDirectory
 
 ENDPOINT = "grpc://localhost:9005"
 LOCAL = GrpcEndpoint("localhost", 9005)

@@ -25,7 +25,7 @@ from trio_cogment.cli._settings import ServerSettings
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import RpcError
 from trio_cogment.rpc import Channel, client_tls, methods_of
-from trio_cogment.testing.directory import FakeDirectory
+from trio_cogment.testing.fakes.directory import FakeDirectory
 
 MODULE = "tests.cli.tiny"
 TINY = ("services", "tiny", "--host=127.0.0.1", "--port=0")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.host.blocking import run_inline
-from trio_cogment.testing.check_trial_store import OpenStore
+from trio_cogment.testing.conformance.trial_store import OpenStore
 
 Make = Callable[[], OpenStore]
 

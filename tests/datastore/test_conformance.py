@@ -11,7 +11,7 @@ import trio
 from tests.datastore.stores import Make, in_memory, in_sqlite, in_sqlite_by_batch, in_sqlite_inline
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.testing import World, check_determinism, simulate
-from trio_cogment.testing.check_trial_store import (
+from trio_cogment.testing.conformance.trial_store import (
     CASES,
     KEEPING_CASES,
     OpenStore,

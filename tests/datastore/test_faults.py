@@ -15,8 +15,17 @@ from tests.datastore.test_conformance import name
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.errors import UnavailableError
 from trio_cogment.testing import FaultyStore, StoreFaults, World, simulate
-from trio_cogment.testing._check_store_tools import ALL, MUCH, get, late, late_rewards, new_trial, read, sample
-from trio_cogment.testing.check_trial_store import OpenStore, check_trial_store
+from trio_cogment.testing.conformance.trial_store import OpenStore, check_trial_store
+from trio_cogment.testing.conformance.trial_store_tools import (
+    ALL,
+    MUCH,
+    get,
+    late,
+    late_rewards,
+    new_trial,
+    read,
+    sample,
+)
 
 T = TypeVar("T")
 

@@ -33,7 +33,7 @@ from trio_cogment.errors import (
 )
 from trio_cogment.rpc import InProcessChannel, Serving, open_listeners, serve, serve_stream
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
-from trio_cogment.testing.directory import FakeDirectory
+from trio_cogment.testing.fakes.directory import FakeDirectory
 
 Clock = trio.testing.MockClock
 ACTOR = ServiceType.ACTOR_SERVICE

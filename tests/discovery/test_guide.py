@@ -11,7 +11,7 @@ import trio
 from trio_cogment.config import DirectoryConfig
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.sdk import Participants
-from trio_cogment.testing.directory import FakeDirectory
+from trio_cogment.testing.fakes.directory import FakeDirectory
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "discovery.md"
 

@@ -21,7 +21,7 @@ from trio_cogment.discovery import DirectoryClient, Offer, Registrations, keep_r
 from trio_cogment.errors import RpcError, StatusCode, UnavailableError
 from trio_cogment.rpc import InProcessChannel, open_listeners, serve
 from trio_cogment.services import ServiceKind
-from trio_cogment.testing.directory import FakeDirectory
+from trio_cogment.testing.fakes.directory import FakeDirectory
 
 Clock = trio.testing.MockClock
 LIFECYCLE, CLIENT_ACTOR = ServiceType.TRIAL_LIFE_CYCLE_SERVICE, ServiceType.CLIENT_ACTOR_CONNECTION_SERVICE

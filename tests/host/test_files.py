@@ -1,4 +1,4 @@
-"""What the file operations promise beyond those of the simulated disk, which are in testing/test_disk.py."""
+"""What the file operations promise beyond those of the simulated disk, which are in testing/sim/test_disk.py."""
 
 from __future__ import annotations
 

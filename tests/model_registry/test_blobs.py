@@ -15,7 +15,7 @@ from trio_cogment.host.files import Files, SystemFiles
 from trio_cogment.model_registry import BlobStore, LocalBlobs
 from trio_cogment.model_registry.blobs import put
 from trio_cogment.testing import FaultyStore, History, PowerLossError, SimDisk
-from trio_cogment.testing.check_blobs import CASES, check_blobs
+from trio_cogment.testing.conformance.blobs import CASES, check_blobs
 
 
 @pytest.mark.parametrize("simulated", [False, True], ids=["system", "simulated"])

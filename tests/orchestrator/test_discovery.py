@@ -33,7 +33,7 @@ from trio_cogment.rpc import (
 )
 from trio_cogment.sdk import EventType, actor_params, join_trial, trial_params
 from trio_cogment.services import ServiceKind
-from trio_cogment.testing.directory import FakeDirectory
+from trio_cogment.testing.fakes.directory import FakeDirectory
 
 Clock = trio.testing.MockClock
 PATIENCE_SECONDS = 60

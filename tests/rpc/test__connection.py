@@ -24,7 +24,7 @@ from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, open_listeners, serve
-from trio_cogment.testing.check_channel import COUNT, ECHO_ONE, FLOOD, WAIT, CheckService
+from trio_cogment.testing.conformance.channel import COUNT, ECHO_ONE, FLOOD, WAIT, CheckService
 
 
 async def test_unix_sockets(tmp_path: Path) -> None:

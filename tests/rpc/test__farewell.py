@@ -31,7 +31,7 @@ from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, Method, ServerCall, Serving, open_listeners, serve, serve_stream, server_tls
-from trio_cogment.testing.check_channel import CheckService
+from trio_cogment.testing.conformance.channel import CheckService
 
 HUGE = (2**31 - 1 - 65535).to_bytes(4, "big")
 LARGE = Observation(content=bytes(3 * 2**20))

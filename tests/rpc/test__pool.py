@@ -18,7 +18,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, InProcessChannel, serve_stream
 from trio_cogment.rpc._pool import Backoff
-from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, WAIT, CheckService
+from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 FINISHED = encode([(b":status", b"200"), (b"content-type", b"application/grpc"), (b"grpc-status", b"0")])
 

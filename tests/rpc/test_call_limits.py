@@ -14,7 +14,7 @@ from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, Channel, ClientCall, InProcessChannel, serve_stream
-from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, FLOOD, WAIT, CheckService
+from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, FLOOD, WAIT, CheckService
 
 #: Four calls at a time.
 TIGHT = RpcConfig(max_concurrent_streams=2, max_channel_connections=2)

@@ -25,7 +25,7 @@ from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, open_listeners, serve
-from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, WAIT, CheckService
+from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 OK_HEADERS = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 ANSWER = message(Observation(tick_id=1).SerializeToString())

@@ -24,8 +24,8 @@ from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, InProcessChannel, Method, ServerCall, open_listeners, serve
 from trio_cogment.rpc._compression import compress, decompress
 from trio_cogment.rpc._streams import BadMessageError, CompressedMessage
-from trio_cogment.testing._check_service import Collector
-from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, CheckService
+from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, CheckService
+from trio_cogment.testing.conformance.channel_service import Collector
 
 PLAIN = Action(tick_id=3, content=b"good " * 100)
 BYTES = PLAIN.SerializeToString()

@@ -27,7 +27,7 @@ from trio_cogment.rpc import (
 )
 from trio_cogment.rpc.inprocess import InProcessChannel
 from trio_cogment.testing import LatentChannel, Link
-from trio_cogment.testing.check_channel import CASES, CheckService, MakeChannel, check_case
+from trio_cogment.testing.conformance.channel import CASES, CheckService, MakeChannel, check_case
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from tests.rpc.raw_peer import DATA, END_STREAM, RawPeer, frame, message, raw_cl
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, Channel, InProcessChannel, Method, ServerCall, serve_stream
-from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, WAIT, CheckService
+from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 PATH = WAIT.path.encode()
 

@@ -33,7 +33,7 @@ from tests.rpc.test_limits import FLOODS as FRAMES
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import Channel, ServerCall, Serving, open_listeners, serve
-from trio_cogment.testing.check_channel import COUNT, ECHO, WAIT, CheckService
+from trio_cogment.testing.conformance.channel import COUNT, ECHO, WAIT, CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
 CANCEL = b"\0\0\0\x08"

@@ -17,7 +17,7 @@ from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, ServerCall, open_listeners, serve
-from trio_cogment.testing.check_channel import (
+from trio_cogment.testing.conformance.channel import (
     COUNT,
     ECHO,
     ECHO_ONE,

@@ -18,7 +18,7 @@ import trio.testing
 from tests.rpc.raw_peer import PING, PREFACE, RawPeer, encode, frame, message, request_headers, settings
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.rpc import Channel, ClientCall, open_listeners, serve, serve_stream
-from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, CheckService
+from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, CheckService
 
 IDLE_SECONDS = 600.0
 #: What a grpcio server with default settings demands between PINGs without data, before it counts strikes.

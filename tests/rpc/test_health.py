@@ -31,7 +31,7 @@ from trio_cogment.rpc._protos.health_pb2 import (
     HealthCheckRequest,
     HealthListRequest,
 )
-from trio_cogment.testing.check_channel import CheckService
+from trio_cogment.testing.conformance.channel import CheckService
 
 METHODS = methods_of(DESCRIPTOR.services_by_name["Health"])
 NAME = "trio_cogment.testing.Check"

@@ -10,7 +10,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
-from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, CheckService
+from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, CheckService
 
 
 async def test_the_limit_is_the_configuration_s_to_the_byte() -> None:

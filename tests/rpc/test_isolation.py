@@ -29,7 +29,7 @@ from tests.rpc.raw_peer import (
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, Method, ServerCall, open_listeners, serve
-from trio_cogment.testing.check_channel import ECHO, CheckService
+from trio_cogment.testing.conformance.channel import ECHO, CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
 GOOD = Action(tick_id=3, content=b"good").SerializeToString()

@@ -32,7 +32,7 @@ from tests.rpc.raw_peer import (
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, open_listeners, serve
-from trio_cogment.testing.check_channel import COUNT, ECHO, ECHO_ONE, FAIL, FLOOD, SUM, WAIT, CheckService
+from trio_cogment.testing.conformance.channel import COUNT, ECHO, ECHO_ONE, FAIL, FLOOD, SUM, WAIT, CheckService
 
 CANCEL = b"\0\0\0\x08"
 

@@ -37,7 +37,7 @@ from trio_cogment.rpc import ServerCall, _wire, serve_stream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
 from trio_cogment.rpc._streams import Stream
-from trio_cogment.testing.check_channel import CheckService
+from trio_cogment.testing.conformance.channel import CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
 GOOD = Action(tick_id=3, content=b"good").SerializeToString()

@@ -21,7 +21,7 @@ from trio_cogment.api.common_pb2 import Action
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.host import tcp
 from trio_cogment.rpc import CallOpener, Channel, Serving, open_listeners, open_unix_listener, serve
-from trio_cogment.testing.check_channel import ECHO_ONE, WAIT, CheckService
+from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
 
 @asynccontextmanager
@@ -371,7 +371,7 @@ SERVER = """
 import logging, resource, sys
 import trio
 from trio_cogment.rpc import open_listeners, serve
-from trio_cogment.testing.check_channel import CheckService
+from trio_cogment.testing.conformance.channel import CheckService
 
 async def main():
     listeners = await open_listeners("127.0.0.1", int(sys.argv[1]))

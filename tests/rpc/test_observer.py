@@ -12,7 +12,7 @@ from tests.rpc.test_liveness import MemoryListener
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, Serving, open_listeners, serve
-from trio_cogment.testing.check_channel import COUNT, ECHO_ONE, FAIL, FLOOD, NOWHERE, WAIT, CheckService
+from trio_cogment.testing.conformance.channel import COUNT, ECHO_ONE, FAIL, FLOOD, NOWHERE, WAIT, CheckService
 
 
 class Seen:

@@ -24,7 +24,7 @@ from trio_cogment.rpc import (
     standard_services,
 )
 from trio_cogment.rpc._protos import reflection_v1_pb2, reflection_v1alpha_pb2
-from trio_cogment.testing.check_channel import CheckService
+from trio_cogment.testing.conformance.channel import CheckService
 
 VERSIONS = [reflection_v1_pb2, reflection_v1alpha_pb2]
 LIFECYCLE = "cogmentAPI.TrialLifecycleSP"

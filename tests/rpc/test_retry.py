@@ -30,7 +30,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, Serving, open_listeners, serve
 from trio_cogment.testing import World, simulate
-from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, SUM, WAIT, CheckService
+from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, SUM, WAIT, CheckService
 
 OK_HEADERS = encode([(b":status", b"200"), (b"content-type", b"application/grpc")])
 OK_TRAILERS = encode([(b"grpc-status", b"0")])

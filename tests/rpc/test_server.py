@@ -38,7 +38,7 @@ from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, Method, ServerCall, bind, open_listeners, serve, serve_stream
-from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, WAIT, CheckService
+from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
 GOOD = Action(tick_id=3, content=b"good").SerializeToString()

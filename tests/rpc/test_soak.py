@@ -24,7 +24,7 @@ from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.rpc._wire_call import WireCall
-from trio_cogment.testing.check_channel import ECHO, ECHO_ONE, NOWHERE, CheckService
+from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, NOWHERE, CheckService
 
 MEBIBYTE = 1 << 20
 LIMIT = 65 * MEBIBYTE  # a message of 64 MiB and its other fields

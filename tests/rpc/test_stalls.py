@@ -17,7 +17,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import serve_stream
 from trio_cogment.rpc._liveness import _Stalls
 from trio_cogment.rpc._streams import Stream
-from trio_cogment.testing.check_channel import CheckService
+from trio_cogment.testing.conformance.channel import CheckService
 
 MIB = 2**20
 LARGE = Action(content=bytes(4 * MIB - 5)).SerializeToString()

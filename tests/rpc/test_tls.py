@@ -29,7 +29,7 @@ from trio_cogment.rpc import (
     serve_stream,
     server_tls,
 )
-from trio_cogment.testing.check_channel import ECHO_ONE, WAIT, CheckService
+from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
 
 @pytest.fixture(scope="module")

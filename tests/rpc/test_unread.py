@@ -11,8 +11,8 @@ import trio.testing
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import Channel, ClientCall, open_listeners, serve
-from trio_cogment.testing._check_service import SIZED
-from trio_cogment.testing.check_channel import ECHO_ONE, CheckService
+from trio_cogment.testing.conformance.channel import ECHO_ONE, CheckService
+from trio_cogment.testing.conformance.channel_service import SIZED
 
 BYTES = 60_000
 CALLS = 200

@@ -41,7 +41,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import serve_stream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
-from trio_cogment.testing.check_channel import CheckService
+from trio_cogment.testing.conformance.channel import CheckService
 
 NO_ERROR, PROTOCOL, FLOW, CLOSED, SIZE, REFUSED, CANCEL = 0, 1, 3, 5, 6, 7, 8
 COMPRESSION, CALM = 9, 11

@@ -14,7 +14,7 @@ from trio_cogment.rpc import InProcessChannel
 from trio_cogment.sdk import Participants, serve_participants
 from trio_cogment.services import ServiceKind
 from trio_cogment.spec import ActorClass, Spec
-from trio_cogment.testing.directory import FakeDirectory
+from trio_cogment.testing.fakes.directory import FakeDirectory
 
 
 async def never(_session: Any) -> None:

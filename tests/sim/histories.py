@@ -22,6 +22,7 @@ from trio_cogment.api import environment_pb2
 from trio_cogment.api.common_pb2 import CommunicationState, Reward, RewardSource
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput, ObservationSet
 from trio_cogment.errors import RpcError
+from trio_cogment.recording import TrialRecorder, replay
 from trio_cogment.rpc import ServerCall, bind, serve
 from trio_cogment.sdk import Controller, actor_params, trial_params
 from trio_cogment.testing import (
@@ -30,9 +31,7 @@ from trio_cogment.testing import (
     FakeDatalog,
     FakeEnvironment,
     Misbehaviour,
-    TrialRecorder,
     World,
-    replay,
     simulate,
 )
 

@@ -14,7 +14,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.sdk import Controller
 from trio_cogment.testing import Misbehaviour, World, check_history
-from trio_cogment.testing._contents import GREET_ONCE_IN
+from trio_cogment.testing.fakes.contents import GREET_ONCE_IN
 
 #: Liveness: when the last fault is over, and everybody is asked to end.
 CALM_SECONDS = 60.0

@@ -26,7 +26,7 @@ from tests.sim.counting import missing
 from tests.sim.scenario import SUITES, draw_plan
 from tests.sim.services import SERVICE_SUITES
 from trio_cogment.testing import FaultPlan, InvariantError, Outcome, World, check_determinism, simulate
-from trio_cogment.testing._failures import OnFailure
+from trio_cogment.testing.sim.failures import OnFailure
 
 SERVICE_ONCE_IN = 10
 #: Steps of a run; the longest take some ten thousand.

@@ -15,7 +15,7 @@ from tests.sim.scenario import scenario
 from trio_cogment.api.common_pb2 import Action, ActorInitialOutput, ActorRunTrialOutput, TrialParams
 from trio_cogment.rpc import Call
 from trio_cogment.testing import FakeActor, Fault, FaultPlan, History, simulate
-from trio_cogment.testing._behaviour import FROM_START, NORMAL, Part
+from trio_cogment.testing.fakes.behaviour import FROM_START, NORMAL, Part
 from trio_cogment.trial import Received, TrialMachine
 
 VICTIM = "trial-0"

@@ -125,7 +125,7 @@ def test_what_is_said_about_seeing_it_again_can_be_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["trio_cogment.testing", "trio_cogment.testing._fakes", "trio_cogment.testing._world"]
+    "module", ["trio_cogment.testing", "trio_cogment.testing.fakes.participants", "trio_cogment.testing.sim.world"]
 )
 def test_nothing_else_imports_pytest(module: str) -> None:
     code = f"import sys, {module}; sys.exit('pytest' in sys.modules)"

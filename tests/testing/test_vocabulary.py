@@ -48,7 +48,7 @@ def texts_in(*nodes: ast.expr) -> Iterator[str]:
 
 def test_the_table_has_what_is_noted_and_looked_for() -> None:
     words: set[str] = set()
-    for path in (ROOT / "src" / "trio_cogment" / "testing").glob("*.py"):
+    for path in (ROOT / "src" / "trio_cogment" / "testing").rglob("*.py"):
         words.update(words_of(ast.parse(path.read_text(encoding="utf-8"))))
     assert words == rows().keys()
 

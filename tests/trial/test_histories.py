@@ -10,7 +10,7 @@ import difflib
 import pytest
 
 from tests.sim.histories import CASES, FOLDER, path_of
-from trio_cogment.testing import replay
+from trio_cogment.recording import replay
 
 
 def difference(recorded: str, replayed: str) -> str:

@@ -14,7 +14,7 @@ from google.protobuf import text_format
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.cli._settings import Failure
 from trio_cogment.errors import CogmentError
-from trio_cogment.testing import replay
+from trio_cogment.recording import replay
 from trio_cogment.trial import ENVIRONMENT
 
 #: Larger files than any recorded trial are not read.

@@ -1,6 +1,12 @@
-"""Tools for testing what is built on this package: simulation, fake participants, conformance kits.
+"""Tools for testing what is built on this package; `docs/simulation.md` is the guide.
 
-`docs/simulation.md` is the guide. The names below are resolved when they are first used.
+- `sim`: simulated runs: the schedule, the clock, the network, the disk, and faults to put into them.
+- `fakes`: participants, hooks, data logs, storages and a directory that do as a test tells them, right or wrong.
+- `checkers`: what must hold in every run, over its `history`.
+- `conformance`: kits of cases that an implementation of an interface has to pass.
+- `pytest_plugin`: fixtures and options for pytest.
+
+The names below are resolved when they are first used.
 """
 
 from __future__ import annotations
@@ -9,102 +15,102 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trio_cogment.testing._behaviour import Behaviour as Behaviour
-    from trio_cogment.testing._behaviour import Misbehaviour as Misbehaviour
-    from trio_cogment.testing._cancellation import CancellationError as CancellationError
-    from trio_cogment.testing._cancellation import Cancellations as Cancellations
-    from trio_cogment.testing._cancellation import Doomed as Doomed
-    from trio_cogment.testing._cancellation import cancel_at_every_step as cancel_at_every_step
-    from trio_cogment.testing._checkers import CHECKERS as CHECKERS
-    from trio_cogment.testing._checkers import LEAST_ACK_SECONDS as LEAST_ACK_SECONDS
-    from trio_cogment.testing._checkers import InvariantError as InvariantError
-    from trio_cogment.testing._checkers import check_history as check_history
-    from trio_cogment.testing._checkers import record_states as record_states
-    from trio_cogment.testing._disk import PowerLossError as PowerLossError
-    from trio_cogment.testing._disk import SimDisk as SimDisk
-    from trio_cogment.testing._fake_services import FakeDatalog as FakeDatalog
-    from trio_cogment.testing._fake_services import FakeHook as FakeHook
-    from trio_cogment.testing._fakes import FakeActor as FakeActor
-    from trio_cogment.testing._fakes import FakeEnvironment as FakeEnvironment
-    from trio_cogment.testing._faulty_store import FaultyStore as FaultyStore
-    from trio_cogment.testing._faulty_store import StoreFault as StoreFault
-    from trio_cogment.testing._faulty_store import StoreFaults as StoreFaults
-    from trio_cogment.testing._history import History as History
-    from trio_cogment.testing._history import HistoryEvent as HistoryEvent
-    from trio_cogment.testing._in_process import LatentChannel as LatentChannel
-    from trio_cogment.testing._network import SimConnection as SimConnection
-    from trio_cogment.testing._network import SimHost as SimHost
-    from trio_cogment.testing._network import SimListener as SimListener
-    from trio_cogment.testing._network import SimNetwork as SimNetwork
-    from trio_cogment.testing._param_checkers import record_params as record_params
-    from trio_cogment.testing._pipes import Link as Link
-    from trio_cogment.testing._plan import Fault as Fault
-    from trio_cogment.testing._plan import FaultPlan as FaultPlan
-    from trio_cogment.testing._probe import Probe as Probe
-    from trio_cogment.testing._recorded_calls import RecordedCalls as RecordedCalls
-    from trio_cogment.testing._simulate import DEFAULT_BUDGET as DEFAULT_BUDGET
-    from trio_cogment.testing._simulate import DeadlockError as DeadlockError
-    from trio_cogment.testing._simulate import LivelockError as LivelockError
-    from trio_cogment.testing._simulate import NondeterminismError as NondeterminismError
-    from trio_cogment.testing._simulate import Outcome as Outcome
-    from trio_cogment.testing._simulate import SimulationError as SimulationError
-    from trio_cogment.testing._simulate import check_determinism as check_determinism
-    from trio_cogment.testing._simulate import simulate as simulate
-    from trio_cogment.testing._stream import SimStream as SimStream
-    from trio_cogment.testing._trial_lines import TrialFileError as TrialFileError
-    from trio_cogment.testing._trial_recorder import RecordedTrial as RecordedTrial
-    from trio_cogment.testing._trial_recorder import TrialRecorder as TrialRecorder
-    from trio_cogment.testing._trial_recorder import replay as replay
-    from trio_cogment.testing._world import World as World
+    from trio_cogment.testing.checkers.checkers import CHECKERS as CHECKERS
+    from trio_cogment.testing.checkers.checkers import LEAST_ACK_SECONDS as LEAST_ACK_SECONDS
+    from trio_cogment.testing.checkers.checkers import InvariantError as InvariantError
+    from trio_cogment.testing.checkers.checkers import check_history as check_history
+    from trio_cogment.testing.checkers.checkers import record_states as record_states
+    from trio_cogment.testing.checkers.param_checkers import record_params as record_params
+    from trio_cogment.testing.checkers.probe import Probe as Probe
+    from trio_cogment.testing.conformance.blobs import check_blobs as check_blobs
+    from trio_cogment.testing.conformance.channel import check_channel as check_channel
+    from trio_cogment.testing.conformance.trial_store import check_trial_store as check_trial_store
+    from trio_cogment.testing.fakes.behaviour import Behaviour as Behaviour
+    from trio_cogment.testing.fakes.behaviour import Misbehaviour as Misbehaviour
+    from trio_cogment.testing.fakes.directory import FakeDirectory as FakeDirectory
+    from trio_cogment.testing.fakes.faulty_store import FaultyStore as FaultyStore
+    from trio_cogment.testing.fakes.faulty_store import StoreFault as StoreFault
+    from trio_cogment.testing.fakes.faulty_store import StoreFaults as StoreFaults
+    from trio_cogment.testing.fakes.participants import FakeActor as FakeActor
+    from trio_cogment.testing.fakes.participants import FakeEnvironment as FakeEnvironment
+    from trio_cogment.testing.fakes.services import FakeDatalog as FakeDatalog
+    from trio_cogment.testing.fakes.services import FakeHook as FakeHook
+    from trio_cogment.testing.history import History as History
+    from trio_cogment.testing.history import HistoryEvent as HistoryEvent
+    from trio_cogment.testing.recorded_calls import RecordedCalls as RecordedCalls
+    from trio_cogment.testing.sim.cancellation import CancellationError as CancellationError
+    from trio_cogment.testing.sim.cancellation import Cancellations as Cancellations
+    from trio_cogment.testing.sim.cancellation import Doomed as Doomed
+    from trio_cogment.testing.sim.cancellation import cancel_at_every_step as cancel_at_every_step
+    from trio_cogment.testing.sim.disk import PowerLossError as PowerLossError
+    from trio_cogment.testing.sim.disk import SimDisk as SimDisk
+    from trio_cogment.testing.sim.fault_plan import Fault as Fault
+    from trio_cogment.testing.sim.fault_plan import FaultPlan as FaultPlan
+    from trio_cogment.testing.sim.latent_channel import LatentChannel as LatentChannel
+    from trio_cogment.testing.sim.network import SimConnection as SimConnection
+    from trio_cogment.testing.sim.network import SimHost as SimHost
+    from trio_cogment.testing.sim.network import SimListener as SimListener
+    from trio_cogment.testing.sim.network import SimNetwork as SimNetwork
+    from trio_cogment.testing.sim.pipes import Link as Link
+    from trio_cogment.testing.sim.simulate import DEFAULT_BUDGET as DEFAULT_BUDGET
+    from trio_cogment.testing.sim.simulate import DeadlockError as DeadlockError
+    from trio_cogment.testing.sim.simulate import LivelockError as LivelockError
+    from trio_cogment.testing.sim.simulate import NondeterminismError as NondeterminismError
+    from trio_cogment.testing.sim.simulate import Outcome as Outcome
+    from trio_cogment.testing.sim.simulate import SimulationError as SimulationError
+    from trio_cogment.testing.sim.simulate import check_determinism as check_determinism
+    from trio_cogment.testing.sim.simulate import simulate as simulate
+    from trio_cogment.testing.sim.stream import SimStream as SimStream
+    from trio_cogment.testing.sim.world import World as World
 
 _HOMES = {
-    "Behaviour": "_behaviour",
-    "CHECKERS": "_checkers",
-    "CancellationError": "_cancellation",
-    "Cancellations": "_cancellation",
-    "DEFAULT_BUDGET": "_simulate",
-    "DeadlockError": "_simulate",
-    "Doomed": "_cancellation",
-    "FakeActor": "_fakes",
-    "FakeDatalog": "_fake_services",
-    "FakeEnvironment": "_fakes",
-    "FakeHook": "_fake_services",
-    "Fault": "_plan",
-    "FaultPlan": "_plan",
-    "FaultyStore": "_faulty_store",
-    "History": "_history",
-    "HistoryEvent": "_history",
-    "InvariantError": "_checkers",
-    "LatentChannel": "_in_process",
-    "Link": "_pipes",
-    "LEAST_ACK_SECONDS": "_checkers",
-    "LivelockError": "_simulate",
-    "Misbehaviour": "_behaviour",
-    "NondeterminismError": "_simulate",
-    "Outcome": "_simulate",
-    "PowerLossError": "_disk",
-    "Probe": "_probe",
-    "RecordedCalls": "_recorded_calls",
-    "RecordedTrial": "_trial_recorder",
-    "SimConnection": "_network",
-    "SimDisk": "_disk",
-    "SimHost": "_network",
-    "SimListener": "_network",
-    "SimNetwork": "_network",
-    "SimStream": "_stream",
-    "SimulationError": "_simulate",
-    "StoreFault": "_faulty_store",
-    "StoreFaults": "_faulty_store",
-    "TrialFileError": "_trial_lines",
-    "TrialRecorder": "_trial_recorder",
-    "World": "_world",
-    "cancel_at_every_step": "_cancellation",
-    "check_determinism": "_simulate",
-    "check_history": "_checkers",
-    "record_params": "_param_checkers",
-    "record_states": "_checkers",
-    "replay": "_trial_recorder",
-    "simulate": "_simulate",
+    "Behaviour": "fakes.behaviour",
+    "CHECKERS": "checkers.checkers",
+    "CancellationError": "sim.cancellation",
+    "Cancellations": "sim.cancellation",
+    "DEFAULT_BUDGET": "sim.simulate",
+    "DeadlockError": "sim.simulate",
+    "Doomed": "sim.cancellation",
+    "FakeActor": "fakes.participants",
+    "FakeDatalog": "fakes.services",
+    "FakeDirectory": "fakes.directory",
+    "FakeEnvironment": "fakes.participants",
+    "FakeHook": "fakes.services",
+    "Fault": "sim.fault_plan",
+    "FaultPlan": "sim.fault_plan",
+    "FaultyStore": "fakes.faulty_store",
+    "History": "history",
+    "HistoryEvent": "history",
+    "InvariantError": "checkers.checkers",
+    "LEAST_ACK_SECONDS": "checkers.checkers",
+    "LatentChannel": "sim.latent_channel",
+    "Link": "sim.pipes",
+    "LivelockError": "sim.simulate",
+    "Misbehaviour": "fakes.behaviour",
+    "NondeterminismError": "sim.simulate",
+    "Outcome": "sim.simulate",
+    "PowerLossError": "sim.disk",
+    "Probe": "checkers.probe",
+    "RecordedCalls": "recorded_calls",
+    "SimConnection": "sim.network",
+    "SimDisk": "sim.disk",
+    "SimHost": "sim.network",
+    "SimListener": "sim.network",
+    "SimNetwork": "sim.network",
+    "SimStream": "sim.stream",
+    "SimulationError": "sim.simulate",
+    "StoreFault": "fakes.faulty_store",
+    "StoreFaults": "fakes.faulty_store",
+    "World": "sim.world",
+    "cancel_at_every_step": "sim.cancellation",
+    "check_blobs": "conformance.blobs",
+    "check_channel": "conformance.channel",
+    "check_determinism": "sim.simulate",
+    "check_history": "checkers.checkers",
+    "check_trial_store": "conformance.trial_store",
+    "record_params": "checkers.param_checkers",
+    "record_states": "checkers.checkers",
+    "simulate": "sim.simulate",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605  the names are texts

@@ -119,7 +119,7 @@ class Sim:
         how to see it again.
         """
         from trio_cogment.testing import DEFAULT_BUDGET, check_determinism, simulate
-        from trio_cogment.testing._failures import noting
+        from trio_cogment.testing.sim.failures import noting
 
         run = check_determinism if self.seed % CHECKED_ONCE_IN == 0 else simulate
         with noting(f"again: pytest {self._test} --sim-seed {self.seed}"):

@@ -8,8 +8,9 @@ from typing import Any
 import cog_settings
 import cogment
 import data_pb2
-from recording import Record
 from serving import serve
+
+from recording import Record
 
 
 def counter(folder: str) -> Any:

@@ -9,8 +9,9 @@ from typing import Any
 import cog_settings
 import cogment
 import data_pb2
-from recording import Record, save
 from serving import serve
+
+from recording import Record, save
 
 
 def field(folder: str) -> Any:

@@ -28,6 +28,7 @@ from typing import Any
 
 import cogment
 import data_pb2
+
 from recording import Record, save
 
 

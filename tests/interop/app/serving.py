@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import cogment
+
 from recording import save
 
 

@@ -1,0 +1,144 @@
+"""Recording what the machines of trials are given and do, and giving it to them again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trio_cogment.errors import LocalProtocolError
+from trio_cogment.recording._trial_lines import (
+    TrialFileError,
+    as_text,
+    header_of,
+    line_of,
+    machine_of,
+    parse_lines,
+    read_input,
+    refuse,
+    state_of,
+    take,
+)
+from trio_cogment.trial import Effect, Event, TrialMachine, TrialRules
+
+#: More lines than the longest trial of a test has; a trial that goes astray must not fill the memory.
+MAX_LINES = 1_000_000
+
+
+class TrialRecorder:
+    """Records trials: give its `machine` to `World.open_platform` or `World.serve_orchestrator` as `make_machine`.
+
+    The orchestrator runs as ever, only that each trial's machine writes down all it is given and all it asks for. A
+    trial that nobody records has the plain machine, and pays nothing.
+
+    Attributes:
+        trials: what was recorded, by the trials' ids; of an id that was used again, the latest.
+    """
+
+    def __init__(self) -> None:
+        self.trials: dict[str, RecordedTrial] = {}
+
+    def machine(self, trial_id: str, *, rules: TrialRules) -> TrialMachine:
+        """Make the machine of a trial."""
+        made = RecordingMachine(trial_id, rules=rules)
+        self.trials[trial_id] = made.recorded
+        return made
+
+
+class RecordedTrial:
+    """One trial as its machine saw it: inputs with their times, effects, states.
+
+    Attributes:
+        dropped: how many lines there was no room for; such a trial cannot be replayed.
+    """
+
+    def __init__(self, machine: TrialMachine) -> None:
+        self._machine = machine
+        self._lines: list[dict[str, Any]] = []
+        self._state: dict[str, Any] = {}
+        self.dropped = 0
+
+    def add(self, line: dict[str, Any]) -> None:
+        """Write down one thing."""
+        if len(self._lines) < MAX_LINES:
+            self._lines.append(line)
+        else:
+            self.dropped += 1
+
+    def add_state(self) -> None:
+        """Write down the machine's state, if it is another one than before."""
+        state = state_of(self._machine)
+        if state != self._state:
+            self._state = state
+            self.add(state)
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """All of it, but for the first line."""
+        return list(self._lines)
+
+    def text(self) -> str:
+        """Return it as a file has it: JSON objects, one a line; see `docs/simulation.md`."""
+        return as_text([header_of(self._machine), *self._lines])
+
+
+class RecordingMachine(TrialMachine):
+    """A machine that writes down what goes in and what comes out."""
+
+    __slots__ = ("recorded",)
+
+    def __init__(self, trial_id: str, *, rules: TrialRules, collect_samples: bool = True) -> None:
+        super().__init__(trial_id, rules=rules, collect_samples=collect_samples)
+        self.recorded = RecordedTrial(self)
+
+    def handle(self, event: Event, now: float, wall_ns: int) -> list[Effect]:
+        """See `TrialMachine.handle`."""
+        recorded = self.recorded
+        # At once: the machine, and whoever performs an effect, may change the messages.
+        recorded.add({"at": now, "wall_ns": wall_ns, **line_of(event)})
+        try:
+            effects = super().handle(event, now, wall_ns)
+        except LocalProtocolError as error:
+            recorded.add({"out": "refused", "error": str(error)})
+            raise
+        for effect in effects:
+            recorded.add(line_of(effect))
+        recorded.add_state()
+        return effects
+
+
+def replay(text: str) -> str:
+    """Give a recorded trial's inputs to a new machine, at the times they came, and return what is recorded then.
+
+    The result is equal to `text` if this version does all that the one that recorded it did.
+
+    Raises:
+        TrialFileError: it is no recorded trial, of another version, or broken; the text names the line.
+    """
+    (number, header), *lines = parse_lines(text)
+    blank = machine_of(number, header)
+    machine = RecordingMachine(blank.trial_id, rules=blank.rules, collect_samples=blank.collect_samples)
+    before = 0.0
+    inputs = 0
+    for number, line in lines:
+        if "in" not in line:
+            if not ("out" in line or "phase" in line):
+                refuse(number, "expected an object with 'in', 'out' or 'phase'")
+            continue
+        inputs += 1
+        now = take(number, line, "at", (int, float), "seconds")
+        wall_ns = take(number, line, "wall_ns", int, "nanoseconds")
+        if now < before:
+            refuse(number, f"at: expected {before} or later, got {now}")
+        before = now
+        event = read_input(number, line)
+        try:
+            machine.handle(event, now, wall_ns)
+        except LocalProtocolError:
+            pass  # recorded; it may have been so the first time
+        except Exception as error:
+            # What no orchestrator would feed, such as an actor's message before there are actors.
+            raise TrialFileError(
+                f"line {number}: the machine cannot take this: {type(error).__name__}: {error}"
+            ) from error
+    if not inputs:
+        raise TrialFileError("expected inputs, got none")
+    return machine.recorded.text()

@@ -1,0 +1,153 @@
+"""Checkers over what is sent: observations, actions and rewards reach those they are for, in time, once.
+
+What fake participants send says whose it is (`fakes.contents`); contents of other making are not judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from trio_cogment.testing.checkers._sessions import events_by, sessions
+from trio_cogment.testing.fakes.contents import EVERYBODY, WRONG, action_content, greeted, rewarded, shown_to
+from trio_cogment.testing.history import History, HistoryEvent
+
+
+def actions_belong_to_their_tick(history: History) -> Iterator[str]:
+    """What an environment gets from an actor was made for that tick, or nobody's (a default action, or none)."""
+    for event in history:
+        if event.what == "actions":
+            tick = event.details["tick"]
+            for name, content in event.details["contents"].items():
+                own = content.startswith(f"{name}:")
+                if content == WRONG.decode() or (own and content != action_content(name, tick).decode()):
+                    yield f"{event.trial_id}: the action of {name} at tick {tick} was {content!r}"
+
+
+def absent_once(history: History) -> Iterator[str]:
+    """An actor without action stands once among those of its tick."""
+    for event in history:
+        if event.what == "actions":
+            absent = event.details["unavailable"]
+            if len(absent) != len(set(absent)):
+                yield f"{event.trial_id}: tick {event.details['tick']} lacks the actors {absent}"
+
+
+def wrong_observations_are_refused(history: History) -> Iterator[str]:
+    """What an environment shows for another tick than the next reaches nobody."""
+    for event in history:
+        if event.what == "observation":
+            content, tick = event.details["content"], event.details["tick"]
+            made_for = shown_to(content)
+            if content == WRONG.decode() or (made_for is not None and made_for[1] != tick):
+                yield f"{event.trial_id}: {event.who} at tick {tick} saw {content!r}"
+
+
+def observations_reach_their_actors(history: History) -> Iterator[str]:
+    """An actor sees what its environment shows to it, and nothing that is for another."""
+    for event in history:
+        if event.what == "observation":
+            made_for = shown_to(event.details["content"])
+            if made_for is not None and made_for[0] not in (_actor(event), EVERYBODY):
+                tick, content = event.details["tick"], event.details["content"]
+                yield f"{event.trial_id}: {event.who} at tick {tick} saw {content!r}"
+
+
+def rewards_come_once(history: History) -> Iterator[str]:
+    """No reward of a fake environment reaches an actor twice."""
+    for (trial_id, who), events in events_by(history, "reward").items():
+        counts = Counter(value for event in events for value in event.details["values"])
+        twice = sorted(value for value, count in counts.items() if count > 1)
+        if twice:
+            yield f"{trial_id}: {who} got the rewards {twice} more than once"
+
+
+def rewards_reach_their_actors(history: History) -> Iterator[str]:
+    """An actor gets the rewards that are for it, with the tick that they are for."""
+    for event in history:
+        for note in event.details.get("notes", ()) if event.what == "reward" else ():
+            given = rewarded(note)
+            if given is not None and given != (_actor(event), event.details["tick"]):
+                yield f"{event.trial_id}: {event.who} got for tick {event.details['tick']} the reward {note!r}"
+
+
+def rewards_come_in_time(history: History) -> Iterator[str]:
+    """What an actor is rewarded with for a tick comes before its next observation, the final one included."""
+    for session in sessions(history):
+        got = {-1}  # before the first observation nobody has done anything
+        for event in session:
+            if event.what == "reward":
+                notes = (rewarded(note) for note in event.details.get("notes", ()))
+                got.update(given[1] for given in notes if given is not None)
+            elif event.what == "observation" and shown_to(event.details["content"]) is not None:
+                tick = event.details["tick"]
+                if tick - 1 not in got:
+                    yield f"{event.trial_id}: {event.who} saw tick {tick} without its reward for tick {tick - 1}"
+
+
+def messages_reach_their_receivers(history: History) -> Iterator[str]:
+    """A message reaches whom it names, and says truly who has sent it."""
+    for event in history:
+        said = greeted(event.details["text"]) if event.what == "message" else None
+        if said is not None:
+            sender, receiver, _ = said
+            name = event.who.partition(" ")[2]
+            if (event.details["sender"], event.details["receiver"], name) != (sender, receiver, receiver):
+                yield f"{event.trial_id}: {event}"
+
+
+def messages_come_once(history: History) -> Iterator[str]:
+    """What one participant tells another comes once, and in order."""
+    for (trial_id, who), events in events_by(history, "message").items():
+        ticks: dict[str, list[int]] = defaultdict(list)
+        for said in (greeted(event.details["text"]) for event in events):
+            if said is not None:
+                ticks[said[0]].append(said[2])
+        for sender, heard in ticks.items():
+            if heard != sorted(set(heard)):
+                yield f"{trial_id}: {who} heard what {sender} said at the ticks {heard}"
+
+
+def samples_tell_what_happened(history: History) -> Iterator[str]:
+    """The sample of a tick has the actions that its environment got and the rewards that its actors got."""
+    complete = {event.trial_id for event in history if event.what == "complete"}
+    told: dict[tuple[str, int], set[str]] = defaultdict(set)
+    sampled = set()
+    for event in history:
+        if event.what in ("sample", "afterthought") and "actions" in event.details:
+            told[event.trial_id, event.details["tick"]].update(event.details["actions"] + event.details["rewards"])
+            if event.what == "sample":
+                sampled.add((event.trial_id, event.details["tick"]))
+            if event.details["lost"]:
+                complete.discard(event.trial_id)
+    for event in history:
+        key = event.trial_id, event.details.get("tick", -1)
+        if key not in sampled or event.trial_id not in complete:
+            continue
+        happened: list[str] = []
+        if event.what == "actions":
+            own = (action_content(name, key[1]).decode() for name in event.details["contents"])
+            happened = [content for content in own if content in event.details["contents"].values()]
+        elif event.what == "reward":
+            happened = [note for note in event.details.get("notes", ()) if rewarded(note) is not None]
+        missing = [one for one in happened if one not in told[key]]
+        if missing:
+            yield f"{event.trial_id}: the samples of tick {key[1]} lack {missing}, which {event.who} got"
+
+
+def _actor(event: HistoryEvent) -> str:
+    return event.who.removeprefix("actor ")
+
+
+CONTENT_CHECKERS = (
+    actions_belong_to_their_tick,
+    absent_once,
+    wrong_observations_are_refused,
+    observations_reach_their_actors,
+    rewards_come_once,
+    rewards_reach_their_actors,
+    rewards_come_in_time,
+    messages_reach_their_receivers,
+    messages_come_once,
+    samples_tell_what_happened,
+)

@@ -1,0 +1,95 @@
+"""More checkers, over what is noted from inside: by `Probe`, `RecordedCalls`, and a `FakeDatalog` with files."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from trio_cogment.testing.history import History
+
+
+def queues_stay_within_limits(history: History) -> Iterator[str]:
+    """What waits for one participant, for a data log, or for all watchers together, is never more than it may be."""
+    for event in history:
+        if event.what == "queues":
+            for name in ("messages", "samples"):
+                if event.details[name] > event.details[f"most_{name}"]:
+                    yield f"{event.trial_id or 'watchers'}: {event.details[name]} {name}: {event}"
+
+
+def tasks_end_with_their_trial(history: History) -> Iterator[str]:
+    """A trial that has ended has no tasks, once the time for its farewells and for its data log is over."""
+    for event in history:
+        if event.what == "tasks" and event.details["names"] and event.details["seconds"] > event.details["patience"]:
+            yield f"{event.trial_id}: {event.details['seconds']:g} s after its end there are {event.details['names']}"
+
+
+def shields_have_deadlines(history: History) -> Iterator[str]:
+    """A shield that holds a cancellation off has a deadline."""
+    for event in history:
+        if event.what == "shield" and event.details["deadline"] == math.inf:
+            yield f"{event.details['task']}: was shielded at {event.seconds:.3f} s, without a deadline"
+
+
+def hosts_leave_in_time(history: History) -> Iterator[str]:
+    """Whoever is cancelled is gone after the time it has; scenarios note "cancelled" (and `within`), and "gone"."""
+    since: dict[str, tuple[float, float]] = {}
+    for event in history:
+        if event.what == "cancelled":
+            since[event.who] = event.seconds, event.details["within"]
+        elif event.what == "gone" and event.who in since:
+            began, within = since.pop(event.who)
+            if event.seconds - began > within:
+                yield f"{event.who}: was gone {event.seconds - began:.3f} s after it was cancelled, not {within:g}"
+    for who in since:
+        yield f"{who}: was cancelled and never gone"
+
+
+def calls_end_once(history: History) -> Iterator[str]:
+    """A call tells its caller one status and nothing after it; one with a consumer has done so when it is left."""
+    calls: dict[tuple[str, int], list[str]] = defaultdict(list)
+    names: dict[tuple[str, int], str] = {}
+    for event in history:
+        if "number" in event.details:
+            key = event.who, event.details["number"]
+            if event.what == "call":
+                names[key] = f"{event.details['method']} of {event.details['trial'] or 'no trial'}"
+            calls[key].append(event.what if event.what != "call left" or event.details["consumed"] else "left")
+    for key, whats in calls.items():
+        counts = Counter(whats)
+        missing = counts["call left"] and not counts["status"]
+        if counts["status"] > 1 or counts["message after status"] or counts["call left"] > 1 or missing:
+            yield f"{key[0]}: call {key[1]} ({names.get(key)}) noted {whats}"
+
+
+def acknowledged_samples_are_kept(history: History) -> Iterator[str]:
+    """What a data log has made durable is in its file in the end, and nothing that it was not sent, each tick once."""
+    stored: dict[str, set[int]] = defaultdict(set)
+    sent: dict[str, set[int]] = defaultdict(set)
+    kept: dict[str, list[int]] = {}
+    for event in history:
+        if event.what == "stored":
+            stored[event.trial_id].add(event.details["tick"])
+        elif event.what == "sample":
+            sent[event.trial_id].add(event.details["tick"])
+        elif event.what == "kept":
+            kept[event.trial_id] = event.details["ticks"]
+    for trial_id, ticks in kept.items():
+        lost = sorted(stored[trial_id].difference(ticks))
+        strange = sorted(set(ticks) - sent[trial_id])
+        if lost or strange or len(ticks) != len(set(ticks)):
+            yield f"{trial_id}: of the samples {sorted(stored[trial_id])} there are {ticks} in the file"
+    for trial_id in stored:
+        if trial_id not in kept and kept:
+            yield f"{trial_id}: samples were stored, and nobody has looked for them"
+
+
+INNER_CHECKERS = (
+    queues_stay_within_limits,
+    tasks_end_with_their_trial,
+    shields_have_deadlines,
+    hosts_leave_in_time,
+    calls_end_once,
+    acknowledged_samples_are_kept,
+)

@@ -1,0 +1,115 @@
+"""What is seen of an orchestrator from inside: its queues, the tasks of its trials, the shields of all tasks."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+import trio
+
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.testing.checkers._overdue import SLACK_SECONDS, Overdue
+from trio_cogment.testing.history import History, HistoryEvent
+from trio_cogment.testing.sim.schedule import shields_in_use, tasks_below
+
+#: Tasks of an ended trial that wait for its data log, by their names' ends; each step of that has a limit of its own.
+_WAITS_FOR_DATALOG = ("Datalog.run", "patience with the data log", "grace of the data log")
+
+
+class Probe:
+    """Looks into an orchestrator of this process and notes what the checkers have to judge.
+
+    Whenever anything is noted about a trial, its queues are looked at; `run` looks at everything from time to time.
+    What is noted: "queues" when one is longer than it has ever been, "tasks" while an ended trial has some and once
+    when it has none, "shield" for a shield that holds a cancellation off longer than an instant, "overdue" when a trial
+    has waited for something longer than its parameters and the settings allow. That a trial has ended
+    is taken from the states that `record_states` notes, those of the first watcher if there are several.
+
+    Args:
+        orchestrator: looked into.
+        history: where it is noted, and who tells that something has happened.
+    """
+
+    def __init__(self, orchestrator: Orchestrator, history: History) -> None:
+        self._orchestrator = orchestrator
+        self._history = history
+        self._most: dict[str, tuple[int, int]] = {}
+        self._ended: dict[str, float] = {}
+        self._watcher = ""
+        self._overdue = Overdue(orchestrator)
+        self._shields: dict[trio.CancelScope, float] = {}
+        history.listeners.append(self._on_event)
+
+    async def run(self, every_seconds: float = 1.0) -> None:
+        """Look so often, until cancelled."""
+        while True:
+            self.look()
+            await trio.sleep(every_seconds)
+
+    def look(self) -> None:
+        """Look at everything now."""
+        root = trio.lowlevel.current_root_task()
+        assert root is not None
+        tasks = sorted(tasks_below(root), key=attrgetter("name"))  # a nursery has them in a set
+        self._look_at_tasks(tasks)
+        self._look_at_shields(tasks)
+        for trial_id, wait, seconds in self._overdue.look():
+            details = {"waits_for": wait.what, "seconds": round(seconds, 6), "patience": wait.patience}
+            self._history.record("probe", "overdue", trial_id, **details)
+        watchers = self._orchestrator.watchers
+        self._note_queues("", watchers.queued_entries, watchers.max_queued_entries, 0, 0)
+
+    def _on_event(self, event: HistoryEvent) -> None:
+        if event.what == "state" and event.who == (self._watcher or event.who):
+            self._watcher = event.who
+            if event.details["state"] == TrialState.ENDED:
+                self._ended.setdefault(event.trial_id, event.seconds)
+            else:
+                self._ended.pop(event.trial_id, None)  # an id that was free again
+        if event.trial_id and event.who != "probe":
+            self._look_at_queues(event.trial_id)
+
+    def _look_at_queues(self, trial_id: str) -> None:
+        trial = self._orchestrator.trials.get(trial_id)
+        if trial is not None and not trial.over:
+            # What a log that confirms has not confirmed is kept beside the queue, and comes back into it.
+            room = 2 * self._orchestrator.config.max_queued_samples
+            self._note_queues(trial_id, trial.longest_queue, trial.max_queued_messages, trial.queued_samples, room)
+
+    def _note_queues(self, trial_id: str, messages: int, room: int, samples: int, sample_room: int) -> None:
+        most = self._most.get(trial_id, (0, 0))
+        if messages > most[0] or samples > most[1]:
+            self._most[trial_id] = max(messages, most[0]), max(samples, most[1])
+            details = {"messages": messages, "most_messages": room, "samples": samples, "most_samples": sample_room}
+            self._history.record("probe", "queues", trial_id, **details)
+
+    def _look_at_tasks(self, tasks: list[trio.lowlevel.Task]) -> None:
+        by_name = {task.name: task for task in tasks}
+        for trial_id, ended_at in list(self._ended.items()):
+            nursery = by_name.get(f"trial {trial_id}")
+            names = [] if nursery is None else sorted(task.name for task in tasks_below(nursery)[1:])
+            config = self._orchestrator.config
+            patience = config.farewell_seconds
+            if any(name.endswith(_WAITS_FOR_DATALOG) for name in names):
+                patience += config.datalog_flush_seconds * (2 + 2 * config.max_queued_samples)
+                names = [name for name in names if not name.endswith(_WAITS_FOR_DATALOG)] or names
+            self._history.record(
+                "probe",
+                "tasks",
+                trial_id,
+                names=names,
+                seconds=round(trio.current_time() - ended_at, 6),
+                patience=patience + SLACK_SECONDS,
+            )
+            if not names:
+                del self._ended[trial_id]
+
+    def _look_at_shields(self, tasks: list[trio.lowlevel.Task]) -> None:
+        now = trio.current_time()
+        in_use = shields_in_use(tasks)
+        for name, scope in in_use:
+            # In the very instant of a cancellation, who gives the shield its deadline may not have had a turn.
+            if self._shields.setdefault(scope, now) < now:
+                self._history.record("probe", "shield", task=name, deadline=scope.deadline)
+        scopes = {scope for _, scope in in_use}
+        self._shields = {scope: since for scope, since in self._shields.items() if scope in scopes}

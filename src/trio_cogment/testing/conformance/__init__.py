@@ -1,0 +1,1 @@
+"""Conformance kits: the cases that an implementation of an interface has to pass."""

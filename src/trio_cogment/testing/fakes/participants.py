@@ -1,0 +1,270 @@
+"""Fake actors and environments: they play by the book, or not, and note all they see.
+
+They speak the protocol itself, not through the SDK, so that they can break its rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from google.protobuf.any_pb2 import Any as AnyMessage
+from purerpc import Service
+
+from trio_cogment.api.common_pb2 import (
+    Action,
+    ActorInitialOutput,
+    ActorRunTrialOutput,
+    Message,
+    Reward,
+    RewardSource,
+)
+from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput, ObservationSet
+from trio_cogment.errors import RpcError
+from trio_cogment.rpc import Call, CallOpener, ServerCall, bind, methods_of
+from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
+from trio_cogment.testing.fakes.behaviour import END as END_STATE
+from trio_cogment.testing.fakes.behaviour import (
+    FROM_START,
+    HEARTBEAT,
+    LAST,
+    LAST_ACK,
+    NORMAL,
+    Behave,
+    Behaviour,
+    CrashError,
+    Misbehaviour,
+    Part,
+    VanishedError,
+)
+from trio_cogment.testing.fakes.contents import (
+    GREET_ONCE_IN,
+    WRONG,
+    action_content,
+    as_text,
+    greeting,
+    observations_of,
+    reward_note,
+)
+from trio_cogment.testing.sim.world import World
+
+_JOIN = methods_of(SERVICES[ServiceKind.CLIENT_ACTOR].descriptor())["RunTrial"]
+
+#: How many ticks an environment's trial has, by the trial's id; or for all. None goes on until it is told to end.
+Ticks: TypeAlias = Callable[[str], int | None] | int | None
+
+
+class FakeActor:
+    """Actors, service or client, of any number of trials.
+
+    Args:
+        world: for the history, the randomness and the counters.
+        behave: how each behaves.
+        neighbours: to whom each sends a message now and then, by names.
+    """
+
+    def __init__(
+        self, world: World, behave: Behave | None = None, *, neighbours: Mapping[str, str] | None = None
+    ) -> None:
+        self._world = world
+        self._behave = behave or Behaviour()
+        self._neighbours = neighbours or {}
+
+    def service(self) -> Service:
+        """Return `ServiceActorSP`, to be served."""
+        return bind(SERVICES[ServiceKind.ACTOR].descriptor(), self)
+
+    async def RunTrial(self, call: ServerCall) -> None:
+        """Play a part as a service actor."""
+        (trial_id,) = call.metadata.texts(TRIAL_ID)
+        first = await call.receive()
+        if first is None:
+            return
+        part = Part(self._world, self._behave, trial_id, "actor", first.init_input.actor_name)
+        with part.session():
+            if await part.think(FROM_START):
+                await call.send(ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput()))
+            await self._play(call, part)
+
+    async def join(self, opener: CallOpener, trial_id: str, actor_name: str) -> None:
+        """Play a part as a client actor.
+
+        Errors of the call, and those it is to make, are noted, not raised. After `Cancelled` the actor has left.
+        """
+        part = Part(self._world, self._behave, trial_id, "actor", actor_name)
+        try:
+            with part.session():
+                async with opener.call(_JOIN, metadata=[(TRIAL_ID, trial_id)]) as call:
+                    selection = ActorInitialOutput(actor_name=actor_name)
+                    await call.send(ActorRunTrialOutput(state=NORMAL, init_output=selection))
+                    first = await call.receive()
+                    if first is not None and first.state == NORMAL:
+                        await self._play(call, part)
+        except (CrashError, VanishedError):
+            pass  # what it was to do; leaving the call has reset its stream
+
+    async def _play(self, call: Call, part: Part) -> None:
+        name = part.who.removeprefix("actor ")
+        ending = False
+        tick_id = FROM_START
+        async for message in call:
+            part.received(message.state, message.details)
+            kind = message.WhichOneof("data")
+            if message.state == END_STATE:
+                return
+            if message.state == LAST:
+                ending = True
+            elif message.state == HEARTBEAT:
+                part.beats()
+                await call.send(ActorRunTrialOutput(state=HEARTBEAT))
+            elif kind == "reward":
+                reward = message.reward
+                notes = [as_text(source.user_data.value) for source in reward.sources]
+                part.record("reward", tick=reward.tick_id, values=[one.value for one in reward.sources], notes=notes)
+            elif kind == "message":
+                part.heard(message.message)
+            elif kind == "observation":
+                tick_id = message.observation.tick_id
+                part.record("observation", tick=tick_id, content=as_text(message.observation.content))
+                if await part.think(tick_id):
+                    try:
+                        await (
+                            self._acknowledge(call, part, tick_id) if ending else self._act(call, part, name, tick_id)
+                        )
+                    except RpcError:
+                        pass  # it was over before the answer was ready: what is left to read says how
+
+    async def _act(self, call: Call, part: Part, name: str, tick_id: int) -> None:
+        if part.does(Misbehaviour.WRONG_TICK, tick_id):
+            # -1 would mean the tick that there is.
+            for wrong in (tick_id - 1 if tick_id else 500, tick_id + 1, tick_id + 1000):
+                await call.send(ActorRunTrialOutput(state=NORMAL, action=Action(tick_id=wrong, content=WRONG)))
+        if part.does(Misbehaviour.FLOOD, tick_id):
+            for _ in range(part.behaviour.count):
+                flood = Message(tick_id=-1, receiver_name="*", payload=AnyMessage(value=b"flood"))
+                await call.send(ActorRunTrialOutput(state=NORMAL, message=flood))
+        neighbour = self._neighbours.get(name)
+        if neighbour is not None and tick_id % GREET_ONCE_IN == 1:
+            # Whose it is, is the orchestrator's to say.
+            said = Message(tick_id=-1, sender_name="liar", receiver_name=neighbour)
+            said.payload.CopyFrom(greeting(name, neighbour, tick_id))
+            await call.send(ActorRunTrialOutput(state=NORMAL, message=said))
+        action = Action(tick_id=tick_id, content=action_content(name, tick_id))
+        for _ in range(part.copies(tick_id)):
+            await call.send(ActorRunTrialOutput(state=NORMAL, action=action))
+        part.record("acted", tick=tick_id)
+
+    async def _acknowledge(self, call: Call, part: Part, tick_id: int) -> None:
+        if not part.does(Misbehaviour.NEVER_ACK, tick_id):
+            for copy in range(part.copies(tick_id)):
+                await call.send(ActorRunTrialOutput(state=LAST_ACK))
+                if not copy:  # the others may have to wait
+                    part.record("acknowledged")
+
+
+class FakeEnvironment:
+    """Environments of any number of trials.
+
+    At even ticks each actor is shown an observation of its own, at odd ones all the same; at each tick but the first,
+    each gets a reward for the one before, whose value no other has. Now and then each is sent a message.
+
+    Args:
+        world: for the history, the randomness and the counters.
+        behave: how each behaves.
+        ticks: how long each trial goes on.
+    """
+
+    def __init__(self, world: World, behave: Behave | None = None, *, ticks: Ticks = 10) -> None:
+        self._world = world
+        self._behave = behave or Behaviour()
+        self._ticks = ticks
+
+    def service(self) -> Service:
+        """Return `EnvironmentSP`, to be served."""
+        return bind(SERVICES[ServiceKind.ENVIRONMENT].descriptor(), self)
+
+    async def RunTrial(self, call: ServerCall) -> None:
+        """Play a trial's environment."""
+        (trial_id,) = call.metadata.texts(TRIAL_ID)
+        first = await call.receive()
+        if first is None:
+            return
+        init = first.init_input
+        part = Part(self._world, self._behave, trial_id, "environment", init.name)
+        ticks = self._ticks(trial_id) if callable(self._ticks) else self._ticks
+        with part.session():
+            stage = _Stage(call, part, [actor.name for actor in init.actors_in_trial], ticks)
+            if await part.think(FROM_START):
+                await call.send(EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput()))
+                await stage.show(0)
+            async for message in call:
+                part.received(message.state, message.details)
+                if message.state == END_STATE:
+                    return
+                await stage.react(message)
+
+
+class _Stage:
+    """What an environment knows of its trial."""
+
+    def __init__(self, call: Call, part: Part, actors: list[str], ticks: int | None) -> None:
+        self._call = call
+        self._part = part
+        self._actors = actors
+        self._ticks = ticks
+        self._ending = False
+
+    async def react(self, message: Any) -> None:
+        if message.state == LAST:
+            self._ending = True
+        elif message.state == HEARTBEAT:
+            self._part.beats()
+            await self._call.send(EnvRunTrialOutput(state=HEARTBEAT))
+        elif message.HasField("message"):
+            self._part.heard(message.message)
+        elif message.HasField("action_set"):
+            actions = message.action_set
+            contents = [as_text(content) for content in actions.actions]
+            self._part.record(
+                "actions",
+                tick=actions.tick_id,
+                contents=dict(zip(self._actors, contents, strict=True)),
+                unavailable=list(actions.unavailable_actors),
+            )
+            if await self._part.think(actions.tick_id + 1):
+                await self.show(actions.tick_id + 1)
+
+    async def show(self, tick_id: int) -> None:
+        part, call = self._part, self._call
+        if self._ticks is not None and tick_id >= self._ticks and not self._ending:
+            self._ending = True
+            part.record("ends by itself")
+            await call.send(EnvRunTrialOutput(state=LAST))
+        for number, name in enumerate(self._actors if tick_id else []):
+            # For the tick that was acted on; each value once in a trial.
+            value = float(tick_id * len(self._actors) + number + 1)
+            note = AnyMessage(value=reward_note(name, tick_id - 1))
+            source = RewardSource(value=value, confidence=1.0, user_data=note)
+            reward = Reward(tick_id=-1, receiver_name=name, value=value, sources=[source])
+            await call.send(EnvRunTrialOutput(state=NORMAL, reward=reward))
+        if part.does(Misbehaviour.FLOOD, tick_id):
+            for _ in range(part.behaviour.count):
+                flood = Message(tick_id=-1, receiver_name="*", payload=AnyMessage(value=b"flood"))
+                await call.send(EnvRunTrialOutput(state=NORMAL, message=flood))
+        if part.does(Misbehaviour.WRONG_TICK, tick_id):
+            await self._observe(tick_id + 7, [WRONG], [0] * len(self._actors))
+        for name in self._actors if tick_id % GREET_ONCE_IN == 2 else []:
+            said = Message(tick_id=-1, sender_name="liar", receiver_name=name)
+            said.payload.CopyFrom(greeting(part.name, name, tick_id))
+            await call.send(EnvRunTrialOutput(state=NORMAL, message=said))
+        contents, indexes = observations_of(self._actors, tick_id)
+        for _ in range(part.copies(tick_id)):
+            await self._observe(tick_id, contents, indexes)
+        part.record("showed", tick=tick_id)
+        if self._ending and not part.does(Misbehaviour.NEVER_ACK, tick_id):
+            await call.send(EnvRunTrialOutput(state=LAST_ACK))
+            part.record("acknowledged")
+
+    async def _observe(self, tick_id: int, contents: list[bytes], indexes: list[int]) -> None:
+        shown = ObservationSet(tick_id=tick_id, timestamp=1, observations=contents, actors_map=indexes)
+        await self._call.send(EnvRunTrialOutput(state=NORMAL, observation_set=shown))

@@ -1,0 +1,166 @@
+"""Fake pre-trial hooks and data logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from purerpc import Service
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogOutput
+from trio_cogment.api.hooks_pb2 import PreTrialParams
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.host.files import Files
+from trio_cogment.rpc import ServerCall, bind
+from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
+from trio_cogment.testing.fakes._sample_file import SampleFile, read_ticks
+from trio_cogment.testing.fakes.behaviour import FROM_START, Behave, Behaviour, Misbehaviour, Part, check_behaviour
+from trio_cogment.testing.fakes.contents import as_text
+from trio_cogment.testing.sim.world import World
+
+#: What makes no sense for them: they answer once, and have no ticks or messages of their own.
+HOOKS_CANNOT = frozenset({Misbehaviour.DUPLICATE, Misbehaviour.FLOOD, Misbehaviour.NEVER_ACK})
+DATALOGS_CANNOT = frozenset({Misbehaviour.DUPLICATE, Misbehaviour.FLOOD, Misbehaviour.WRONG_TICK})
+#: How a sample tells of those before it that could not be kept.
+_LOST = re.compile(r"(\d+) samples? before this one (?:was|were) lost: ")
+
+
+class FakeHook:
+    """A pre-trial hook.
+
+    Args:
+        world: for the history, the randomness and the counters.
+        behave: how it behaves; the participant's name is "hook". WRONG_TICK returns parameters that are no good.
+        change: makes the parameters that it returns from those that came; they stay as they are without.
+
+    Raises:
+        ValueError: it cannot misbehave so. (If `behave` is a function that says so later, the simulated run fails.)
+    """
+
+    def __init__(
+        self, world: World, behave: Behave | None = None, *, change: Callable[[TrialParams], TrialParams] | None = None
+    ) -> None:
+        self._world = world
+        self._behave = behave = behave or Behaviour()
+        check_behaviour(behave, "hook", HOOKS_CANNOT)
+        self._change = change
+
+    def service(self) -> Service:
+        """Return `TrialHooksSP`, to be served."""
+        return bind(SERVICES[ServiceKind.PRE_TRIAL_HOOK].descriptor(), self)
+
+    async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:
+        """Answer with the parameters."""
+        (trial_id,) = call.metadata.texts(TRIAL_ID)
+        part = Part(self._world, self._behave, trial_id, "hook", "hook", cannot=HOOKS_CANNOT)
+        params = request.params
+        with part.session(raising=True):
+            if not await part.think(FROM_START):
+                await trio.sleep_forever()
+            if self._change is not None:
+                params = self._change(params)
+            if part.does(Misbehaviour.WRONG_TICK, FROM_START):
+                params = TrialParams()
+            part.record("answered")
+        return PreTrialParams(params=params)
+
+
+class FakeDatalog:
+    """A data log: it notes the ticks of what it gets, and acknowledges each sample.
+
+    Args:
+        world: for the history, the randomness and the counters.
+        behave: how it behaves in each trial; the participant's name is "datalog". NEVER_ACK does not end its stream.
+        files: gives a trial's file system: samples are kept there, and acknowledged when they are durable ("stored").
+            Where that fails, the stream ends with UNAVAILABLE, and the next one finds what is there. Without it nothing
+            is kept.
+
+    Raises:
+        ValueError: as with `FakeHook`.
+    """
+
+    def __init__(
+        self, world: World, behave: Behave | None = None, *, files: Callable[[str], Files] | None = None
+    ) -> None:
+        self._world = world
+        self._behave = behave = behave or Behaviour()
+        check_behaviour(behave, "data log", DATALOGS_CANNOT)
+        self._files_of = files
+        self._open_files: dict[str, SampleFile] = {}
+        self._failed: set[str] = set()
+
+    def service(self) -> Service:
+        """Return `DatalogSP`, to be served."""
+        return bind(SERVICES[ServiceKind.DATALOG].descriptor(), self)
+
+    async def RunTrialDatalog(self, call: ServerCall) -> None:
+        """Take a trial's samples."""
+        (trial_id,) = call.metadata.texts(TRIAL_ID)
+        part = Part(self._world, self._behave, trial_id, "datalog", "datalog", cannot=DATALOGS_CANNOT)
+        tick_id = FROM_START
+        answers = False
+        with part.session(raising=True):
+            async for message in call:
+                if message.HasField("sample"):
+                    info = message.sample.info
+                    tick_id = max(tick_id, info.tick_id)
+                    lost = sum(int(found[1]) for found in map(_LOST.match, info.special_events) if found)
+                    what = "afterthought" if info.out_of_sync else "sample"
+                    part.record(what, tick=info.tick_id, state=info.state, lost=lost, **_told(message.sample))
+                    if self._files_of is not None and not info.out_of_sync:
+                        self._store(part, self._files_of(trial_id), info.tick_id)
+                if await part.think(tick_id) and not part.does(Misbehaviour.NEVER_ACK, tick_id):
+                    await call.send(RunTrialDatalogOutput())
+                    if not answers:
+                        part.record("answers")
+                    answers = True
+            if part.does(Misbehaviour.NEVER_ACK, tick_id):
+                await trio.sleep_forever()
+            part.record("complete")
+
+    def _store(self, part: Part, files: Files, tick_id: int) -> None:
+        trial_id = part.trial_id
+        try:
+            if trial_id not in self._open_files:
+                self._open_files[trial_id] = SampleFile(files, _path(trial_id))
+            self._open_files[trial_id].add(tick_id)
+        except OSError as error:
+            self._open_files.pop(trial_id, None)
+            self._failed.add(trial_id)
+            part.record("not stored", tick=tick_id, error=error.strerror)
+            raise RpcError(StatusCode.UNAVAILABLE, f"the disk: {error.strerror}") from error
+        part.record("stored", tick=tick_id)
+        if trial_id in self._failed:
+            self._failed.remove(trial_id)
+            self._world.sometimes("datalog: stored after its disk had failed")
+
+    def note_kept(self) -> None:
+        """Note what each trial's file has in it now ("kept"), for the checkers.
+
+        Raises:
+            OSError: it cannot be read.
+            RuntimeError: this data log keeps nothing.
+        """
+        if self._files_of is None:
+            raise RuntimeError("a FakeDatalog without `files` keeps nothing")
+        opened = [event for event in self._world.history if event.what == "opened"]
+        for trial_id in {event.trial_id: None for event in opened if event.who == "datalog datalog"}:
+            ticks = read_ticks(self._files_of(trial_id), _path(trial_id))
+            self._world.history.record("datalog datalog", "kept", trial_id, ticks=ticks)
+
+
+def _told(sample: DatalogSample) -> dict[str, Any]:
+    """Return what a sample says beside its tick, for the history."""
+    return {
+        "observations": len(sample.observations.observations),
+        "actions": [as_text(action.content) for action in sample.actions],
+        "rewards": [as_text(source.user_data.value) for reward in sample.rewards for source in reward.sources],
+        "messages": [as_text(message.payload.value) for message in sample.messages],
+    }
+
+
+def _path(trial_id: str) -> str:
+    return f"{trial_id}.samples"

@@ -1,0 +1,257 @@
+"""`simulate`: run a scenario on a virtual clock, in an order of tasks that the seed decides."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import trio
+import trio.testing
+
+from trio_cogment._version import __version__
+from trio_cogment.testing.history import History
+from trio_cogment.testing.sim._garbage import own_garbage
+from trio_cogment.testing.sim._step_recorder import Recorder, Step
+from trio_cogment.testing.sim.failures import OnFailure
+from trio_cogment.testing.sim.fault_plan import FaultPlan
+from trio_cogment.testing.sim.schedule import jump_at_once, seeded_schedule
+from trio_cogment.testing.sim.world import World
+
+T = TypeVar("T")
+
+#: Far more than an honest scenario of some hundred thousand messages needs.
+DEFAULT_BUDGET = 2_000_000
+_SHOWN_EVENTS = 200
+_SHOWN_MISTAKES = 5
+
+
+class SimulationError(Exception):
+    """A simulated run did not come to its end; what is missing is not an assertion but an end."""
+
+
+class LivelockError(SimulationError):
+    """A run took as many steps as it may: usually some task goes round without ever waiting for time to pass."""
+
+
+class DeadlockError(SimulationError):
+    """Nothing could run any more and no deadline was set, so no time would ever pass."""
+
+
+class NondeterminismError(SimulationError):
+    """Two runs of one seed were not the same: something comes from outside of the simulation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What became of a simulated run.
+
+    Attributes:
+        value: what the scenario returned.
+        fingerprint: stands for the whole schedule; equal for equal seeds.
+        steps: how many turns tasks took.
+        seconds: how much virtual time passed.
+        history: what was recorded.
+        counters: how often each `World.sometimes` was reached.
+    """
+
+    value: T
+    fingerprint: str
+    steps: int
+    seconds: float
+    history: History
+    counters: Counter[str]
+
+
+def simulate(
+    seed: int,
+    async_fn: Callable[..., Awaitable[T]],
+    *args: Any,
+    budget: int = DEFAULT_BUDGET,
+    plan: FaultPlan | None = None,
+) -> Outcome[T]:
+    """Run ``async_fn(world, *args)`` to its end, in virtual time; call this from a plain function.
+
+    Whenever every task waits, the clock jumps to the next deadline. The order in which tasks take their turns, the
+    world's randomness, ids and wall clock come from the seed: the same seed gives the same run. (So does Python's
+    global `random`, for the time of the run.) Everything must happen in this thread: no sockets, files in threads,
+    `trio.to_thread`, or subprocesses. Tasks that only hand things to each other do not let time pass: links between
+    them need a latency, as those of `World.network` have.
+
+    Args:
+        seed: any number.
+        async_fn: the scenario; its first argument is a `World`.
+        args: its others.
+        budget: the steps (turns of tasks) after which the run has gone astray. It is cancelled then, and soon after
+            its shields are taken away.
+        plan: the faults of the run, for the scenario to look into and the report to print.
+
+    Raises:
+        LivelockError: the budget was used up.
+        DeadlockError: everybody waited, and nobody for a time.
+        SimulationError: virtual time has passed while one of Trio's worker threads was at work.
+        RuntimeError: this version of Trio cannot be seeded; or a simulation, or Trio, runs here already.
+        TypeError: `async_fn` is not an async function.
+        ValueError: the budget is not a number of steps, at least one; or a fake was to misbehave in a way that it
+            cannot show; or the network was told of a host that never came.
+
+    Whatever else the scenario raises comes out as it is, with a note that says how to see it again.
+    """
+    outcome, _ = run_seeded(seed, async_fn, args, budget, plan)
+    return outcome
+
+
+def check_determinism(
+    seed: int,
+    async_fn: Callable[..., Awaitable[T]],
+    *args: Any,
+    budget: int = DEFAULT_BUDGET,
+    plan: FaultPlan | None = None,
+) -> Outcome[T]:
+    """Simulate a seed twice, compare schedules and histories, and return the second outcome; see `simulate`.
+
+    Raises:
+        NondeterminismError: the runs differed; the text shows the first steps, or the first recorded events, that did.
+    """
+    before, first = run_seeded(seed, async_fn, args, budget, plan, keep=True)
+    after, second = run_seeded(seed, async_fn, args, budget, plan, keep=True)
+    if first.fingerprint() != second.fingerprint():
+        difference = _difference(map(_show, first.trace), map(_show, second.trace))
+        raise NondeterminismError(f"seed {seed} ran differently the second time:\n{difference}")
+    if before.history.text() != after.history.text():
+        difference = _difference(map(str, before.history), map(str, after.history))
+        raise NondeterminismError(f"seed {seed} saw other things in the same schedule the second time:\n{difference}")
+    return after
+
+
+def _difference(first: Iterable[str], second: Iterable[str]) -> str:
+    """Show two sequences side by side, around where they begin to differ."""
+    pairs = list(itertools.zip_longest(first, second, fillvalue="-"))
+    at = next((number for number, (one, other) in enumerate(pairs) if one != other), 0)
+    shown = [f"  {number:6}  {one} | {other}" for number, (one, other) in enumerate(pairs)]
+    return "\n".join(shown[max(0, at - 5) : at + 5])
+
+
+def _show(step: Step) -> str:
+    return f"{step.seconds:.9f} {step.task}"
+
+
+@own_garbage()
+def run_seeded(
+    seed: int,
+    async_fn: Callable[..., Awaitable[T]],
+    args: tuple[Any, ...],
+    budget: int,
+    plan: FaultPlan | None,
+    *,
+    keep: bool = False,
+    instruments: Sequence[trio.abc.Instrument] = (),
+) -> tuple[Outcome[T], Recorder]:
+    """See `simulate`; further instruments see the run, too."""
+    check_scenario(async_fn)
+    _check_surroundings(budget)
+    recorder = Recorder(budget, keep=keep)
+    world = World(seed, plan)
+    values: list[T] = []
+
+    async def main() -> None:  # its name is part of each task's, and so of every schedule
+        with recorder.scope:
+            awaitable: object = async_fn(world, *args)
+            if not inspect.isawaitable(awaitable):
+                raise TypeError(f"expected an async function, got {async_fn!r}, which returned {awaitable!r}")
+            values.append(await awaitable)
+        recorder.over = True
+
+    def tell(error: BaseException) -> None:
+        if recorder.astray:
+            raise _gone_astray(world, recorder) from error
+        error.add_note(_report(world, recorder))
+
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    jump_at_once(clock)
+    global_state = random.getstate()
+    random.seed(seed)
+    try:
+        with seeded_schedule(seed, recorder.note), OnFailure(tell):
+            trio.run(main, clock=clock, instruments=instruments)
+            if values and (mistakes := _mistakes(world)):
+                raise ValueError(mistakes[0])
+    finally:
+        random.setstate(global_state)
+    if recorder.astray:  # though a value may have come back
+        raise _gone_astray(world, recorder)
+    outcome = Outcome(
+        values[0], recorder.fingerprint(), recorder.steps, recorder.seconds, world.history, world.counters
+    )
+    return outcome, recorder
+
+
+def _check_surroundings(budget: object) -> None:
+    if not isinstance(budget, int) or budget < 1:
+        raise ValueError(f"budget: expected at least 1 step, got {budget!r}")
+    if trio.lowlevel.in_trio_run():
+        raise RuntimeError("this is a run of Trio already; a simulation is one of its own: call it in a plain function")
+
+
+def _mistakes(world: World) -> list[str]:
+    """Return what the scenario asked for that could not be, once it is over."""
+    unknown = [f"network: no host ever had the name {name!r}" for name in world.network.unknown_hosts()]
+    return world.mistakes + unknown
+
+
+def check_scenario(async_fn: object) -> None:
+    """See that this can be called.
+
+    Raises:
+        TypeError: it cannot; it may be what a call of it returned.
+    """
+    if callable(async_fn):
+        return
+    if inspect.iscoroutine(async_fn):
+        async_fn.close()  # or Python complains that nobody awaited it
+        name = async_fn.__name__
+        raise TypeError(f"expected an async function, got a coroutine: give `{name}`, not `{name}(...)`")
+    raise TypeError(f"expected an async function, got {async_fn!r}")
+
+
+def _gone_astray(world: World, recorder: Recorder) -> SimulationError:
+    error: SimulationError
+    if recorder.exhausted:
+        error = LivelockError(
+            f"seed {world.seed}: {recorder.budget} steps were taken by {recorder.seconds:g} s of virtual time, the "
+            f"last ones by {recorder.busiest()}; is there a task that never waits for time to pass?"
+        )
+    elif recorder.threaded:
+        error = SimulationError(
+            f"seed {world.seed}: virtual time has passed while a thread was at work; threads are not simulated, "
+            f"nor what is done in them, as Trio's files and looking up names. Who waited: {', '.join(recorder.blocked)}"
+        )
+    else:
+        waiting = ", ".join(recorder.blocked) or "nobody"
+        error = DeadlockError(
+            f"seed {world.seed}: at {recorder.seconds:g} s of virtual time everybody waits and no deadline is set: "
+            f"{waiting}. (Sockets, threads and subprocesses do not belong into a simulation.)"
+        )
+    error.add_note(_report(world, recorder))
+    return error
+
+
+def _report(world: World, recorder: Recorder) -> str:
+    events = [str(event) for event in world.history.recent(_SHOWN_EVENTS)]
+    steps = [_show(step) for step in recorder.recent]
+    return "\n".join(
+        [
+            f"--- simulated with seed {world.seed}, trio-cogment {__version__}, trio {trio.__version__}: the same seed "
+            "gives the same run ---",
+            f"plan: {world.plan}",
+            *(f"mistake in the scenario: {text}" for text in world.mistakes[:_SHOWN_MISTAKES]),
+            f"{recorder.steps} steps, {recorder.seconds:g} s of virtual time; the last steps:",
+            *(f"  {step}" for step in steps),
+            f"the last {len(events)} recorded events:" if events else "no events were recorded",
+            *(f"  {event}" for event in events),
+        ]
+    )

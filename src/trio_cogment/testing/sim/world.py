@@ -1,0 +1,204 @@
+"""All that a simulated run takes from outside itself: time, ids, randomness, a network. It comes from the seed."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import trio
+from purerpc import Service
+
+from trio_cogment.config import DirectoryServerConfig, RpcConfig
+from trio_cogment.directory import DirectoryServer, directory_services
+from trio_cogment.host.blocking import run_inline
+from trio_cogment.orchestrator import Orchestrator, orchestrator_services
+from trio_cogment.platform import Platform, open_platform
+from trio_cogment.rpc import OwnNursery, serve
+from trio_cogment.spec import Spec
+from trio_cogment.testing.history import History
+from trio_cogment.testing.recorded_calls import RecordedCalls
+from trio_cogment.testing.sim.disk import SimDisk
+from trio_cogment.testing.sim.fault_plan import FaultPlan
+from trio_cogment.testing.sim.latent_channel import LatentChannel
+from trio_cogment.testing.sim.network import SimNetwork
+from trio_cogment.testing.sim.pipes import Link
+
+#: Simulated runs begin on 2026-01-01 at midnight UTC, in nanoseconds since the epoch.
+START_NS = 1_767_225_600_000_000_000
+
+
+class World:
+    """What `simulate` gives to a scenario as its first argument.
+
+    Attributes:
+        seed: of the run.
+        plan: the faults of the run, if it was given any; printed when the run fails.
+        rng: for the scenario's own draws.
+        network: the simulated network.
+        history: what happened, for the checkers.
+        counters: how often each `sometimes` was reached.
+        mistakes: what the scenario asked for that cannot be; the run fails for it in the end, if not before.
+    """
+
+    def __init__(self, seed: int, plan: FaultPlan | None = None) -> None:
+        self.seed = seed
+        self.plan = plan or FaultPlan()
+        self.rng = self.stream("scenario")
+        self._ids = self.stream("ids")
+        self._directories = self.stream("directories")
+        self.network = SimNetwork(self.stream)
+        self.history = History()
+        self.counters: Counter[str] = Counter()
+        self.mistakes: list[str] = []
+
+    def stream(self, name: str) -> random.Random:
+        """Return a generator for one purpose: what one draws does not change what others get."""
+        return random.Random(f"{self.seed}/{name}")
+
+    def wall_clock(self) -> int:
+        """Return the time of the day in nanoseconds since the epoch: the virtual clock, in whole microseconds.
+
+        Trio's virtual time is a sum of floats, whose last digits depend on how often anybody woke up.
+        """
+        return START_NS + round(trio.current_time() * 1e6) * 1000
+
+    def new_id(self) -> str:
+        """Return an id that nobody else in this run has, in the form of a UUID."""
+        return str(uuid.UUID(int=self._ids.getrandbits(128), version=4))
+
+    def disk(self, name: str, *, capacity_bytes: int = 1 << 40) -> SimDisk:
+        """Return a new disk, empty each time, whose accidents come from the seed and the name."""
+        return SimDisk(self.stream(f"disk {name}"), capacity_bytes=capacity_bytes)
+
+    def sometimes(self, name: str) -> None:
+        """Count that the run has come to a place that some run should come to."""
+        self.counters[name] += 1
+
+    def in_process(
+        self, services: Iterable[Service], *, name: str = "", link: Link | None = None, config: RpcConfig | None = None
+    ) -> LatentChannel:
+        """Return a channel to services of this process, whose messages take time; see `LatentChannel`.
+
+        Args:
+            services: what can be called.
+            name: tells one channel's chance from another's.
+            link: the latency and the jitter.
+            config: limits.
+        """
+
+        def stream(call: str) -> random.Random:
+            return self.stream(f"in process {name} {call}")
+
+        return LatentChannel(services, link or Link(), stream, config=config)
+
+    @asynccontextmanager
+    async def open_platform(
+        self, spec: Spec | None = None, *, link: Link | None = None, **options: Any
+    ) -> AsyncIterator[Platform]:
+        """Run the platform in process, as `trio_cogment.open_platform` does, with this world's clock and chance.
+
+        Args:
+            spec: the types of the project.
+            link: calls within the process take its latency and jitter; without one they take no time.
+            options: see `trio_cogment.open_platform`.
+        """
+        given: dict[str, Any] = {
+            "wall_clock": self.wall_clock,
+            "new_trial_id": self.new_id,
+            "rng": self.stream("orchestrator"),
+        }
+        if link is not None:
+
+            def open_inside(services: Sequence[Service], config: RpcConfig) -> LatentChannel:
+                return self.in_process(services, name=services[0].name, link=link, config=config)
+
+            given["open_inside"] = open_inside
+        options = {**given, **options}
+        async with open_platform(spec, **options) as platform:
+            yield platform
+
+    @asynccontextmanager
+    async def serve_orchestrator(
+        self, host: str = "orchestrator", port: int = 9000, *, rpc_config: RpcConfig | None = None, **options: Any
+    ) -> AsyncIterator[Orchestrator]:
+        """Run an orchestrator on a host of the network for the time of an `async with` block.
+
+        Its services are served on `port`, and it reaches participants over the network, by the endpoints
+        ``grpc://host:port``; its calls to them are noted in the history. Leaving the block stops it in order.
+
+        Args:
+            host: where it runs. For `SimHost.crash` to end it, too, run the block in the host's `SimHost.running`.
+            port: what it listens on.
+            rpc_config: of its server and of its channels.
+            options: see `trio_cogment.Orchestrator`.
+        """
+        here = self.network.host(host)
+
+        def make_channel(target: str, target_port: int, config: RpcConfig) -> RecordedCalls:
+            channel = here.channel(target, target_port, config=config)
+            return RecordedCalls(channel, self.history, f"{host}>{target}:{target_port}")
+
+        orchestrator = Orchestrator(
+            wall_clock=self.wall_clock,
+            new_trial_id=self.new_id,
+            rpc_config=rpc_config,
+            make_channel=make_channel,
+            **{"rng": self.stream("orchestrator"), **options},
+        )
+        services = orchestrator_services(orchestrator)
+        tasks = OwnNursery()
+        async with orchestrator, _cancelled_after(tasks) as nursery:
+            await nursery.start(partial(serve, services, [here.listen(port)], config=rpc_config))
+            yield orchestrator
+            await orchestrator.stop()
+
+    @asynccontextmanager
+    async def serve_directory(
+        self,
+        host: str = "directory",
+        port: int = 9005,
+        *,
+        disk: SimDisk | None = None,
+        config: DirectoryServerConfig | None = None,
+        rpc_config: RpcConfig | None = None,
+    ) -> AsyncIterator[DirectoryServer]:
+        """Run a directory on a host of the network for the time of an `async with` block.
+
+        Args:
+            host: where it runs; from there it looks at the services. As for `serve_orchestrator`, its crash ends the
+                directory only within `SimHost.running`.
+            port: what it listens on.
+            disk: where its file is; without one it has none.
+            config: its rules.
+            rpc_config: of its server and of its channels.
+        """
+        here = self.network.host(host)
+        directory = DirectoryServer(
+            random_bytes=self._directories.randbytes,
+            path="" if disk is None else "directory",
+            config=config,
+            rpc_config=rpc_config,
+            files=disk,
+            run=run_inline,
+            dial=here.connect,
+            rng=self._directories,
+        )
+        tasks = OwnNursery()
+        async with directory, _cancelled_after(tasks) as nursery:
+            await nursery.start(partial(serve, directory_services(directory), [here.listen(port)], config=rpc_config))
+            yield directory
+            directory.stop()
+
+
+@asynccontextmanager
+async def _cancelled_after(tasks: OwnNursery) -> AsyncIterator[trio.Nursery]:
+    async with tasks as nursery:
+        try:
+            yield nursery
+        finally:
+            nursery.cancel_scope.cancel()
