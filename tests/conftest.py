@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+pytest_plugins = ["pytester"]
+
 # A slow machine is no failure; a hang is found by the timeout of the whole test.
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")

@@ -1,8 +1,7 @@
-"""The plugin, in runs of pytest of their own, beside pytest-trio."""
+"""The plugin, in runs of pytest within this one, beside pytest-trio."""
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -11,6 +10,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+
+import trio_cogment.platform
+import trio_cogment.testing
 
 TESTS = """
 import pytest, trio
@@ -67,59 +69,67 @@ class TestMisfortune:
 """
 
 
-def pytest_command() -> list[str]:
-    plugin = "trio_cogment.testing.pytest_plugin"
-    installed = any(entry.value == plugin for entry in entry_points(group="pytest11"))
-    # Unless the installation is older than the plugin.
-    loading = [] if installed else ["-p", plugin]
-    return [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *loading]
+PLUGIN = "trio_cogment.testing.pytest_plugin"
+# Unless the installation is older than the plugin.
+LOADING = [] if any(entry.value == PLUGIN for entry in entry_points(group="pytest11")) else ["-p", PLUGIN]
+OPTIONS = ["-v", "-p", "no:cacheprovider", "-p", "no:xdist", *LOADING]
 
 
-def run(folder: Path, code: str, *options: str, start: Path | None = None) -> str:
-    (folder / "test_it.py").write_text(code)
-    (folder / "pytest.ini").write_text(
-        "[pytest]\ntrio_mode = true\nfilterwarnings = error\naddopts = --strict-markers\n"
-    )
-    command = [*pytest_command(), *options, str(folder / "test_it.py")]
-    done = subprocess.run(command, cwd=start or folder, capture_output=True, text=True, check=False, timeout=60)
-    return done.stdout
+@pytest.fixture
+def inside(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """Runs pytest within this process: most of the time of a process of its own goes into imports."""
+    # What such a run is the first to import is forgotten at its end, and protobuf does not survive a second import.
+    assert all(getattr(trio_cogment.testing, name) for name in trio_cogment.testing.__all__)
+    pytester.makeini("[pytest]\ntrio_mode = true\nfilterwarnings = error\naddopts = --strict-markers\n")
+    monkeypatch.delenv("CI", raising=False)
+    return pytester
 
 
-def test_seeds_by_default_marker_and_option(tmp_path: Path) -> None:
-    output = run(tmp_path, TESTS)
+def run(pytester: pytest.Pytester, code: str, *options: str) -> str:
+    pytester.makepyfile(test_it=code)
+    return pytester.runpytest_inprocess(*OPTIONS, *options).stdout.str()
+
+
+def test_seeds_by_default_marker_and_option(inside: pytest.Pytester) -> None:
+    output = run(inside, TESTS)
     assert "24 passed" in output  # 10 + 3 + 1 + 10
     assert "test_every_seed[seed9] PASSED" in output
     assert "13 an hour" in output
     assert "nothing" not in output
-    output = run(tmp_path, TESTS, "--sim-seeds=2")
+    output = run(inside, TESTS, "--sim-seeds=2")
     assert "7 passed" in output
-    output = run(tmp_path, TESTS, "--sim-seed=17", "--sim-seed=20", "--sim-seed=17", "-k", "every")
+    output = run(inside, TESTS, "--sim-seed=17", "--sim-seed=20", "--sim-seed=17", "-k", "every")
     assert "test_every_seed[seed17] PASSED" in output
     assert "test_every_seed[seed20] PASSED" in output
     assert "2 passed" in output
 
 
-def test_failure_shows_its_seed(tmp_path: Path) -> None:
-    output = run(tmp_path, FAILING)
+def test_failure_shows_its_seed(inside: pytest.Pytester) -> None:
+    output = run(inside, FAILING)
     assert "1 failed, 9 passed" in output
     assert "test_luck[seed4] FAILED" in output
     assert "simulated with seed 4" in output
     assert "me: was here" in output
     assert "again: pytest 'test_it.py::test_luck[seed4]' --sim-seed 4" in output
-    output = run(tmp_path, FAILING, "--sim-seed=4")
+    output = run(inside, FAILING, "--sim-seed=4")
     assert "1 failed" in output
 
 
 def test_what_is_said_about_seeing_it_again_can_be_run(tmp_path: Path) -> None:
+    """In processes and a shell, because it is about what they make of paths and quotes."""
     root = tmp_path / "root of it"
     start = root / "below"  # node ids do not begin there
     start.mkdir(parents=True)
-    output = run(root, AWKWARD, start=start)
+    (root / "test_it.py").write_text(AWKWARD)
+    (root / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", *OPTIONS]
+    first = [*command, str(root / "test_it.py")]
+    output = subprocess.run(first, cwd=start, capture_output=True, text=True, check=False, timeout=60).stdout
     assert "2 failed, 28 passed" in output
     # Where CI is set, pytest's summary repeats it.
     tests = sorted(set(re.findall(r"again: pytest (.*) --sim-seed 4$", output, re.MULTILINE)))
     assert len(tests) == 2
-    again = f"{shlex.join(pytest_command())} {' '.join(tests)} --sim-seed 4"
+    again = f"{shlex.join(command)} {' '.join(tests)} --sim-seed 4"
     done = subprocess.run(["sh", "-c", again], cwd=start, capture_output=True, text=True, check=False, timeout=60)
     assert "2 failed in" in done.stdout, done.stdout
 
@@ -154,8 +164,8 @@ def test_luck(sim, scenario):
 """
 
 
-def test_what_pytest_raises_shows_its_seed_too(tmp_path: Path) -> None:
-    output = run(tmp_path, FAILING_AS_PYTEST_DOES, "--sim-seed=4")
+def test_what_pytest_raises_shows_its_seed_too(inside: pytest.Pytester) -> None:
+    output = run(inside, FAILING_AS_PYTEST_DOES, "--sim-seed=4")
     assert "2 failed" in output
     # Where CI is set, pytest's summary repeats the notes.
     reports = output.partition("short test summary")[0]
@@ -165,43 +175,33 @@ def test_what_pytest_raises_shows_its_seed_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", ["0", "-3", "many"])
-def test_no_seeds_at_all_are_refused(tmp_path: Path, number: str) -> None:
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "test_it.py").write_text(TESTS)
-    command = [*pytest_command(), f"--sim-seeds={number}"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert f"--sim-seeds: expected a number of seeds, at least 1, got '{number}'" in done.stderr
+def test_no_seeds_at_all_are_refused(inside: pytest.Pytester, number: str) -> None:
+    inside.makepyfile(test_it=TESTS)
+    done = inside.runpytest_inprocess(*OPTIONS, f"--sim-seeds={number}")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"--sim-seeds: expected a number of seeds, at least 1, got '{number}'" in done.stderr.str()
 
 
 WRONG_MARKERS = ["seeds=0", "seeds=-1", "25", "seed=25", "seeds='5'", "seeds=True"]
 
 
-def test_markers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+def test_markers_that_make_no_sense_are_refused(inside: pytest.Pytester) -> None:
     tests = [f"@pytest.mark.sim({given})\ndef test_it(sim):\n    pass\n" for given in WRONG_MARKERS]
-    for number, test in enumerate(tests):
-        (tmp_path / f"test_{number}.py").write_text(f"import pytest\n\n{test}")
+    inside.makepyfile(**{f"test_{number}": f"import pytest\n\n{test}" for number, test in enumerate(tests)})
     for options in ([], ["--sim-seeds=2"]):
-        command = [*pytest_command(), "-c", os.devnull, "--rootdir=.", *options, "."]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
-        assert done.returncode == pytest.ExitCode.INTERRUPTED
-        assert f"{len(tests)} errors" in done.stdout
+        done = inside.runpytest_inprocess(*OPTIONS, *options)
+        output = done.stdout.str()
+        assert done.ret == pytest.ExitCode.INTERRUPTED
+        assert f"{len(tests)} errors" in output
         for given in WRONG_MARKERS:
             wanted = f"expected @pytest.mark.sim(seeds=N) with N at least 1, got @pytest.mark.sim({given})"
-            assert wanted in done.stdout
+            assert wanted in output
 
 
-def test_a_marker_on_a_test_without_the_fixture_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(
-        "import pytest\n\n"
-        "pytestmark = pytest.mark.sim(seeds=2)\n\n\n"
-        "def test_plain():\n    pass\n\n\n"
-        "def test_simulated(sim):\n    pass\n"
-    )
-    command = [*pytest_command(), "-c", os.devnull, "--rootdir=.", "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
-    assert "3 passed" in done.stdout
-    (tmp_path / "test_it.py").write_text("import pytest\n\n\n@pytest.mark.sim\ndef test_it():\n    pass\n")
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == pytest.ExitCode.INTERRUPTED
-    assert "test_it.py::test_it: marked with @pytest.mark.sim, but it does not ask for the fixture" in done.stdout
+def test_a_marker_on_a_test_without_the_fixture_is_refused(inside: pytest.Pytester) -> None:
+    marked = "import pytest\n\npytestmark = pytest.mark.sim(seeds=2)\n\n\n"
+    assert "3 passed" in run(inside, f"{marked}def test_plain():\n    pass\n\n\ndef test_simulated(sim):\n    pass\n")
+    inside.makepyfile(test_it="import pytest\n\n\n@pytest.mark.sim\ndef test_it():\n    pass\n")
+    done = inside.runpytest_inprocess(*OPTIONS)
+    assert done.ret == pytest.ExitCode.INTERRUPTED
+    assert "test_it.py::test_it: marked with @pytest.mark.sim, but it does not ask for the fixture" in done.stdout.str()
