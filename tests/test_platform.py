@@ -10,8 +10,7 @@ import trio
 
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.config import ModelRegistryConfig
-from trio_cogment.directory import DirectoryServer
-from trio_cogment.directory.requests import Service
+from trio_cogment.directory import DirectoryServer, Service
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import FailedPreconditionError, RpcError, UnavailableError

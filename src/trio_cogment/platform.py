@@ -26,8 +26,7 @@ from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registr
 from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
 from trio_cogment.rpc import CallOpener, InProcessChannel
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
-from trio_cogment.sdk import Controller, LocalParticipants, Participants, join_trial
-from trio_cogment.sdk.actor import ActorImplementation
+from trio_cogment.sdk import ActorImplementation, Controller, LocalParticipants, Participants, join_trial
 from trio_cogment.services import ServiceKind
 from trio_cogment.spec import Spec
 from trio_cogment.trial import TrialMachine

@@ -10,8 +10,7 @@ from pathlib import Path
 from tests.cli.process import Output, listening, run_here, served
 from tests.cli.test_directory_server import directory
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
-from trio_cogment.directory import DirectoryServer
-from trio_cogment.directory.requests import Service
+from trio_cogment.directory import DirectoryServer, Service
 from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
 from trio_cogment.sdk import EnvironmentSession, Participants
 

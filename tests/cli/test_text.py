@@ -12,7 +12,7 @@ from tests.cli.test_model_registry import asked, client, registry
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.cli._client_run import columns
 from trio_cogment.cli._text import printable
-from trio_cogment.directory.requests import Service
+from trio_cogment.directory import Service
 
 EVIL = "a\nb\x1b]0;title\x07\t\x9b2J\u2028\u202e"
 ESCAPED = r"a\nb\x1b]0;title\x07\t\x9b2J\u2028\u202e"

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tests.cli.process import run
 from trio_cogment.demo import DemoResult, run_demo
-from trio_cogment.demo.game import COLOURS, SILENCE, SYMBOLS, Game
+from trio_cogment.demo._game import COLOURS, SILENCE, SYMBOLS, Game
 from trio_cogment.demo.run import DEFAULT_TICKS, learners
 from trio_cogment.demo.show import Progress, as_json, chart, page
 

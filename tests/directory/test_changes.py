@@ -11,8 +11,8 @@ import trio
 
 from tests.directory.test_registry import HASHER, MINE, entry, ids
 from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory.changes import Changes
-from trio_cogment.directory.registry import Registry
+from trio_cogment.directory._changes import Changes
+from trio_cogment.directory._registry import Registry
 from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
 
 Clock = trio.testing.MockClock

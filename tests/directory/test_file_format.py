@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.directory.test_registry import entry, ids
-from trio_cogment.directory.file_format import Content, FormatError, decode, encode
-from trio_cogment.directory.registry import SALT_BYTES, Hasher, Registry
+from trio_cogment.directory._file_format import Content, FormatError, decode, encode
+from trio_cogment.directory._registry import SALT_BYTES, Hasher, Registry
 
 SALT = bytes(range(SALT_BYTES))
 HASHER = Hasher(SALT)

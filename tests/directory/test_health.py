@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory import health as health_module
-from trio_cogment.directory.health import FULL_LOAD, SHOWN, TABLE, Health, State
+from trio_cogment.directory import _health as health_module
+from trio_cogment.directory._health import FULL_LOAD, SHOWN, TABLE, Health, State
 
 CONFIG = DirectoryServerConfig(check_interval_seconds=10, recheck_initial_seconds=1, max_failures=3, forget_seconds=60)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory import Inquiry, Service
-from trio_cogment.directory.registry import SALT_BYTES, Entry, Hasher, Registry
+from trio_cogment.directory._registry import SALT_BYTES, Entry, Hasher, Registry
 from trio_cogment.errors import CogmentError, FailedPreconditionError, ResourceExhaustedError
 
 CONFIG = DirectoryServerConfig()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trio_cogment.api.directory_pb2 import InquireRequest, RegisterRequest, ServiceDetails, ServiceEndpoint, ServiceType
 from trio_cogment.directory import Inquiry, Service
-from trio_cogment.directory.requests import inquiry_of, service_of
+from trio_cogment.directory._requests import inquiry_of, service_of
 from trio_cogment.errors import InvalidArgumentError
 
 ENVIRONMENT = ServiceType.ENVIRONMENT_SERVICE

@@ -13,8 +13,8 @@ import pytest
 
 from tests.directory.test_file_format import FOREIGN
 from tests.directory.test_registry import entry, ids
-from trio_cogment.directory.registry import Registry
-from trio_cogment.directory.state_file import StateFile
+from trio_cogment.directory._registry import Registry
+from trio_cogment.directory._state_file import StateFile
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host.blocking import run_inline
 from trio_cogment.host.files import FileLock, Files, SystemFiles

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.directory.test_registry import MINE, THEIRS, entry, ids
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory import Inquiry
-from trio_cogment.directory.registry import Registry
-from trio_cogment.directory.table import Table
+from trio_cogment.directory._registry import Registry
+from trio_cogment.directory._table import Table
 
 CONFIG = DirectoryServerConfig(check_interval_seconds=10, recheck_initial_seconds=1, forget_seconds=60)
 ANY = Inquiry()

@@ -11,7 +11,7 @@ import pytest
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.spec import load_params
-from trio_cogment.spec.params_file import _READERS, DEFAULT_MAX_INACTIVITY_SECONDS
+from trio_cogment.spec._params_file import _READERS, DEFAULT_MAX_INACTIVITY_SECONDS
 
 
 def written(folder: Path, text: str) -> Path:

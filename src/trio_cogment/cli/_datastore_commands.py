@@ -16,8 +16,7 @@ from trio_cogment.cli._settings import ClientSettings
 from trio_cogment.cli._transfer import open_source, open_target, patience_of, progress, report
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import Channel
-from trio_cogment.sdk import DatastoreClient, export_trials, import_samples
-from trio_cogment.sdk.sample_transfer import Transferred
+from trio_cogment.sdk import DatastoreClient, Transferred, export_trials, import_samples
 
 #: How many trials are asked for at a time.
 _PAGE = 1000

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import trio
 
-from trio_cogment.demo.game import COLOURS, LISTENER, SPEAKER, SPEC, SYMBOLS, Environment, OnTick
-from trio_cogment.demo.learners import Learner, Listener, Speaker
+from trio_cogment.demo._game import COLOURS, LISTENER, SPEAKER, SPEC, SYMBOLS, Environment, OnTick
+from trio_cogment.demo._learners import Learner, Listener, Speaker
 from trio_cogment.endpoints import DISCOVER
 from trio_cogment.errors import UnavailableError
 from trio_cogment.platform import open_platform

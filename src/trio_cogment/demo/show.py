@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from trio_cogment.demo.game import COLOURS, SYMBOLS
+from trio_cogment.demo._game import COLOURS, SYMBOLS
 from trio_cogment.demo.run import DemoResult
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

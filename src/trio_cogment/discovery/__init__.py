@@ -1,10 +1,10 @@
 """Finding services: a directory's client, and keeping this server's own services registered there."""
 
 from trio_cogment.discovery._messages import Found as Found
+from trio_cogment.discovery._opening import directory_endpoint as directory_endpoint
+from trio_cogment.discovery._opening import open_directory as open_directory
 from trio_cogment.discovery.client import DirectoryClient as DirectoryClient
 from trio_cogment.discovery.client import Registration as Registration
-from trio_cogment.discovery.opening import directory_endpoint as directory_endpoint
-from trio_cogment.discovery.opening import open_directory as open_directory
 from trio_cogment.discovery.registration import SDK as SDK
 from trio_cogment.discovery.registration import Offer as Offer
 from trio_cogment.discovery.registration import Registrations as Registrations

@@ -22,7 +22,7 @@ import trio
 from trio_util import AsyncBool
 
 from trio_cogment._version import __version__
-from trio_cogment.discovery._lingering import lingering
+from trio_cogment.discovery._grace import lingering
 from trio_cogment.discovery._messages import wire_endpoint
 from trio_cogment.discovery.client import DirectoryClient, Registration
 from trio_cogment.endpoints import GrpcEndpoint

@@ -14,7 +14,7 @@ from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import CommunicationState, Reward, RewardSource
 from trio_cogment.errors import CogmentError, LocalProtocolError
 from trio_cogment.rpc import Call, RpcError, StatusCode
-from trio_cogment.sdk.events import Event, EventType, RecvMessage
+from trio_cogment.sdk._events import Event, EventType, RecvMessage
 
 NORMAL = CommunicationState.NORMAL
 HEARTBEAT = CommunicationState.HEARTBEAT

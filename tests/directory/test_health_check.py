@@ -14,7 +14,7 @@ from tests.directory.bench import ENVIRONMENT, OTHER, Net, Told, service_of
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory import Service
-from trio_cogment.directory.probing import Prober, parsed_load
+from trio_cogment.directory._health_check import Prober, parsed_load
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import HealthService, ServingStatus, open_listeners, serve, standard_services
 

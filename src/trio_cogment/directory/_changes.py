@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from trio_cogment.directory.registry import Registry
+from trio_cogment.directory._registry import Registry
 from trio_cogment.errors import CogmentError, UnavailableError
 
 _T = TypeVar("_T")

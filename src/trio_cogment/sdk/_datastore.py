@@ -24,7 +24,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
 )
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
-from trio_cogment.sdk.stored import StoredSample, StoredTrial
+from trio_cogment.sdk._stored import StoredSample, StoredTrial
 from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.spec import Spec
 

@@ -10,7 +10,7 @@ import trio
 from trio_cogment.config import RpcConfig
 from trio_cogment.discovery import SDK, DirectoryClient, host_finder, keep_registered
 from trio_cogment.rpc import HealthService, Serving, open_listeners, serve, standard_services
-from trio_cogment.sdk.participants import Participants
+from trio_cogment.sdk._participants import Participants
 
 
 async def serve_participants(

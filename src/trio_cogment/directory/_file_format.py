@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from trio_cogment.directory.registry import SALT_BYTES, Entry, Hasher, Registry
-from trio_cogment.directory.requests import Service, checked_service
+from trio_cogment.directory._registry import SALT_BYTES, Entry, Hasher, Registry
+from trio_cogment.directory._requests import Service, checked_service
 from trio_cogment.errors import InvalidArgumentError
 
 VERSION = 1

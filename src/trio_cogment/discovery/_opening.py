@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from trio_cogment.config import DirectoryConfig, RpcConfig
-from trio_cogment.discovery._lingering import lingering
+from trio_cogment.discovery._grace import lingering
 from trio_cogment.discovery.client import DirectoryClient
 from trio_cogment.endpoints import GrpcEndpoint, parse_endpoint
 from trio_cogment.errors import EndpointError

@@ -10,9 +10,9 @@ import random
 from collections.abc import Iterable, Sequence
 
 from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory.health import FULL_LOAD, Health
-from trio_cogment.directory.registry import Entry, Registry
-from trio_cogment.directory.requests import Inquiry
+from trio_cogment.directory._health import FULL_LOAD, Health
+from trio_cogment.directory._registry import Entry, Registry
+from trio_cogment.directory._requests import Inquiry
 
 #: Sharing out load, services are as good as the best of them if their load is at most so much higher.
 LOAD_SPREAD = 10

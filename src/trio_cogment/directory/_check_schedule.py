@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable
 import trio
 
 from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory.health import Health
-from trio_cogment.directory.registry import Entry
-from trio_cogment.directory.table import Table
+from trio_cogment.directory._health import Health
+from trio_cogment.directory._registry import Entry
+from trio_cogment.directory._table import Table
 
 _log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from trio_cogment.api.orchestrator_pb2 import (
 )
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
+from trio_cogment.sdk._actor import ActorImplementation, receive_init, run_actor
 from trio_cogment.sdk._session import NORMAL, WallClock
-from trio_cogment.sdk.actor import ActorImplementation, receive_init, run_actor
 from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.spec import Payload, Spec, encode
 

@@ -10,7 +10,7 @@ import trio
 
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
-from trio_cogment.sdk.datastore import DatastoreClient, SampleAdder, SampleIterator
+from trio_cogment.sdk._datastore import DatastoreClient, SampleAdder, SampleIterator
 from trio_cogment.sdk.sample_file import SampleFileReader, encode_header, encode_sample
 
 #: So many trials of a file are written at the same time; with more, those that had no sample for the longest wait.

@@ -24,12 +24,13 @@ from trio_cogment.rpc import (
     ServerCall,
     bind,
 )
-from trio_cogment.sdk import actor, environment
+from trio_cogment.sdk._actor import ActorImplementation, run_actor
+from trio_cogment.sdk._actor import receive_init as receive_actor_init
+from trio_cogment.sdk._datalog import DatalogImplementation, DatalogSession
+from trio_cogment.sdk._environment import EnvironmentImplementation, run_environment
+from trio_cogment.sdk._environment import receive_init as receive_environment_init
+from trio_cogment.sdk._hook import PreTrialHook, PreTrialSession
 from trio_cogment.sdk._session import WallClock
-from trio_cogment.sdk.actor import ActorImplementation
-from trio_cogment.sdk.datalog import DatalogImplementation, DatalogSession
-from trio_cogment.sdk.environment import EnvironmentImplementation
-from trio_cogment.sdk.hook import PreTrialHook, PreTrialSession
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, TRIAL_ID, USER_ID, ServiceKind
 from trio_cogment.spec import Spec
 
@@ -253,10 +254,10 @@ class _EnvironmentService(About):
     async def RunTrial(self, call: ServerCall) -> None:
         participants = self._participants
         trial_id = _trial_id(call)
-        init = await environment.receive_init(call)
+        init = await receive_environment_init(call)
         if init is not None:
             found = participants.find(ServiceKind.ENVIRONMENT, call, init.impl_name)
-            await environment.run_environment(
+            await run_environment(
                 call, trial_id, init, found, spec=participants.spec, wall_clock=participants.wall_clock
             )
 
@@ -268,12 +269,10 @@ class _ServiceActorService(About):
     async def RunTrial(self, call: ServerCall) -> None:
         participants = self._participants
         trial_id = _trial_id(call)
-        init = await actor.receive_init(call)
+        init = await receive_actor_init(call)
         if init is not None:
             found = participants.find(ServiceKind.ACTOR, call, init.impl_name, init.actor_class)
-            await actor.run_actor(
-                call, trial_id, init, found, spec=participants.spec, wall_clock=participants.wall_clock
-            )
+            await run_actor(call, trial_id, init, found, spec=participants.spec, wall_clock=participants.wall_clock)
 
 
 class _TrialHooksService(About):

@@ -15,8 +15,8 @@ from trio_cogment.api.environment_pb2 import (
 )
 from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.rpc import Call
+from trio_cogment.sdk._events import Event, EventType, RecvAction
 from trio_cogment.sdk._session import END, HEARTBEAT, LAST, NORMAL, Session, WallClock
-from trio_cogment.sdk.events import Event, EventType, RecvAction
 from trio_cogment.spec import ActorClass, Payload, Spec, decode, encode
 
 #: Who gets an observation: `"*"`, an actor's name, `"class.*"`, or an index in the order of the parameters.

@@ -6,8 +6,8 @@ import logging
 import os
 from collections.abc import Callable
 
-from trio_cogment.directory.file_format import FormatError, decode, encode
-from trio_cogment.directory.registry import SALT_BYTES, Hasher, Registry
+from trio_cogment.directory._file_format import FormatError, decode, encode
+from trio_cogment.directory._registry import SALT_BYTES, Hasher, Registry
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host.blocking import Runner
 from trio_cogment.host.files import LOCK, FileLock, Files, LockedError, replace_durably

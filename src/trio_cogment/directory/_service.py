@@ -16,8 +16,8 @@ from trio_cogment.api.directory_pb2 import (
     RegisterReply,
     RegisterRequest,
 )
-from trio_cogment.directory.requests import inquiry_of, service_of
-from trio_cogment.directory.server import DirectoryServer
+from trio_cogment.directory._requests import inquiry_of, service_of
+from trio_cogment.directory._server import DirectoryServer
 from trio_cogment.errors import CogmentError
 from trio_cogment.rpc import ServerCall, bind
 from trio_cogment.services import AUTHENTICATION_TOKEN, SERVICES, ServiceKind

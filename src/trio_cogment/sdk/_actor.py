@@ -14,8 +14,8 @@ from trio_cogment.api.common_pb2 import (
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.logs import trial_bound
 from trio_cogment.rpc import Call
+from trio_cogment.sdk._events import Event, EventType, RecvObservation, RecvReward
 from trio_cogment.sdk._session import END, HEARTBEAT, NORMAL, Session, WallClock
-from trio_cogment.sdk.events import Event, EventType, RecvObservation, RecvReward
 from trio_cogment.spec import Payload, Spec, decode, encode
 
 

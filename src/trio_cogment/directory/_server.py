@@ -11,13 +11,13 @@ from typing import Any
 import trio
 
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
-from trio_cogment.directory.changes import STOPPING, Changes
-from trio_cogment.directory.checking import Checker
-from trio_cogment.directory.probing import Dial, Prober
-from trio_cogment.directory.registry import Entry, Registry
-from trio_cogment.directory.requests import Inquiry, Service
-from trio_cogment.directory.state_file import StateFile
-from trio_cogment.directory.table import Table
+from trio_cogment.directory._changes import STOPPING, Changes
+from trio_cogment.directory._check_schedule import Checker
+from trio_cogment.directory._health_check import Dial, Prober
+from trio_cogment.directory._registry import Entry, Registry
+from trio_cogment.directory._requests import Inquiry, Service
+from trio_cogment.directory._state_file import StateFile
+from trio_cogment.directory._table import Table
 from trio_cogment.errors import AlreadyExistsError, UnavailableError
 from trio_cogment.host.blocking import Runner, ThreadRunner
 from trio_cogment.host.files import Files, SystemFiles

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from trio_cogment.api.directory_pb2 import FullServiceData, ServiceDetails, ServiceEndpoint
 from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory.requests import COGMENT, Inquiry, Service
+from trio_cogment.directory._requests import COGMENT, Inquiry, Service
 from trio_cogment.errors import FailedPreconditionError, ResourceExhaustedError
 
 #: Of what digests are made with.

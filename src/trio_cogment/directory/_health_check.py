@@ -18,8 +18,8 @@ from google.protobuf.descriptor import ServiceDescriptor
 from trio_cogment.api.common_pb2 import StatusReply, StatusRequest, VersionRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
-from trio_cogment.directory.health import FULL_LOAD
-from trio_cogment.directory.requests import Service
+from trio_cogment.directory._health import FULL_LOAD
+from trio_cogment.directory._requests import Service
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, Channel, ServingStatus, ask_health, methods_of
 from trio_cogment.services import SERVICES, ServiceKind, kind_of_type

@@ -11,7 +11,7 @@ import random
 
 from google.protobuf.wrappers_pb2 import UInt32Value
 
-from trio_cogment.demo.game import SILENCE
+from trio_cogment.demo._game import SILENCE
 from trio_cogment.sdk import ActorSession, EventType
 
 LEARNING_RATE = 0.02

@@ -19,7 +19,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialSample,
 )
 from trio_cogment.errors import RemoteProtocolError
-from trio_cogment.sdk.arrays import as_array
+from trio_cogment.sdk._arrays import as_array
 from trio_cogment.spec import Spec, decode
 
 if TYPE_CHECKING:
