@@ -56,10 +56,6 @@ def test_what_was_changed_or_not_told_of_is_forgotten() -> None:
     changed.fresh[1].only_added = False
     recent.note(changed)
     assert positions(recent, 9) is None
-    several = added(range(11, 12))
-    several.add(News(numbers={1}))
-    recent.note(several)
-    assert positions(recent, 11) is None
 
 
 def test_it_is_bounded() -> None:

@@ -26,7 +26,6 @@ from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.errors import ResourceExhaustedError, UnavailableError
 from trio_cogment.host.blocking import run_inline
 from trio_cogment.testing.conformance.trial_store_tools import (
-    ALL,
     get,
     ids,
     late_rewards,
@@ -194,28 +193,6 @@ async def test_a_failing_disk(statement: str, tmp_path: Path, monkeypatch: pytes
     assert recoveries(tmp_path / "a.db") == 1
 
 
-async def test_a_failing_disk_fails_the_whole_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches that share a failed transaction are not tried again one by one: the disk has failed, not they."""
-    failed: list[str] = []
-
-    async def write(trial_id: str) -> None:
-        try:
-            await store.apply([sample(trial_id, 1)])
-        except UnavailableError:
-            failed.append(trial_id)
-
-    with failing_connections(monkeypatch, []):
-        async with quiet_store(tmp_path) as store:
-            await store.apply([new_trial(name) for name in "abcde"])
-            FailingConnection.fail_at = "COMMIT"
-            async with trio.open_nursery() as nursery:
-                for name in "abcde":
-                    nursery.start_soon(write, name)
-            counts = {trial.trial_id: trial.samples_count for trial in await store.trials(after=0, limit=ALL)}
-    assert failed
-    assert counts == {name: int(name not in failed) for name in "abcde"}
-
-
 async def test_a_failing_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with failing_connections(monkeypatch, []):
         async with quiet_store(tmp_path) as store:
@@ -240,7 +217,7 @@ async def test_a_failing_sweep_is_tried_again(
 
 
 async def test_a_bug_is_told_to_whoever_caused_it(tmp_path: Path) -> None:
-    """What no write should be (a text that is no text) hits its batch and none of those that share a transaction."""
+    """What no write should be (a text that is no text) fails its batch and none of those that wait beside it."""
     results: dict[str, str] = {}
 
     async def write(store: SqliteStore, trial_id: str) -> None:

@@ -248,27 +248,6 @@ async def test_deleted_trials_are_cleaned_up_in_pieces(tmp_path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM deleted").fetchone() == (0,)
 
 
-async def test_batches_that_wait_share_a_transaction(tmp_path: Path) -> None:
-    sizes: list[int] = []
-
-    async def run_and_note(function: object, *args: object) -> object:
-        if getattr(function, "__name__", "") == "write":
-            sizes.append(len(args[0]))  # type: ignore[arg-type]  # the batches
-        return await run_inline(function, *args)  # type: ignore[arg-type]  # whatever the store gives
-
-    async with open_sqlite(
-        f"{tmp_path}/a.db",
-        make_runner=lambda threads: run_and_note,  # type: ignore[arg-type,return-value]  # as above
-    ) as store:
-        await store.apply([new_trial("a")])
-        async with trio.open_nursery() as nursery:
-            for tick in range(30):
-                nursery.start_soon(store.apply, [sample("a", tick)])
-        assert sorted(await ticks(store, "a")) == list(range(30))
-    assert sum(sizes) == 31
-    assert len(sizes) <= 4
-
-
 async def test_large_samples_come_in_small_pages(tmp_path: Path) -> None:
     async with open_store(f"sqlite:{tmp_path}/a.db", durability="batch") as store:
         sizes = [10, 200_000, 0, 300_000, 10, 10, 100_000]

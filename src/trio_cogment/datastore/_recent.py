@@ -42,7 +42,7 @@ class Fresh:
 
 @dataclass(slots=True)
 class News:
-    """What a transaction, or several, have changed, for those who watch.
+    """What a transaction has changed, for those who watch.
 
     Attributes:
         trial_ids: in which trials.
@@ -59,14 +59,6 @@ class News:
     numbers: set[int] = field(default_factory=set)
     base: int = 0
     somebody_else: bool = False
-
-    def add(self, more: News) -> None:
-        """Take up what a next transaction has changed. Whoever was written to in both is not known to be `fresh`."""
-        self.trial_ids |= more.trial_ids
-        self.trials |= more.trials
-        self.numbers |= more.numbers
-        self.somebody_else |= more.somebody_else
-        self.fresh = {}
 
 
 @dataclass(slots=True)

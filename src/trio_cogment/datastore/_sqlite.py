@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import trio
 
@@ -18,7 +16,7 @@ from trio_cogment.datastore._sqlite_file import connect, file_errors, lock, prep
 from trio_cogment.datastore._sqlite_reader import Readers
 from trio_cogment.datastore._sqlite_writer import Writer
 from trio_cogment.datastore._watching import NewsWatch, Watches
-from trio_cogment.datastore.storage import SampleWrite, StoredSample, StoredTrial, Write
+from trio_cogment.datastore.storage import StoredSample, StoredTrial, Write
 from trio_cogment.errors import CogmentError
 from trio_cogment.host.blocking import Runner, ThreadRunner
 from trio_cogment.host.files import FileLock
@@ -28,31 +26,16 @@ _logger = logging.getLogger(__name__)
 
 #: Queries at a time; more wait.
 READERS = 4
-#: Batches that wait while another is written go into one transaction, until they are so many writes or bytes.
-GROUP_WRITES = 5000
-GROUP_BYTES = 8 * 1024 * 1024
 #: After a failure the samples of deleted trials are left alone for so long.
 SWEEP_PAUSE_SECONDS = 10.0
 _CLOSE_SECONDS = 30.0
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A batch on its way, and what became of it."""
-
-    writes: Sequence[Write]
-    result: Mapping[int, str] | Exception | None = None
-
-    @property
-    def bytes(self) -> int:
-        return sum(len(write.data) for write in self.writes if isinstance(write, SampleWrite))
-
-
 class SqliteStore:
     """Implements `storage.TrialStore` on a file; made by `open_sqlite`.
 
-    Whoever comes to write while another batch is being written waits, and then all who wait go into one transaction:
-    the more there is to do, the fewer syncs each needs.
+    Each call of `apply` is one transaction. Many writes share a sync because the caller, the datastore's group commit,
+    puts them into one call.
     """
 
     def __init__(self, writer: Writer, readers: Readers, run_writer: Runner, run_reader: Runner) -> None:
@@ -64,57 +47,19 @@ class SqliteStore:
         self._recent = Recent()
         #: Transactions that were noted.
         self._noted = 0
+        #: Held while the writer's thread works: it does one thing at a time.
         self._turn = trio.Lock()
-        #: Bounded by the tasks that are in `apply`.
-        self._waiting: deque[_Waiting] = deque()
         self._to_sweep = trio.Event()
         self._to_sweep.set()
 
     async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
         """See `TrialStore.apply`."""
-        ours = _Waiting(writes)
-        self._waiting.append(ours)
-        try:
-            async with self._turn:
-                while ours.result is None:  # somebody before us may have taken it along
-                    await self._write_group()
-        finally:
-            if ours in self._waiting:
-                self._waiting.remove(ours)
-        if isinstance(ours.result, Exception):
-            raise ours.result
-        return ours.result
-
-    async def _write_group(self) -> None:
-        group = self._take_group()
-        written = False
-        try:
-            results, news = await self._run_writer(
-                self._writer.write, [one.writes for one in group], self._watches.trial_ids()
-            )
-            written = True
-        finally:
-            if not written:  # cancelled before it began
-                self._waiting.extendleft(reversed(group))
-        for one, result in zip(group, results, strict=True):
-            one.result = result
-        self._noted += 1
-        self._recent.note(news)
-        self._watches.tell(news.trial_ids, trials=news.trials)
-
-    def _take_group(self) -> list[_Waiting]:
-        group = [self._waiting.popleft()]
-        if not self._waiting:
-            return group
-        writes, size = len(group[0].writes), group[0].bytes
-        while self._waiting:
-            one = self._waiting[0]
-            writes += len(one.writes)
-            size += one.bytes
-            if writes > GROUP_WRITES or size > GROUP_BYTES:
-                break
-            group.append(self._waiting.popleft())
-        return group
+        async with self._turn:
+            refused, news = await self._run_writer(self._writer.write, writes, self._watches.trial_ids())
+            self._noted += 1
+            self._recent.note(news)
+            self._watches.tell(news.trial_ids, trials=news.trials)
+        return refused
 
     async def trial(self, trial_id: str) -> StoredTrial | None:
         """See `TrialStore.trial`."""

@@ -1,4 +1,4 @@
-"""The one writer of a database: batches in transactions, several at a time. Nothing here knows of Trio."""
+"""The one writer of a database: each batch in a transaction. Nothing here knows of Trio."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trio_cogment.datastore._sqlite_room import Room
 from trio_cogment.datastore._sqlite_statements import change_heads, insert_samples
 from trio_cogment.datastore.merging import begin_waiting, merge_late
 from trio_cogment.datastore.storage import SampleWrite, StoredSample, TrialEnd, TrialWrite, Write, WriteKind
-from trio_cogment.errors import InvalidArgumentError, UnavailableError
+from trio_cogment.errors import InvalidArgumentError
 
 #: Trials whose state is kept in mind between batches; those of others are read again.
 _MAX_KNOWN = 4096
@@ -71,37 +71,25 @@ class Writer:
         if connection is not None:
             connection.close()
 
-    def write(
-        self, batches: Sequence[Sequence[Write]], watched: Collection[str] = ()
-    ) -> tuple[list[dict[int, str] | Exception], News]:
-        """Write batches, in one transaction if possible; return what was refused of each, or why it failed.
+    def write(self, writes: Sequence[Write], watched: Collection[str] = ()) -> tuple[dict[int, str], News]:
+        """Write a batch in one transaction; return which writes were refused and why, and what has changed.
 
         Args:
-            batches: what is written.
+            writes: the batch.
             watched: of which trials it is to be said what was added.
+
+        Raises:
+            CogmentError: see `file_errors`; nothing was written.
         """
         news = News()
-        try:
-            with self._transaction(sum(map(_size, batches))) as connection:
-                news.base, news.somebody_else = self._next_position - 1, self._somebody_else
-                step = _Step(connection, self._known, self._next_position, news, watched)
-                results: list[dict[int, str] | Exception] = [step.apply(writes) for writes in batches]
-                step.finish()
-            self._next_position = step.next_position
-            self._somebody_else = False
-            return results, news
-        except UnavailableError as error:
-            return [UnavailableError(str(error)) for _ in batches], News()
-        except Exception as error:  # noqa: BLE001  it goes to whoever gave the batch
-            if len(batches) == 1:
-                return [error], News()
-        # One batch may be at fault (or too large) and the others not.
-        results, news = [], News()
-        for writes in batches:
-            (result,), more = self.write([writes])
-            results.append(result)
-            news.add(more)
-        return results, news
+        with self._transaction(_size(writes)) as connection:
+            news.base, news.somebody_else = self._next_position - 1, self._somebody_else
+            step = _Step(connection, self._known, self._next_position, news, watched)
+            refused = step.apply(writes)
+            step.finish()
+        self._next_position = step.next_position
+        self._somebody_else = False
+        return refused, news
 
     def delete(self, trial_ids: Collection[str]) -> list[str]:
         """Delete trials in one step that takes as long for large ones as for small ones; `sweep` does the rest."""
