@@ -32,7 +32,21 @@ PUBLISHED_SDK_NEEDS = [
 FUZZED = ["engine_server", "engine_client", "framing", "headers", "endpoints"]
 FUZZED_MODULES = [
     f"src/trio_cogment/rpc/_{name}.py"
-    for name in ("control", "engine", "floods", "frames", "hpack", "parser", "sender", "streams", "windows", "wire")
+    for name in (
+        "control",
+        "engine",
+        "floods",
+        "frame_handler",
+        "frame_parser",
+        "frames",
+        "header_blocks",
+        "hpack",
+        "receive_window",
+        "send_queue",
+        "stream_table",
+        "streams",
+        "wire",
+    )
 ]
 
 

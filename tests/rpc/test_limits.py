@@ -443,7 +443,7 @@ def test_a_stream_holds_its_window_or_one_large_message() -> None:
         receiver.take()
         receiver.send()
     assert not receiver.unsent
-    assert receiver.engine._granted == 0
+    assert receiver.engine._receive_window.granted == 0
 
 
 def test_large_messages_share_one_budget_in_order() -> None:
@@ -464,7 +464,7 @@ def test_large_messages_share_one_budget_in_order() -> None:
         assert receiver.held() <= 17 * MIB + len(numbers) * 64 * 1024
         receiver.send()
     assert order == list(numbers)
-    assert receiver.engine._granted == 0
+    assert receiver.engine._receive_window.granted == 0
 
 
 def test_one_message_larger_than_the_budget_passes_at_a_time() -> None:
@@ -565,7 +565,7 @@ def test_what_a_peer_does_not_take_is_bounded_for_the_connection() -> None:
     assert engine.has_room(last, 100_000)
     for stream in streams:
         engine.reset(stream, 8)
-    assert engine._queued == 0
+    assert engine._send_queue._queued == 0
 
 
 async def ends_at_once(call: ServerCall) -> None:

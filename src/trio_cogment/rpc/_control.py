@@ -26,6 +26,7 @@ from trio_cogment.rpc._frames import (
     END_STREAM,
     HEADER,
     HEADERS,
+    PREFACE,
     ConnectionFaultError,
     ErrorCode,
 )
@@ -67,6 +68,8 @@ class ControlPlane(GRPCConnection):  # type: ignore[misc]  # purerpc ships no ty
         # The engine writes its own SETTINGS; h2 only needs to believe that it has.
         connection.initiate_connection()
         connection.clear_outbound_data_buffer()
+        if not client_side:
+            self.receive_data(PREFACE)  # the engine checks that it has come
         self.broken = False
         self._note_settings()
 
@@ -84,7 +87,7 @@ class ControlPlane(GRPCConnection):  # type: ignore[misc]  # purerpc ships no ty
     # --- for the engine ---
 
     def receive_frame(self, frame: bytes) -> bool:
-        """Take the preface, or a whole SETTINGS or PRIORITY frame; return whether the peer's settings have changed.
+        """Take a whole SETTINGS or PRIORITY frame; return whether the peer's settings have changed.
 
         Raises:
             ConnectionFaultError: it is malformed.

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._frames import ConnectionFaultError, ErrorCode
 
+#: How many small WINDOW_UPDATEs a piece of output may bring about: for the stream and for the connection, twice each.
+_UPDATES_PER_PIECE = 4
+
 
 class RateLimit:
     """So many events in any interval of this length; one more breaks the connection with ENHANCE_YOUR_CALM."""
@@ -46,7 +49,7 @@ class Floods:
         empty: frames that carry nothing, or next to nothing.
     """
 
-    __slots__ = ("_data_mark", "_pings", "empty", "resets", "settings")
+    __slots__ = ("_data_mark", "_pings", "_updates", "empty", "resets", "settings")
 
     def __init__(self, config: RpcConfig, clock: Callable[[], float]) -> None:
         interval = config.flood_interval_seconds
@@ -56,6 +59,7 @@ class Floods:
         # The text makes gRPC's clients PING half as often from then on.
         self._pings = RateLimit(config.max_pings, interval, clock, "too_many_pings")
         self._data_mark: object = None
+        self._updates = 0  # WINDOW_UPDATEs that need no explanation
 
     def count_ping(self, data_mark: object) -> None:
         """Count a PING, unless data has passed since the last one.
@@ -69,3 +73,16 @@ class Floods:
         if data_mark == self._data_mark:
             self._pings.count()
         self._data_mark = data_mark
+
+    def count_update(self, pieces_written: int) -> None:
+        """Count a WINDOW_UPDATE that grants little, or that is for a stream that is over.
+
+        A peer that reads small messages may send one for each, so only what exceeds the output so far is counted.
+
+        Raises:
+            ConnectionFaultError: it is one too many.
+        """
+        if self._updates < _UPDATES_PER_PIECE * pieces_written:
+            self._updates += 1
+        else:
+            self.empty.count()

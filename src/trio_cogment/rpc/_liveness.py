@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc._engine import DRAIN_PING
 from trio_cogment.rpc._frames import ErrorCode
-from trio_cogment.rpc._sender import DRAIN_PING
 
 if TYPE_CHECKING:
     from trio_cogment.rpc._connection import Connection

@@ -34,7 +34,7 @@ class BadMessageError(Exception):
 class Stream:
     """The state of one stream. The engine reads and writes the fields directly: this is its hot path.
 
-    Flow control towards us (see `_windows`): the peer may still send `recv_window` bytes; `held` bytes have arrived and
+    Flow control towards us (see `_receive_window`): the peer may still send `recv_window` bytes; `held` bytes have arrived and
     have not been taken by the application; `granted` bytes of the connection's memory are reserved for a large message.
 
     Attributes:

@@ -1,0 +1,365 @@
+"""What each frame of the peer means: a table by frame type, and what becomes of it.
+
+A fault on one stream ends that stream, a fault of the connection raises `ConnectionFaultError`, and which is which
+follows RFC 9113 (5.4, 6). Everything else becomes an event or an answer.
+
+A stream is announced as ended at most once. Frames that arrive for a stream that is over are an ordinary race, as the
+peer may not know yet: they are dropped. They are counted where they cost something; see `_floods` for the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import StatusCode
+from trio_cogment.rpc import _wire
+from trio_cogment.rpc._control import ControlPlane
+from trio_cogment.rpc._floods import Floods
+from trio_cogment.rpc._frames import (
+    ACK,
+    CONTINUATION,
+    ENABLE_PUSH,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    MAX_WINDOW,
+    PING,
+    PRIORITY,
+    PUSH,
+    RST_STREAM,
+    SETTING,
+    SETTINGS,
+    WINDOW_UPDATE,
+    ConnectionFaultError,
+    ErrorCode,
+    Event,
+    Kind,
+)
+from trio_cogment.rpc._header_blocks import HeaderBlocks
+from trio_cogment.rpc._receive_window import ReceiveWindow
+from trio_cogment.rpc._send_queue import SendQueue
+from trio_cogment.rpc._stream_table import StreamTable
+from trio_cogment.rpc._streams import BadMessageError, Stream
+
+#: A WINDOW_UPDATE below this grants little.
+_SMALL_INCREMENT = 1024
+
+
+def _entries(frame: bytes) -> bytes:
+    """Return the whole entries of a SETTINGS frame; a broken length is found by h2."""
+    return frame[9 : len(frame) - (len(frame) - 9) % SETTING.size]
+
+
+class FrameHandler:
+    """Gives the frames of one connection their meaning; see `_frame_parser.Handler`.
+
+    Attributes:
+        goaway_received: the peer takes no new streams.
+    """
+
+    def __init__(
+        self,
+        *,
+        client_side: bool,
+        config: RpcConfig,
+        control: ControlPlane,
+        table: StreamTable,
+        queue: SendQueue,
+        window: ReceiveWindow,
+        blocks: HeaderBlocks,
+        floods: Floods,
+    ) -> None:
+        self.goaway_received = False
+        self.is_idle = table.is_idle
+        self._client_side = client_side
+        self._max_streams = config.max_concurrent_streams
+        self._max_header_list_bytes = config.max_header_list_bytes
+        self._max_answer_bytes = config.max_control_output_bytes
+        self._control = control
+        self._table = table
+        self._queue = queue
+        self._window = window
+        self._blocks = blocks
+        self._floods = floods
+
+    def control_frame(self, frame: bytes, kind: int, flags: int, stream_id: int, events: list[Event]) -> None:
+        """Handle a whole frame that is not DATA.
+
+        Raises:
+            ConnectionFaultError: the peer has broken the connection.
+        """
+        if self._queue.answer_bytes > self._max_answer_bytes:
+            # The peer sends frames that call for an answer and reads none (CVE-2019-9512 and its kin: PING, SETTINGS,
+            # RST_STREAM). Windows do not bound such answers, so this does.
+            raise ConnectionFaultError(ErrorCode.ENHANCE_YOUR_CALM, "answers to control frames are not read")
+        if kind <= CONTINUATION:
+            self._HANDLERS[kind](self, frame, flags, stream_id, events)
+        else:
+            self._floods.empty.count()  # unknown types are ignored (RFC 9113, 5.5)
+
+    # --- header blocks ---
+
+    def _headers(self, frame: bytes, flags: int, stream_id: int, events: list[Event]) -> None:
+        if not stream_id & 1 or (self._client_side and self._table.is_idle(stream_id)):
+            raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, f"HEADERS on stream {stream_id}")
+        block = self._blocks.begin(frame, flags, stream_id)
+        if block is not None:
+            self._headers_arrived(stream_id, block, bool(flags & END_STREAM), events)
+
+    def _continuation(self, frame: bytes, flags: int, stream_id: int, events: list[Event]) -> None:
+        if len(frame) == 9:
+            self._floods.empty.count()
+        block = self._blocks.go_on(frame, flags)
+        if block is not None:
+            self._headers_arrived(stream_id, block, self._blocks.ends_stream, events)
+
+    def _headers_arrived(self, stream_id: int, block: bytes, ended: bool, events: list[Event]) -> None:
+        # A block is decoded whatever becomes of it: if one were left out, HPACK's tables of the two ends would differ
+        # and all later blocks with them (RFC 9113, 4.3).
+        headers = self._control.decode(block)
+        stream = self._table.open.get(stream_id)
+        if stream is None:
+            if self._client_side:
+                return  # answered after we gave up
+            if stream_id > self._table.newest:
+                self._request_headers(stream_id, headers, ended, events)
+            elif self._table.was_skipped(stream_id):
+                raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, f"HEADERS on stream {stream_id}")
+            else:  # it is over, which the peer need not know yet
+                self._queue.write_answer(RST_STREAM, 0, stream_id, int(ErrorCode.STREAM_CLOSED).to_bytes(4, "big"))
+                self._floods.resets.count()
+        elif stream.remote_closed:
+            self.stream_fault(stream, ErrorCode.STREAM_CLOSED, "HEADERS after END_STREAM", events)
+        elif stream.headers_seen and not ended:
+            self.stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "trailers without END_STREAM", events)
+        elif self._client_side:
+            self._response_headers(stream, headers, ended, events)
+        elif _wire.is_malformed(headers):
+            self.stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed trailers", events)
+        else:
+            self.end_of_stream(stream, events)  # a request's trailers mean nothing in gRPC
+
+    def _request_headers(self, stream_id: int, headers: _wire.RawHeaders, ended: bool, events: list[Event]) -> None:
+        table = self._table
+        # A stream is over, and no longer counted here, as soon as we have reset it or it has been reset: that this is
+        # no way around the limit is what `Floods.resets` is for (CVE-2023-44487, CVE-2025-8671).
+        busy = table.draining or len(table.open) >= self._max_streams
+        stream = table.accept(stream_id)
+        stream.headers_seen = True
+        stream.remote_closed = ended
+        if busy:
+            stream.refused = True
+            table.reset(stream, ErrorCode.REFUSED_STREAM)
+            if not table.draining:  # else it may not have heard of that yet
+                self._floods.resets.count()
+            return
+        if _wire.is_malformed(headers):
+            stream.refused = True
+            self.stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed request", events)
+            return
+        try:
+            head = _wire.parse_request(headers, self._max_header_list_bytes)
+        except _wire.RefusedRequest as refusal:
+            stream.refused = True
+            status = _wire.trailer_headers(refusal.code, refusal.message, (), alone=refusal.http_status)
+            table.finish_now(stream, [*status, *refusal.headers])
+            if refusal.code is StatusCode.INTERNAL:  # malformed; others an honest caller may meet again and again
+                self._floods.resets.count()
+            return
+        stream.encoding = head.encoding
+        events.append((Kind.REQUEST, stream, head))
+        if ended:
+            events.append((Kind.HALF_CLOSED, stream, None))
+
+    def _response_headers(self, stream: Stream, headers: _wire.RawHeaders, ended: bool, events: list[Event]) -> None:
+        if _wire.is_malformed(headers):
+            self.stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed response", events)
+            return
+        if not ended and _wire.is_informational(headers):
+            self._floods.empty.count()
+            return
+        limit = self._max_header_list_bytes
+        if sum(len(name) + len(value) + 32 for name, value in headers) > limit:
+            stream.refused = True
+            error = BadMessageError(StatusCode.RESOURCE_EXHAUSTED, f"response metadata is larger than {limit} bytes")
+            events.append((Kind.BROKEN, stream, error))
+            return
+        if ended:
+            stream.remote_closed = True
+            trailers = _wire.parse_trailers(headers)
+            if stream.inside_message and trailers.code is StatusCode.OK:
+                # A failure says more than the message it has cut off.
+                trailers = _wire.Trailers(StatusCode.INTERNAL, "the response ended inside a message", trailers.metadata)
+            events.append((Kind.STATUS, stream, trailers))
+            self._close_after_response(stream)
+            return
+        stream.headers_seen = True
+        response = _wire.parse_response(headers)
+        if isinstance(response, _wire.Trailers):
+            events.append((Kind.STATUS, stream, response))
+            self._table.reset(stream, ErrorCode.CANCEL)
+            return
+        for name, value in headers:
+            if name == b"grpc-encoding":
+                stream.encoding = value
+        events.append((Kind.RESPONSE, stream, response))
+
+    # --- other frames ---
+
+    def _window_update(self, frame: bytes, _: int, stream_id: int, events: list[Event]) -> None:
+        if len(frame) != 13:
+            raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "malformed WINDOW_UPDATE")
+        increment = int.from_bytes(frame[9:], "big") & MAX_WINDOW
+        queue = self._queue
+        if 0 < increment < _SMALL_INCREMENT:
+            self._floods.count_update(queue.pieces_written)
+        if not stream_id:
+            queue.window += increment
+            if not increment or queue.window > MAX_WINDOW:
+                code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
+                raise ConnectionFaultError(code, "bad WINDOW_UPDATE")
+        else:
+            if self._table.is_idle(stream_id):
+                raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE on an idle stream")
+            stream = self._table.open.get(stream_id)
+            if stream is None:  # an ordinary race (RFC 9113, 5.1)
+                if increment >= _SMALL_INCREMENT:
+                    self._floods.count_update(queue.pieces_written)
+                return
+            stream.send_window += increment
+            if not increment or stream.send_window > MAX_WINDOW:
+                code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
+                self.stream_fault(stream, code, "bad WINDOW_UPDATE", events)
+            else:
+                queue.schedule(stream)
+        queue.resume()
+
+    def _settings(self, frame: bytes, flags: int, _: int, events: list[Event]) -> None:
+        if not flags & ACK:
+            self._floods.settings.count()
+        elif len(frame) > 9:  # this and the next, h2 does not check
+            raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS acknowledgement with payload")
+        if self._client_side and any(entry == (ENABLE_PUSH, 1) for entry in SETTING.iter_unpack(_entries(frame))):
+            raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "a server cannot enable push")  # RFC 9113, 6.5.2
+        self._feed_control(frame, events)
+
+    def _priority(self, frame: bytes, _: int, __: int, events: list[Event]) -> None:
+        self._floods.empty.count()
+        self._feed_control(frame, events)
+
+    def _feed_control(self, frame: bytes, events: list[Event]) -> None:
+        """Have h2 check the frame, and handle what comes of it."""
+        control = self._control
+        changed = control.receive_frame(frame)
+        data = control.data_to_send()
+        if data:
+            self._queue.write(data)
+            self._queue.answer_bytes += len(data)
+        if changed:
+            self._queue.apply_settings(
+                control.remote_initial_window, control.remote_max_frame, self._table.open.values()
+            )
+            events.append((Kind.SETTINGS, None, None))
+
+    def _ping(self, frame: bytes, flags: int, stream_id: int, events: list[Event]) -> None:
+        if stream_id:
+            raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "PING on a stream")
+        if len(frame) != 17:
+            raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "malformed PING")
+        if flags & ACK:
+            self._floods.empty.count()
+            events.append((Kind.PONG, None, frame[9:]))
+        else:
+            self._floods.count_ping((self._window.size, self._queue.window))
+            self._queue.write_answer(PING, ACK, 0, frame[9:])
+
+    def _rst_stream(self, frame: bytes, _: int, stream_id: int, events: list[Event]) -> None:
+        if len(frame) != 13:
+            raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "malformed RST_STREAM")
+        if self._table.is_idle(stream_id):
+            raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "RST_STREAM on an idle stream")
+        stream = self._table.open.get(stream_id)
+        if stream is not None:
+            self._table.close(stream)
+            if stream.refused:
+                return  # its call has been ended and counted already, or will be with the event before this
+            events.append((Kind.RESET, stream, int.from_bytes(frame[9:], "big")))
+            if not stream.headers_sent:
+                # Opened and reset before we said anything: a handler was started for nothing, and the limit of
+                # concurrent streams did not notice (rapid reset, CVE-2023-44487).
+                self._floods.resets.count()
+
+    def _goaway(self, frame: bytes, _: int, stream_id: int, events: list[Event]) -> None:
+        if stream_id:
+            raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "GOAWAY on a stream")
+        if len(frame) < 17:
+            raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "malformed GOAWAY")
+        last = int.from_bytes(frame[9:13], "big") & MAX_WINDOW
+        self.goaway_received = True
+        events.append((Kind.GOAWAY, None, last))
+        if self._client_side:
+            for stream in [stream for number, stream in self._table.open.items() if number > last]:
+                # Never processed by the peer: safe to repeat, hence REFUSED_STREAM (RFC 9113, 6.8).
+                self._table.close(stream)
+                events.append((Kind.RESET, stream, int(ErrorCode.REFUSED_STREAM)))
+
+    def _push_promise(self, _: bytes, __: int, ___: int, ____: list[Event]) -> None:
+        raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "push is disabled")
+
+    #: By frame type (RFC 9113, 6); DATA is the frame parser's.
+    _HANDLERS: ClassVar[dict[int, Callable[[FrameHandler, bytes, int, int, list[Event]], None]]] = {
+        HEADERS: _headers,
+        PRIORITY: _priority,
+        RST_STREAM: _rst_stream,
+        SETTINGS: _settings,
+        PUSH: _push_promise,
+        PING: _ping,
+        GOAWAY: _goaway,
+        WINDOW_UPDATE: _window_update,
+        CONTINUATION: _continuation,
+    }
+
+    # --- ends ---
+
+    def end_of_stream(self, stream: Stream, events: list[Event]) -> None:
+        """Handle END_STREAM on DATA or on request trailers."""
+        if stream.remote_closed:
+            return
+        stream.remote_closed = True
+        if self._client_side:
+            # A response ends with trailers; without them there is no status.
+            events.append((Kind.STATUS, stream, _wire.parse_trailers([])))
+            self._close_after_response(stream)
+        elif stream.local_closed:
+            self._table.close(stream)
+        elif stream.inside_message and not stream.refused:
+            error = BadMessageError(StatusCode.INTERNAL, "the stream ended inside a message")
+            self.bad_message(stream, error, events)
+        elif not stream.refused:
+            events.append((Kind.HALF_CLOSED, stream, None))
+
+    def _close_after_response(self, stream: Stream) -> None:
+        """Client: the response is complete, whatever we still wanted to send."""
+        if stream.local_closed:
+            self._table.close(stream)
+        else:
+            self._table.reset(stream, ErrorCode.NO_ERROR)
+
+    def bad_message(self, stream: Stream, error: BadMessageError, events: list[Event]) -> None:
+        """The peer broke gRPC's framing, or a limit of ours: its call ends with this status."""
+        stream.refused = True
+        events.append((Kind.BROKEN, stream, error))
+        if not stream.headers_sent:  # as if it had been reset: it cost a handler, and freed its place at once
+            self._floods.resets.count()
+
+    def stream_fault(self, stream: Stream, code: ErrorCode, text: str, events: list[Event]) -> None:
+        """The peer broke HTTP/2 on one stream (RFC 9113, 5.4.2)."""
+        unanswered = not stream.headers_sent and not stream.closed and not self._client_side
+        self._table.reset(stream, code)
+        if not stream.refused:
+            stream.refused = True
+            events.append((Kind.BROKEN, stream, BadMessageError(StatusCode.INTERNAL, text)))
+        if unanswered:
+            self._floods.resets.count()

@@ -1,0 +1,317 @@
+"""Bytes into frames, and DATA into messages.
+
+DATA is delivered as it arrives, in pieces: a frame may be larger than what one read brings, and flow control counts
+what has arrived and not what is whole. Every other frame is small; it is collected whole and handed on.
+
+The fast path of `FrameParser._parse_frames` is where a busy connection spends its time: a DATA frame that holds exactly
+one whole message, for an open stream, within both windows. All that it needs is read in one `unpack` and tested in
+two `if`; whatever is unusual takes the long way, which has every check of the RFC. Both ways do the same accounting,
+and tests hold the parser to it: the same bytes in any split come to the same events.
+
+The order of the bytes is the order of everything: a handler may close a stream that the next frame is for. So frames
+are handled one by one, in the middle of parsing, and not first collected in a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.rpc._floods import Floods
+from trio_cogment.rpc._frames import (
+    ACK,
+    CONTINUATION,
+    DATA,
+    END_STREAM,
+    HEADER,
+    MAX_CONTROL_FRAME,
+    MESSAGE_HEADER,
+    PADDED,
+    PREFACE,
+    SETTINGS,
+    ConnectionFaultError,
+    ErrorCode,
+    Event,
+    Kind,
+)
+from trio_cogment.rpc._header_blocks import HeaderBlocks
+from trio_cogment.rpc._receive_window import ReceiveWindow
+from trio_cogment.rpc._streams import BadMessageError, Stream
+
+_MESSAGE = Kind.MESSAGE
+
+
+class Handler(Protocol):
+    """What a frame parser needs to hear from, and tell, the rest of the engine."""
+
+    def control_frame(self, frame: bytes, kind: int, flags: int, stream_id: int, events: list[Event]) -> None:
+        """Handle a whole frame that is not DATA."""
+
+    def is_idle(self, stream_id: int) -> bool:
+        """Whether no stream has had this number."""
+
+    def end_of_stream(self, stream: Stream, events: list[Event]) -> None:
+        """Handle END_STREAM on DATA."""
+
+    def bad_message(self, stream: Stream, error: BadMessageError, events: list[Event]) -> None:
+        """Handle a message that cannot be accepted; the parser drops the rest of the stream once it is refused."""
+
+    def stream_fault(self, stream: Stream, code: ErrorCode, text: str, events: list[Event]) -> None:
+        """Handle an error that concerns one stream only (RFC 9113, 5.4.2)."""
+
+
+class FrameParser:
+    """The parser of one connection.
+
+    Args:
+        client_side: the role; only a client sends the preface.
+        config: limits.
+        streams: those that are open, by number; only read.
+        window: what may arrive; the parser subtracts what does.
+        blocks: whether a header block is unfinished.
+        floods: rates of frames without content.
+        handler: of everything but messages.
+
+    Attributes:
+        opened: the peer has sent what it must send first.
+    """
+
+    def __init__(
+        self,
+        *,
+        client_side: bool,
+        config: RpcConfig,
+        streams: Mapping[int, Stream],
+        window: ReceiveWindow,
+        blocks: HeaderBlocks,
+        floods: Floods,
+        handler: Handler,
+    ) -> None:
+        self.opened = False
+        self._max_frame = config.max_frame_bytes
+        self._max_control_frame = min(MAX_CONTROL_FRAME, config.max_frame_bytes)
+        self._streams = streams
+        self._window = window
+        self._blocks = blocks
+        self._floods = floods
+        self._handler = handler
+        self._preface_done = client_side
+        self._tail = bytearray()  # of a frame that is not whole
+        self._need = 0  # bytes the tail must have before another look is worth while
+        # A DATA frame that is being delivered in pieces:
+        self._data_stream: Stream | None = None  # None: its bytes are counted and dropped
+        self._data_left = 0  # without padding
+        self._pad_left = 0  # also the rest of a large frame of an unknown type
+        self._data_ends = False
+
+    def feed(self, data: bytes, events: list[Event]) -> None:
+        """Handle all frames that are whole with these bytes; add the messages to `events`.
+
+        Raises:
+            ConnectionFaultError: the peer has broken the connection. What came before that is in `events`. The parser
+                cannot be used any more.
+        """
+        if self._tail:
+            self._tail += data
+            # A large control frame that comes byte by byte would otherwise be copied for each byte.
+            if len(self._tail) < self._need:
+                return
+            data = bytes(self._tail)
+            self._tail.clear()
+        self._need = 0
+        position = 0
+        if not self.opened:
+            position = self._parse_opening(data, events)
+        if self.opened:
+            position = self._parse_frames(data, position, events)
+        if position < len(data):
+            self._tail += data[position:] if position else data
+
+    def _parse_opening(self, data: bytes, events: list[Event]) -> int:
+        """Handle the preface (server), then a SETTINGS frame, before anything else (RFC 9113, 3.4)."""
+        position = 0
+        if not self._preface_done:
+            start = data[: len(PREFACE)]
+            if start != PREFACE[: len(start)]:
+                raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "this is not HTTP/2")
+            if len(data) < len(PREFACE):
+                return 0
+            self._preface_done = True
+            position = len(PREFACE)
+        if len(data) - position < 9:
+            return position
+        high, low, kind, flags, stream_id = HEADER.unpack_from(data, position)
+        size: int = high << 8 | low
+        if kind != SETTINGS or flags & ACK or size > self._max_control_frame:
+            raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "expected SETTINGS first")
+        if len(data) - position < 9 + size:
+            return position
+        self.opened = True
+        self._handler.control_frame(data[position : position + 9 + size], kind, flags, stream_id, events)
+        return position + 9 + size
+
+    def _parse_frames(self, data: bytes, position: int, events: list[Event]) -> int:
+        """Handle all whole frames; return where the unfinished one begins."""
+        total = len(data)
+        if self._data_left or self._pad_left or self._data_ends:
+            position = self._continue_data(data, position, events)
+        unpack = HEADER.unpack_from
+        unpack_message = MESSAGE_HEADER.unpack_from
+        streams = self._streams
+        window = self._window
+        blocks = self._blocks
+        while total - position >= 9:
+            if total - position >= 14:
+                high, low, kind, flags, stream_id, flag, length = unpack_message(data, position)
+                size = high << 8 | low
+                # The fast path: a whole frame with exactly one whole message on an open stream.
+                if (
+                    kind == 0
+                    and flags == 0
+                    and not flag
+                    and length == size - 5
+                    and position + 9 + size <= total
+                    and not blocks.unfinished
+                ):
+                    stream = streams.get(stream_id)
+                    if (
+                        stream is not None
+                        and not stream.missing
+                        and not stream.have
+                        and size <= stream.recv_window
+                        and size <= window.size
+                        and length <= stream.max_message
+                        and stream.headers_seen
+                        and not stream.refused
+                        and not stream.remote_closed
+                    ):
+                        stream.recv_window -= size
+                        stream.held += size
+                        window.size -= size
+                        start = position + 14
+                        position += 9 + size
+                        events.append((_MESSAGE, stream, data[start:position]))
+                        continue
+            else:
+                high, low, kind, flags, stream_id = unpack(data, position)
+                size = high << 8 | low
+            stream_id &= 0x7FFFFFFF  # the first bit is reserved (RFC 9113, 4.1)
+            if kind == DATA:
+                position = self._begin_data(data, position, size, flags, stream_id, events)
+                if position < 0:  # the padding length has not arrived
+                    position = -position - 1
+                    break
+                continue
+            if size > self._max_control_frame:
+                position = self._skip_unknown(position, size, kind)
+                position = self._continue_data(data, position, events)
+                continue
+            if total - position < 9 + size:
+                self._need = 9 + size
+                break
+            if blocks.unfinished and (kind != CONTINUATION or stream_id != blocks.unfinished):
+                raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "a header block is not finished")
+            self._handler.control_frame(data[position : position + 9 + size], kind, flags, stream_id, events)
+            position += 9 + size
+        # Once for all that one read brought, and only below half: see `_receive_window`.
+        if window.size < window.low:
+            window.credit_connection()
+        return position
+
+    def _skip_unknown(self, position: int, size: int, kind: int) -> int:
+        """Let a large frame pass by unseen if its type is unknown (RFC 9113, 5.5); else it is too large (4.2)."""
+        if kind <= CONTINUATION or size > self._max_frame or self._blocks.unfinished:
+            raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, f"frame of {size} bytes, type {kind}")
+        self._floods.empty.count()
+        self._pad_left = size
+        return position + 9
+
+    # --- DATA, the long way ---
+
+    def _begin_data(
+        self, data: bytes, position: int, size: int, flags: int, stream_id: int, events: list[Event]
+    ) -> int:
+        """Handle the header of a DATA frame; return the next position, or ``-position - 1`` to wait for more."""
+        if self._blocks.unfinished:
+            raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "DATA inside a header block")
+        if self._handler.is_idle(stream_id):
+            raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "DATA on an idle stream")
+        if size > self._max_frame:
+            raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, f"DATA frame of {size} bytes")
+        start = position + 9
+        padding = 0
+        if flags & PADDED:
+            if not size:
+                raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "padded DATA without a pad length")
+            if len(data) <= start:
+                return -position - 1
+            padding = data[start]
+            start += 1
+            if padding >= size:
+                raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "padding longer than its frame")
+            padding += 1  # the length byte counts as padding for flow control
+        if size > self._window.size:
+            raise ConnectionFaultError(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is exceeded")
+        # Counted for the connection whether or not the stream is still there: the peer has counted it as well, and if
+        # the two ends disagreed the window would shrink for good (RFC 9113, 6.9).
+        self._window.size -= size
+        stream = self._streams.get(stream_id)
+        if stream is not None:
+            stream = self._admit_data(stream, size, padding, events)
+        self._data_stream = stream
+        if size == padding and not flags & END_STREAM:
+            self._floods.empty.count()  # it moves nothing and costs no window (CVE-2019-9518)
+        self._data_left = size - padding
+        self._pad_left = max(padding - 1, 0)
+        self._data_ends = bool(flags & END_STREAM)
+        return self._continue_data(data, start, events)
+
+    def _admit_data(self, stream: Stream, size: int, padding: int, events: list[Event]) -> Stream | None:
+        if stream.remote_closed or not stream.headers_seen:
+            self._handler.stream_fault(stream, ErrorCode.STREAM_CLOSED, "DATA outside the body", events)
+            return None
+        if size > stream.recv_window:
+            text = "the stream's window is exceeded"
+            self._handler.stream_fault(stream, ErrorCode.FLOW_CONTROL_ERROR, text, events)
+            return None
+        stream.recv_window -= size
+        if not stream.refused:
+            stream.held += size - padding
+        return stream
+
+    def _continue_data(self, data: bytes, position: int, events: list[Event]) -> int:
+        """Deliver what is there of the current DATA frame."""
+        total = len(data)
+        stream = self._data_stream
+        if self._data_left:
+            stop = min(total, position + self._data_left)
+            if stream is not None and not stream.refused and not stream.closed:
+                self._feed_stream(stream, data, position, stop, events)
+            self._data_left -= stop - position
+            position = stop
+        if self._pad_left and not self._data_left:
+            skip = min(total - position, self._pad_left)
+            self._pad_left -= skip
+            position += skip
+        if not self._data_left and not self._pad_left:
+            self._data_stream = None
+            if self._data_ends:
+                self._data_ends = False
+                if stream is not None and not stream.closed:
+                    self._handler.end_of_stream(stream, events)
+            elif stream is not None and not stream.closed and not stream.refused:
+                self._window.top_up(stream)  # a message larger than the window may have begun
+        return position
+
+    def _feed_stream(self, stream: Stream, data: bytes, position: int, stop: int, events: list[Event]) -> None:
+        messages: list[bytes] = []
+        fault: BadMessageError | None = None
+        try:
+            stream.feed(data, position, stop, messages)
+        except BadMessageError as error:
+            fault = error
+        for message in messages:
+            events.append((_MESSAGE, stream, message))
+        if fault is not None:
+            self._handler.bad_message(stream, fault, events)

@@ -1,0 +1,194 @@
+"""What the peer may send on one connection: windows, grants for large messages, and a bound on memory.
+
+Flow control has two levels (RFC 9113, 5.2), and they are credited at different times:
+
+* a stream's window is credited when the application has *taken* a message. A call that nobody reads stops itself;
+* the connection's window is credited when bytes have *arrived*. If it waited for the application as well, one call
+  that nobody reads would stop all others.
+
+A WINDOW_UPDATE waits until the window is half used. One for each message would double the number of frames, and cost
+the peer more than the message itself; half a window leaves the peer enough to go on with until the update arrives.
+
+That alone leaves two gaps. Each is closed by a bound over all streams, `RpcConfig.connection_memory_bytes`:
+
+* A message larger than its stream's window would never arrive whole, and the application can take only whole messages.
+  So once such a message has begun, its stream gets a *grant*: a window as large as the rest of the message. Grants are
+  given in order of arrival, while their sum stays within the bound. A message larger than the bound gets it alone.
+  While streams wait, those with a grant have to go on sending: see `_liveness`.
+* Many streams that each hold a window of unread messages add up. Beyond the bound the connection is not credited
+  (`withheld`) until something is taken. If only pieces of messages are held, nobody could take anything, so the
+  connection is then credited in small steps. A client's stream that is over counts until its caller has taken what
+  came, or has gone (`keep`, `forget`).
+
+None of this costs anything while messages are small and taken soon: the sums are made only when a credit is due.
+
+Invariants:
+
+* `granted` is the sum of `Stream.granted` over the open streams;
+* whoever waits for a grant is behind a stream that has one: with `granted` at 0 nobody waits;
+* no window is ever made larger than what its bound leaves free, apart from the small steps above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.rpc._frames import INITIAL_WINDOW
+from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
+
+#: The connection is credited in no smaller steps.
+_STEP = INITIAL_WINDOW >> 1
+
+
+class ReceiveWindow:
+    """The windows that this end grants its peer.
+
+    `Stream.recv_window`, `held` and `granted` of each stream belong to this class, apart from the frame parser, which
+    subtracts what arrives.
+
+    Args:
+        config: the sizes.
+        streams: those that are open, by number; only read.
+        send_update: called with a stream's number (0 for the connection) and an increment, to send a WINDOW_UPDATE.
+        on_wait: called when a message has to wait for a grant, and none has been waiting before it.
+
+    Attributes:
+        initial: the window of a new stream, in bytes.
+        size: bytes that the peer may still send on the connection.
+        low: below this the connection is due a credit.
+        granted: bytes promised to large messages.
+        withheld: a credit is due and waits until something is taken.
+    """
+
+    def __init__(
+        self,
+        config: RpcConfig,
+        streams: Mapping[int, Stream],
+        send_update: Callable[[int, int], None],
+        on_wait: Callable[[], None],
+    ) -> None:
+        self.initial = config.stream_window_bytes
+        self.granted = 0
+        self.withheld = False
+        self._full = max(config.connection_window_bytes, INITIAL_WINDOW)  # it cannot begin with less (RFC 9113, 6.9.2)
+        self.size = self._full
+        self.low = self._full >> 1
+        self._low = max(self.initial >> 1, 1)  # a stream's window below this is looked at
+        self._budget = config.connection_memory_bytes
+        self._streams = streams
+        self._send_update = send_update
+        self._on_wait = on_wait
+        self._applicants: dict[Stream, None] = {}  # an ordered set: whose large message waits for a grant
+        self._unread: dict[Stream, None] = {}  # an ordered set: closed, with messages that may still be taken
+
+    # --- what the application has taken ---
+
+    def consumed(self, stream: Stream, size: int) -> None:
+        """Say that the application has taken a message of `size` bytes (as it was on the wire)."""
+        # Once for each message: most calls end at the first `if`.
+        stream.held -= size + PREFIX_BYTES
+        if stream.recv_window < self._low or self.withheld:
+            if not stream.remote_closed and not stream.closed:
+                self.top_up(stream)
+            elif stream.granted and stream.held <= self.initial:
+                self._release(stream)
+            elif stream.closed and not stream.held:
+                self._unread.pop(stream, None)
+            if self.withheld:
+                self.credit_connection()
+
+    def keep(self, stream: Stream, sizes: Collection[int]) -> None:
+        """Say that messages of these sizes may still be taken, although the stream is over."""
+        stream.held = sum(sizes) + PREFIX_BYTES * len(sizes)
+        stream.recv_window = -1  # so that `consumed` needs no look at `closed` on its short way
+        self._unread[stream] = None
+
+    def forget(self, stream: Stream) -> None:
+        """Say that nothing more will be taken of a stream that is over."""
+        if self._unread and stream in self._unread:
+            del self._unread[stream]
+            stream.held = 0
+            if self.withheld:
+                self.credit_connection()
+
+    def reclaim(self, stream: Stream) -> None:
+        """A stream is over: what was granted to it is free."""
+        if stream.granted or stream in self._applicants:
+            self._release(stream)
+        if self.withheld:
+            self.credit_connection()
+
+    # --- streams ---
+
+    def top_up(self, stream: Stream) -> None:
+        """Let the stream's window grow; small increments are saved up."""
+        window = stream.recv_window
+        missing = stream.missing
+        target = self.initial - stream.held
+        if missing > target:
+            if missing <= window:
+                return
+            if stream.granted or self._grant(stream):
+                target = missing
+        elif stream.granted:
+            self._release(stream)  # what was consumed meanwhile has made enough room without it
+        grow = target - window
+        # A small step is sent all the same when the rest of a message waits for it: nothing else would come.
+        if grow >= self._low or (grow > 0 and window < missing <= target):
+            stream.recv_window += grow
+            self._send_update(stream.id, grow)
+
+    def _grant(self, stream: Stream) -> bool:
+        """Reserve memory for the rest of a large message, or put the stream in the queue."""
+        need = stream.missing
+        applicants = self._applicants
+        # Who comes first is served first, also when a later and smaller message would fit: or the large one could wait
+        # for ever. With nothing granted, any size is let through.
+        if self.granted and (self.granted + need > self._budget or next(iter(applicants), stream) is not stream):
+            if not applicants:
+                self._on_wait()
+            applicants[stream] = None
+            return False
+        applicants.pop(stream, None)
+        stream.granted = need
+        self.granted += need
+        return True
+
+    def _release(self, stream: Stream) -> None:
+        self.granted -= stream.granted
+        stream.granted = 0
+        self._applicants.pop(stream, None)
+        while self._applicants:
+            first = next(iter(self._applicants))
+            self.top_up(first)
+            if first in self._applicants:
+                if not first.granted and first.missing > first.recv_window:
+                    return  # it still waits, and so do those behind it
+                del self._applicants[first]  # what was consumed meanwhile has made enough room without a grant
+
+    def holders(self) -> list[Stream]:
+        """Return the streams whose grants others wait for; none while the connection's own window is shut."""
+        if not self._applicants or self.size <= 0:
+            return []
+        return [stream for stream in self._streams.values() if stream.granted and stream.missing]
+
+    # --- the connection ---
+
+    def credit_connection(self) -> None:
+        """Let the connection's window grow as far as memory allows."""
+        held = sum(stream.held for stream in self._streams.values())
+        if self._unread:
+            held += sum(stream.held for stream in self._unread)
+        most = self._budget + (self.granted if self.granted > self._budget else 0)
+        grow = min(self._full, most - held) - self.size
+        if grow < _STEP and self.size < _STEP and self._only_pieces():
+            grow = _STEP
+        if grow >= _STEP:
+            self.size += grow
+            self._send_update(0, grow)
+        self.withheld = self.size < self.low
+
+    def _only_pieces(self) -> bool:
+        """Whether nothing that is held can be taken."""
+        return not self._unread and all(stream.held <= stream.piece_size() for stream in self._streams.values())

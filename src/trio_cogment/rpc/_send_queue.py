@@ -1,0 +1,285 @@
+"""What waits to be sent on one connection: the output, the outboxes of the streams, and the peer's windows.
+
+A message goes straight into the output while three things allow it: the window of its stream, the window of the
+connection, and the high-water mark of the output. Otherwise it waits in its stream's outbox.
+
+Waiting streams take turns, one frame each. If a stream could send all it has, a message of 100 MiB would hold up every
+small message behind it. With turns a large message delays the others by one frame, and the output never grows far
+beyond the high-water mark. Most of what a slow peer leaves unread then stays in the outboxes, where `has_room` can hold
+back the call that caused it.
+
+Three limits protect the memory:
+
+* of one stream: `RpcConfig.call_outbox_messages` and `call_outbox_bytes`;
+* of all outboxes together: `RpcConfig.connection_memory_bytes`. Beyond it a stream may send only what its windows take
+  at once;
+* of answers: `answer_bytes` counts the output that exists because the peer made us write it. The frame handler ends the
+  connection when that is too much. Nothing else bounds it, as such frames are under no flow control.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.rpc._frames import (
+    DATA,
+    HEADER,
+    INITIAL_WINDOW,
+    MAX_WINDOW,
+    MESSAGE_HEADER,
+    WINDOW_UPDATE,
+    ConnectionFaultError,
+    ErrorCode,
+)
+from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
+
+#: What every peer accepts in a frame until its SETTINGS say otherwise (RFC 9113, 6.5.2).
+_DEFAULT_MAX_FRAME = 16384
+
+
+def _ignore(_: Stream) -> None:
+    """Do nothing: the default of `SendQueue.on_sent`."""
+
+
+class SendQueue:
+    """The sending half of a connection. It knows frames, windows and outboxes, but not what a stream's state means.
+
+    Attributes:
+        out_size: bytes of output that have not been taken.
+        window: bytes that the peer lets us send on the connection.
+        initial_window: bytes that the peer lets us send on a new stream.
+        answer_bytes: bytes of output that the peer made us add.
+        pieces_written: how many pieces of output there have been, at least one for each message and one for every 256
+            bytes. `Floods.count_update` compares with it.
+        on_sent: called when a stream's outbox has become empty and `Stream.end` is set.
+    """
+
+    def __init__(self, config: RpcConfig, *, client_side: bool) -> None:
+        self.out_size = 0
+        self.window = INITIAL_WINDOW
+        self.initial_window = INITIAL_WINDOW
+        self.answer_bytes = 0
+        self.pieces_written = 0
+        self.on_sent: Callable[[Stream], None] = _ignore
+        self._out: list[bytes | memoryview] = []
+        self._high_water = config.write_high_water_bytes
+        self._max_frame = _DEFAULT_MAX_FRAME
+        self._max_frame_wanted = config.max_frame_bytes  # a peer that accepts more does not get more
+        self._outbox_messages = config.call_outbox_messages
+        self._outbox_bytes = config.call_outbox_bytes
+        self._budget = config.connection_memory_bytes
+        self._queued = 0  # bytes in all outboxes
+        # Streams that have something to send and an open window of their own, in the order of their turns (a dict is
+        # an ordered set). Streams whose own window is shut are not here: otherwise every WINDOW_UPDATE would cost a
+        # look at each of them, and a peer could make 13 bytes cost as much as a thousand calls.
+        self._ready: dict[Stream, None] = {}
+        self._starved: dict[Stream, None] = {}  # an ordered set: refused by `has_room` because all outboxes are full
+        self._rooms: list[Stream] = []  # for `take_rooms`
+        self._blocks = 0  # header blocks in the output
+        self._free_blocks = math.inf if client_side else 2 * config.max_concurrent_streams
+
+    # --- frames ---
+
+    def write(self, data: bytes) -> None:
+        """Add bytes to the output."""
+        self._out.append(data)
+        self.out_size += len(data)
+
+    def write_frame(self, kind: int, flags: int, stream_id: int, payload: bytes = b"") -> None:
+        """Add a frame to the output."""
+        size = len(payload)
+        self.write(HEADER.pack(size >> 8, size & 0xFF, kind, flags, stream_id) + payload)
+
+    def write_answer(self, kind: int, flags: int, stream_id: int, payload: bytes = b"") -> None:
+        """Add a frame that a frame of the peer calls for."""
+        self.answer_bytes += len(payload) + 9
+        self.write_frame(kind, flags, stream_id, payload)
+
+    def write_headers(self, block: bytes) -> None:
+        """Add the frames of a header block.
+
+        Header blocks are under no flow control, so a client that opens calls and does not read could fill the memory
+        with the responses. An honest client has at most MAX_CONCURRENT_STREAMS calls open until it reads that some
+        have ended, so two blocks for each (headers and trailers) can wait. Only those beyond that count as answers.
+        """
+        self.write(block)
+        self._blocks += 1
+        if self._blocks > self._free_blocks:
+            self.answer_bytes += len(block)
+
+    def write_window_update(self, stream_id: int, increment: int) -> None:
+        """Add a WINDOW_UPDATE; stream 0 is the connection."""
+        self.write_frame(WINDOW_UPDATE, 0, stream_id, increment.to_bytes(4, "big"))
+
+    def take_output(self) -> bytes:
+        """Return everything there is to send, and let waiting streams produce more."""
+        data = b"".join(self._out)
+        self.pieces_written += len(self._out) + (len(data) >> 8)
+        self._out.clear()
+        self.out_size = self.answer_bytes = self._blocks = 0
+        if self._ready:
+            self._pump()
+        return data
+
+    # --- messages ---
+
+    def has_room(self, stream: Stream, size: int) -> bool:
+        """Whether a message of `size` bytes may be given to `send_message` now."""
+        if not stream.outbox:
+            return self._queued < self._budget or self._fits_windows(stream, size)
+        return (
+            len(stream.outbox) < self._outbox_messages
+            and stream.outbox_bytes + size <= self._outbox_bytes
+            and self._queued < self._budget
+        )
+
+    def _fits_windows(self, stream: Stream, size: int) -> bool:
+        """All outboxes together are full: only a message that need not wait is taken.
+
+        Calls that the peer does not read have filled the memory. A call that it does read goes on.
+        """
+        if stream.closed or size + PREFIX_BYTES <= min(stream.send_window, self.window):
+            return True
+        self._starved[stream] = None
+        return False
+
+    def send_message(self, stream: Stream, payload: bytes) -> None:
+        """Send a message, or queue it on its stream if a window or the high-water mark says so."""
+        size = len(payload) + PREFIX_BYTES
+        # This is the hot path: one comparison chain, one pack, one append. A closed stream needs no test of its own
+        # here, as its window is negative.
+        if (
+            size <= stream.send_window
+            and size <= self.window
+            and size <= self._max_frame
+            and not stream.outbox
+            and self.out_size < self._high_water
+        ):
+            stream.send_window -= size
+            self.window -= size
+            self._out.append(
+                MESSAGE_HEADER.pack(size >> 8, size & 0xFF, DATA, 0, stream.id, 0, size - PREFIX_BYTES) + payload
+            )
+            self.out_size += size + 9
+        elif not stream.closed:
+            self._enqueue(stream, b"\0" + (size - PREFIX_BYTES).to_bytes(4, "big") + payload)
+
+    def send_compressed(self, stream: Stream, payload: bytes) -> None:
+        """As `send_message`, for a payload that is compressed."""
+        if not stream.closed:
+            self._enqueue(stream, b"\1" + len(payload).to_bytes(4, "big") + payload)
+
+    def _enqueue(self, stream: Stream, message: bytes) -> None:
+        stream.outbox.append(message)
+        stream.outbox_bytes += len(message)
+        self._queued += len(message)
+        self.schedule(stream)
+        if self._ready and self.window > 0 and self.out_size < self._high_water:
+            self._pump()
+
+    def take_rooms(self) -> list[Stream]:
+        """Return the streams for which `has_room` may have become true since the last call.
+
+        These are the streams with `Stream.watched` set, and those that were refused because all outboxes were full.
+        """
+        rooms = self._rooms
+        if rooms:
+            self._rooms = []
+        return rooms
+
+    def drop(self, stream: Stream) -> None:
+        """Forget what the stream has queued."""
+        if stream.outbox:
+            stream.outbox.clear()
+            self._queued -= stream.outbox_bytes
+            stream.outbox_bytes = 0
+            if self._starved:
+                self._wake_starved()
+        self._ready.pop(stream, None)
+
+    def close(self, stream: Stream) -> None:
+        """The stream is over: forget what it has queued, and tell who waits for room."""
+        stream.send_window = -1  # so that `send_message` needs no look at `closed` on its short way
+        if stream.watched:
+            self._rooms.append(stream)
+        self.drop(stream)
+
+    # --- windows ---
+
+    def apply_settings(self, initial_window: int, max_frame: int, streams: Iterable[Stream]) -> None:
+        """Take the peer's SETTINGS; a change of the initial window changes every open stream (RFC 9113, 6.9.2).
+
+        Raises:
+            ConnectionFaultError: they make a window too large.
+        """
+        self._max_frame = min(max_frame, self._max_frame_wanted)
+        change = initial_window - self.initial_window
+        if change:
+            self.initial_window = initial_window
+            for stream in streams:
+                stream.send_window += change  # may go below zero
+                if stream.send_window > MAX_WINDOW:
+                    raise ConnectionFaultError(ErrorCode.FLOW_CONTROL_ERROR, "SETTINGS make a window too large")
+                self.schedule(stream)
+        self.resume()
+
+    def resume(self) -> None:
+        """Some window has grown: send what it lets through, and let callers ask for room again."""
+        if self._ready:
+            self._pump()
+        if self._starved:
+            self._wake_starved()
+
+    def schedule(self, stream: Stream) -> None:
+        """Let the stream send when its turn comes, if it has something to send and its own window is open."""
+        if stream.outbox and stream.send_window > 0:
+            self._ready[stream] = None
+
+    def _pump(self) -> None:
+        """Move queued messages to the output, a frame of each stream in turn, as far as windows and the mark allow."""
+        ready = self._ready
+        while ready and self.window > 0 and self.out_size < self._high_water:
+            stream = next(iter(ready))
+            del ready[stream]
+            self._send_frame(stream)
+            if stream.outbox:
+                self.schedule(stream)  # behind the others
+            elif stream.end is not None and not stream.local_closed:
+                self.on_sent(stream)
+
+    def _send_frame(self, stream: Stream) -> None:
+        room = min(stream.send_window, self.window, self._max_frame)
+        if room <= 0:
+            return  # SETTINGS have shut its window since it was put in the queue
+        pieces: list[bytes | memoryview] = []
+        size = 0
+        outbox = stream.outbox
+        while outbox and size < room:  # several small messages share a frame
+            head = outbox[0]
+            if len(head) <= room - size:
+                pieces.append(outbox.popleft())
+                size += len(head)
+            else:
+                view = memoryview(head)  # a large message is cut without copying what is left again and again
+                cut = room - size
+                pieces.append(view[:cut])
+                outbox[0] = view[cut:]
+                size = room
+        stream.outbox_bytes -= size
+        self._queued -= size
+        stream.send_window -= size
+        self.window -= size
+        self._out.append(HEADER.pack(size >> 8, size & 0xFF, DATA, 0, stream.id))
+        self._out += pieces
+        self.out_size += size + 9
+        if stream.watched:
+            stream.watched = False
+            self._rooms.append(stream)
+        if self._starved and self._queued < self._budget:
+            self._wake_starved()
+
+    def _wake_starved(self) -> None:
+        self._rooms += self._starved
+        self._starved.clear()
