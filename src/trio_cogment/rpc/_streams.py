@@ -1,4 +1,8 @@
-"""One HTTP/2 stream as the engine sees it: message framing and flow control in both directions."""
+"""One HTTP/2 stream: the record that the engine's parts share, and the framing of its messages.
+
+gRPC's messages and HTTP/2's frames have nothing to do with each other: a frame may hold many messages, and a message
+may be spread over many frames, cut anywhere, also inside its five bytes of prefix. `Stream.feed` puts them together.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from trio_cogment.rpc._wire import RawHeaders
 
 #: Flag byte and length before every message (gRPC over HTTP/2, "Length-Prefixed-Message").
 PREFIX_BYTES = 5
-#: Pieces of a message above this size are kept as views of what was received.
+#: Pieces of a message from this size on are kept as views of what was received.
 _VIEW_BYTES = 16 * 1024
 #: Pieces below this size are put together at once: kept as objects, the smallest take twenty times their size.
 _CRUMB_BYTES = 1024
@@ -32,23 +36,29 @@ class BadMessageError(Exception):
 
 
 class Stream:
-    """The state of one stream. The engine reads and writes the fields directly: this is its hot path.
-
-    Flow control towards us (see `_receive_window`): the peer may still send `recv_window` bytes; `held` bytes have arrived and
-    have not been taken by the application; `granted` bytes of the connection's memory are reserved for a large message.
+    """The state of one stream. The engine's parts read and write the fields directly: this is their hot path.
 
     Attributes:
         id: its number.
         call: whatever the shell put here; the engine never looks.
-        send_window: what the peer lets us send; negative after the peer shrank its settings (RFC 9113, 6.9.2).
-        outbox: messages (prefixed) that wait for a window, and their total size.
+        closed: the stream is gone in both directions (stream table).
+        local_closed, remote_closed: END_STREAM went out (stream table), or came in (frame handler).
+        headers_sent: our headers have gone out (stream table).
+        headers_seen: the request's or response's headers have arrived; 1xx do not count (frame handler).
+        refused: its incoming data is of no interest any more; it is credited to the connection and dropped (frame
+            handler, and the shell).
+        encoding: the compression that the peer's headers announce.
+        recv_window: bytes that the peer may still send (receive window; the frame parser subtracts what arrives).
+        held: bytes that have arrived and have not been taken by the application (the same).
+        granted: bytes of the connection's memory that are reserved for a large message (receive window).
+        max_message: the largest message that is accepted.
+        chunks, have, missing, compressed: the message that has begun: its pieces; how much of its prefix is there; how
+            many bytes are still to come, 0 between messages; the flag of its prefix (`feed`).
+        send_window: what the peer lets us send; negative after the peer shrank its settings (RFC 9113, 6.9.2), and when
+            the stream is closed (send queue; the frame handler adds what the peer grants).
+        outbox: messages (prefixed) that wait for a window, and their total size (send queue).
         end: what follows the outbox: trailers to send, or an empty list for a bare END_STREAM; None while open.
         watched: the shell wants to hear when the outbox has shrunk.
-        headers_seen: the request's or response's headers have arrived (1xx do not count).
-        headers_sent: ours have gone out.
-        local_closed, remote_closed: END_STREAM went out, or came in.
-        closed: the stream is gone in both directions.
-        refused: its incoming data is of no interest any more; it is credited to the connection and dropped.
     """
 
     __slots__ = (
@@ -85,10 +95,10 @@ class Stream:
         self.held = 0
         self.granted = 0
         self.chunks: list[bytes | bytearray | memoryview] = []
-        self.have = 0  # bytes in chunks
-        self.missing = 0  # bytes still to come of the message that has begun; 0 between messages
+        self.have = 0
+        self.missing = 0
         self.encoding = b"identity"
-        self.compressed = 0  # the flag of the message that has begun
+        self.compressed = 0
         self.outbox: deque[bytes | memoryview] = deque()
         self.outbox_bytes = 0
         self.end: RawHeaders | None = None
@@ -140,8 +150,9 @@ class Stream:
                     break
             stop = min(end, position + self.missing)
             size = stop - position
-            # Joined once at the end, never `buffer += piece`; a view saves one more copy of what is large anyway. It
-            # keeps all of `data` alive, so what it shows must be most of that.
+            # Pieces are joined once, when the message is whole: `buffer += piece` would copy a large message again and
+            # again. A view saves one more copy of what is large anyway. It keeps all of `data` alive, so what it shows
+            # must be most of that: or a peer could make us hold a whole read for each few bytes.
             if size < _CRUMB_BYTES:
                 self._feed_crumb(data[position:stop])
             else:

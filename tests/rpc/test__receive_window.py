@@ -1,0 +1,269 @@
+"""The receive window alone: when the peer is credited, who gets a grant, and what all streams may hold together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+
+import hypothesis
+import hypothesis.strategies as st
+
+from tests.rpc.raw_peer import message
+from trio_cogment.config import RpcConfig
+from trio_cogment.rpc._receive_window import ReceiveWindow
+from trio_cogment.rpc._streams import Stream
+
+CONFIG = RpcConfig(
+    stream_window_bytes=1000,
+    connection_window_bytes=65_535,
+    connection_memory_bytes=65_536,
+    max_receive_message_bytes=200_000,
+)
+
+
+class Receiver:
+    """A receive window, and a peer that keeps to what it is granted."""
+
+    def __init__(self, config: RpcConfig = CONFIG) -> None:
+        self.streams: dict[int, Stream] = {}
+        self.updates: list[tuple[int, int]] = []
+        self.waits = 0
+        self.window = ReceiveWindow(config, self.streams, self._note_update, self._note_wait)
+        self.unsent: dict[int, bytearray] = {}
+        self.messages: dict[int, deque[bytes]] = {}
+
+    def _note_update(self, number: int, increment: int) -> None:
+        assert increment > 0
+        self.updates.append((number, increment))
+
+    def _note_wait(self) -> None:
+        self.waits += 1
+
+    def open(self, number: int) -> Stream:
+        stream = Stream(number, recv_window=self.window.initial, send_window=0, max_message=200_000)
+        self.streams[number] = stream
+        self.unsent[number] = bytearray()
+        self.messages[number] = deque()
+        return stream
+
+    def arrive(self, number: int, most: int = 2**31) -> int:
+        """Let bytes of a stream arrive, as many as are there and granted; return how many that were."""
+        stream = self.streams[number]
+        data = bytes(self.unsent[number][: max(0, min(most, stream.recv_window, self.window.size))])
+        if data:
+            del self.unsent[number][: len(data)]
+            stream.recv_window -= len(data)
+            stream.held += len(data)
+            self.window.size -= len(data)
+            found: list[bytes] = []
+            stream.feed(data, 0, len(data), found)
+            self.messages[number].extend(found)
+            if stream.missing:
+                self.window.top_up(stream)
+            if self.window.size < self.window.low:
+                self.window.credit_connection()
+        return len(data)
+
+    def push(self, number: int, size: int) -> None:
+        """Have the peer send a message, as far as it may."""
+        self.unsent[number] += message(bytes(size))
+        while self.arrive(number):
+            pass
+
+    def go_on(self) -> None:
+        """Have the peer send what it has, as far as it may."""
+        while sum(self.arrive(number) for number in self.streams):
+            pass
+
+    def take(self, number: int) -> int:
+        """Have the application take a message."""
+        payload = self.messages[number].popleft()
+        self.window.consumed(self.streams[number], len(payload))
+        return len(payload)
+
+    def close(self, number: int) -> Stream:
+        stream = self.streams.pop(number)
+        stream.closed = True
+        self.window.reclaim(stream)
+        return stream
+
+
+def test_small_increments_are_saved_up() -> None:
+    receiver = Receiver()
+    receiver.open(1)
+    for _ in range(5):
+        receiver.push(1, 95)
+        receiver.take(1)
+    assert receiver.updates == []
+    receiver.push(1, 95)
+    receiver.take(1)
+    assert receiver.updates == [(1, 600)]
+    assert receiver.streams[1].recv_window == 1000
+
+
+def test_a_stream_that_nobody_reads_is_not_credited() -> None:
+    receiver = Receiver()
+    stream = receiver.open(1)
+    for _ in range(20):
+        receiver.push(1, 95)
+    assert receiver.updates == []
+    assert (stream.recv_window, stream.held) == (0, 1000)
+    for _ in range(6):
+        receiver.take(1)
+    assert receiver.updates == [(1, 500)]
+
+
+def test_the_connection_is_credited_for_what_nobody_has_read() -> None:
+    receiver = Receiver(dataclasses.replace(CONFIG, connection_memory_bytes=200_000))
+    for number in range(1, 101, 2):
+        receiver.open(number)
+        receiver.push(number, 995)
+    assert [number for number, _ in receiver.updates] == [0]
+    assert receiver.window.size > receiver.window.low
+
+
+def test_a_message_larger_than_its_window_is_let_through_whole() -> None:
+    receiver = Receiver()
+    receiver.open(1)
+    receiver.push(1, 20_000)
+    assert len(receiver.messages[1]) == 1
+    assert receiver.waits == 0
+    receiver.take(1)
+    assert receiver.window.granted == 0
+    assert receiver.streams[1].recv_window == 1000
+
+
+def test_grants_are_given_in_order_while_they_fit() -> None:
+    receiver = Receiver()
+    for number in (1, 3, 5, 7):
+        receiver.open(number)
+        receiver.unsent[number] += message(bytes(40_000))
+        receiver.arrive(number, 500)
+    assert [bool(stream.granted) for stream in receiver.streams.values()] == [True, False, False, False]
+    assert receiver.waits == 1
+    assert receiver.window.holders() == [receiver.streams[1]]
+    order = []
+    for _ in range(4):
+        receiver.go_on()
+        (ready,) = [number for number, messages in receiver.messages.items() if messages]
+        order.append(ready)
+        receiver.take(ready)
+    assert order == [1, 3, 5, 7]
+    assert receiver.window.granted == 0
+    assert receiver.window.holders() == []
+
+
+def test_a_small_grant_does_not_overtake_a_large_one_that_waits() -> None:
+    receiver = Receiver()
+    for number, size in ((1, 30_000), (3, 60_000), (5, 2000)):
+        receiver.open(number)
+        receiver.unsent[number] += message(bytes(size))
+        receiver.arrive(number, 500)
+    assert [bool(stream.granted) for stream in receiver.streams.values()] == [True, False, False]
+    receiver.close(1)
+    assert [bool(stream.granted) for stream in receiver.streams.values()] == [True, True]
+
+
+def test_a_message_larger_than_the_budget_passes_alone() -> None:
+    receiver = Receiver()
+    receiver.open(1)
+    receiver.push(1, 150_000)
+    assert len(receiver.messages[1]) == 1
+    receiver.take(1)
+    receiver.go_on()
+    assert receiver.window.granted == 0
+
+
+def test_what_all_streams_hold_is_bounded_and_taking_some_lets_them_go_on() -> None:
+    receiver = Receiver()
+    for number in range(1, 401, 2):
+        receiver.open(number)
+        receiver.push(number, 995)
+    held = sum(stream.held for stream in receiver.streams.values())
+    assert 64_536 < held <= 65_536
+    assert receiver.window.withheld
+    before = len(receiver.updates)
+    for number in range(1, 69, 2):
+        receiver.take(number)
+    assert [increment for number, increment in receiver.updates[before:] if number == 0] == [33_001]
+    assert not receiver.window.withheld
+
+
+def test_pieces_of_messages_alone_do_not_stop_the_connection() -> None:
+    """Otherwise nobody could take anything, and nothing would ever come."""
+    receiver = Receiver()
+    for number in range(1, 401, 2):
+        receiver.open(number)
+        receiver.unsent[number] += message(bytes(1500))
+    receiver.go_on()
+    for _ in range(200):
+        receiver.go_on()
+        for number, messages in receiver.messages.items():
+            while messages:
+                receiver.take(number)
+    assert not any(receiver.unsent.values())
+
+
+def test_messages_of_a_stream_that_is_over_count_until_they_are_taken() -> None:
+    receiver = Receiver()
+    for number in range(1, 401, 2):
+        receiver.open(number)
+        receiver.push(number, 995)
+    stopped = receiver.window.size
+    kept = []
+    for number in range(1, 101, 2):
+        kept.append(receiver.close(number))
+        receiver.window.keep(kept[-1], [995] * len(receiver.messages[number]))
+    assert receiver.window.size == stopped
+    for stream in kept[:25]:
+        receiver.window.consumed(stream, 995)
+    assert receiver.window.size == stopped
+    for stream in kept[25:]:
+        receiver.window.forget(stream)
+    assert receiver.window.size > stopped
+    receiver.window.forget(kept[0])  # it has been taken: nothing happens
+
+
+SIZES = st.sampled_from([0, 10, 300, 990, 1000, 1100, 5000, 30_000, 70_000])
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["push", "push", "arrive", "arrive", "take", "close"]), st.integers(0, 4), SIZES),
+    max_size=60,
+)
+
+
+@hypothesis.given(STEPS)
+@hypothesis.settings(max_examples=150)
+def test_the_sums_are_right_and_everything_arrives_in_the_end(steps: list[tuple[str, int, int]]) -> None:
+    receiver = Receiver(dataclasses.replace(CONFIG, stream_window_bytes=1000))
+    numbers = range(1, 11, 2)
+    for number in numbers:
+        receiver.open(number)
+    for what, which, size in steps:
+        number = numbers[which]
+        if number not in receiver.streams:
+            continue
+        if what == "push":
+            receiver.unsent[number] += message(bytes(size))
+        elif what == "arrive":
+            receiver.arrive(number, size)
+        elif what == "take" and receiver.messages[number]:
+            receiver.take(number)
+        elif what == "close":
+            receiver.close(number)
+            del receiver.unsent[number], receiver.messages[number]
+        window = receiver.window
+        streams = receiver.streams.values()
+        assert window.granted == sum(stream.granted for stream in streams)
+        assert window.granted <= window._budget or sum(bool(stream.granted) for stream in streams) == 1
+        assert window.granted or not window._applicants
+        assert all(stream.recv_window >= 0 for stream in streams)
+        assert window.size >= 0
+    while any(receiver.unsent.values()) or any(receiver.messages.values()):
+        before = sum(map(len, receiver.unsent.values())), sum(map(len, receiver.messages.values()))
+        receiver.go_on()
+        for number, messages in receiver.messages.items():
+            while messages:
+                receiver.take(number)
+        assert (sum(map(len, receiver.unsent.values())), sum(map(len, receiver.messages.values()))) != before
+    assert all(stream.held == 0 for stream in receiver.streams.values())
+    assert not receiver.window._applicants

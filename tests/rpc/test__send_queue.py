@@ -1,0 +1,302 @@
+"""The send queue alone: what goes out at once, what waits, and whose turn it is."""
+
+from __future__ import annotations
+
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+from tests.rpc.raw_peer import DATA, PING, frame, message
+from trio_cogment.config import RpcConfig
+from trio_cogment.rpc._frames import INITIAL_WINDOW, MAX_WINDOW, ConnectionFaultError, ErrorCode
+from trio_cogment.rpc._send_queue import SendQueue
+from trio_cogment.rpc._streams import Stream
+
+SMALL = RpcConfig(
+    write_high_water_bytes=1000,
+    call_outbox_messages=3,
+    call_outbox_bytes=2000,
+    connection_memory_bytes=65_536,
+    max_concurrent_streams=2,
+)
+
+
+def make_queue(config: RpcConfig = SMALL, *, client_side: bool = False) -> SendQueue:
+    return SendQueue(config, client_side=client_side)
+
+
+def make_stream(number: int, window: int = INITIAL_WINDOW) -> Stream:
+    return Stream(number, recv_window=0, send_window=window, max_message=0)
+
+
+def data_frames(output: bytes) -> list[tuple[int, bytes]]:
+    """Return the streams and the payloads of DATA frames."""
+    found = []
+    while output:
+        size = int.from_bytes(output[:3], "big")
+        assert output[3] == DATA
+        found.append((int.from_bytes(output[5:9], "big"), output[9 : 9 + size]))
+        output = output[9 + size :]
+    return found
+
+
+def test_a_message_that_fits_goes_out_at_once() -> None:
+    queue, stream = make_queue(), make_stream(1)
+    queue.send_message(stream, b"one")
+    assert queue.out_size == 9 + 5 + 3
+    assert not stream.outbox
+    assert (stream.send_window, queue.window) == (INITIAL_WINDOW - 8, INITIAL_WINDOW - 8)
+    assert queue.take_output() == frame(DATA, 0, 1, message(b"one"))
+    assert queue.out_size == 0
+
+
+def test_a_shut_stream_waits_for_its_own_window_alone() -> None:
+    queue, shut, other = make_queue(), make_stream(1, 0), make_stream(3)
+    queue.send_message(shut, b"waits")
+    queue.send_message(other, b"passes")
+    assert data_frames(queue.take_output()) == [(3, message(b"passes"))]
+    shut.send_window += 4  # less than the message
+    queue.schedule(shut)
+    queue.resume()
+    assert data_frames(queue.take_output()) == [(1, message(b"waits")[:4])]
+    shut.send_window += 100
+    queue.schedule(shut)
+    queue.resume()
+    assert data_frames(queue.take_output()) == [(1, message(b"waits")[4:])]
+
+
+def test_the_connections_window_holds_all_streams() -> None:
+    queue, first, second = make_queue(), make_stream(1), make_stream(3)
+    queue.window = 0
+    queue.send_message(first, b"a")
+    queue.send_message(second, b"b")
+    assert queue.take_output() == b""
+    queue.window += 9
+    queue.resume()
+    assert data_frames(queue.take_output()) == [(1, message(b"a")), (3, message(b"b")[:3])]
+
+
+def test_waiting_streams_take_turns() -> None:
+    queue, large, small = make_queue(), make_stream(1), make_stream(3)
+    queue.send_message(large, bytes(40_000))
+    queue.send_message(small, b"quick")
+    taken = [data_frames(queue.take_output()) for _ in range(4)]
+    streams = [number for frames in taken for number, _ in frames]
+    assert streams == [1, 1, 3, 1]  # the first was in the output already; the second had its turn before
+
+
+def test_several_small_messages_share_a_frame() -> None:
+    queue, stream = make_queue(), make_stream(1, 0)
+    for text in (b"a", b"b", b"c"):
+        queue.send_message(stream, text)
+    stream.send_window += 100
+    queue.schedule(stream)
+    queue.resume()
+    assert data_frames(queue.take_output()) == [(1, message(b"a") + message(b"b") + message(b"c"))]
+
+
+def test_a_compressed_message_says_so() -> None:
+    queue, stream = make_queue(), make_stream(1)
+    queue.send_compressed(stream, b"zip")
+    assert data_frames(queue.take_output()) == [(1, message(b"zip", 1))]
+
+
+def test_output_stays_near_the_high_water_mark() -> None:
+    queue, stream = make_queue(), make_stream(1)
+    for _ in range(100):
+        queue.send_message(stream, bytes(300))
+    assert 1000 <= queue.out_size < 1000 + 314
+    while queue.out_size:
+        assert queue.out_size < 1000 + 16384 + 9
+        queue.take_output()
+    assert not stream.outbox
+
+
+def test_room_is_bounded_for_each_stream() -> None:
+    queue, stream = make_queue(), make_stream(1, 0)
+    for _ in range(3):
+        assert queue.has_room(stream, 10)
+        queue.send_message(stream, bytes(10))
+    assert not queue.has_room(stream, 10)
+    other = make_stream(3, 0)
+    queue.send_message(other, bytes(1000))
+    assert queue.has_room(other, 995)
+    assert not queue.has_room(other, 996)
+
+
+def test_room_is_bounded_for_all_streams_together() -> None:
+    queue = make_queue()
+    streams = [make_stream(number, 0) for number in range(1, 200, 2)]
+    for stream in streams:
+        if queue.has_room(stream, 1995):
+            queue.send_message(stream, bytes(1995))
+    waiting = [stream for stream in streams if stream.outbox]
+    assert len(waiting) == 65_536 // 2000 + 1
+    late = make_stream(1001, 100)
+    assert queue.has_room(late, 95)  # it need not wait
+    assert not queue.has_room(late, 96)
+    assert queue.take_rooms() == []
+    queue.drop(waiting[0])
+    assert queue.take_rooms() == [*streams[len(waiting) :], late]  # all that have been refused
+    assert queue.has_room(late, 96)
+
+
+def test_who_waits_for_room_is_told_once() -> None:
+    queue, stream = make_queue(), make_stream(1, 0)
+    queue.send_message(stream, bytes(10))
+    stream.watched = True
+    assert queue.take_rooms() == []
+    stream.send_window = 100
+    queue.schedule(stream)
+    queue.resume()
+    assert queue.take_rooms() == [stream]
+    assert queue.take_rooms() == []
+    assert not stream.watched
+
+
+def test_the_end_follows_the_last_message() -> None:
+    queue, stream = make_queue(), make_stream(1, 0)
+    ended: list[bytes] = []
+    queue.on_sent = lambda _: ended.append(queue.take_output())
+    queue.send_message(stream, b"last")
+    queue.send_message(make_stream(3), b"other")
+    stream.end = []
+    assert ended == []
+    stream.send_window = 100
+    queue.schedule(stream)
+    queue.resume()
+    assert ended == [frame(DATA, 0, 3, message(b"other")) + frame(DATA, 0, 1, message(b"last"))]
+
+
+def test_a_closed_stream_sends_nothing() -> None:
+    queue, stream = make_queue(), make_stream(1, 0)
+    queue.send_message(stream, b"waits")
+    stream.watched = True
+    stream.closed = True
+    queue.close(stream)
+    assert queue.take_rooms() == [stream]
+    queue.send_message(stream, b"")
+    queue.send_compressed(stream, b"")
+    queue.schedule(stream)
+    queue.resume()
+    assert queue.take_output() == b""
+
+
+def test_answers_are_counted_until_they_are_taken() -> None:
+    queue = make_queue()
+    queue.write_frame(PING, 0, 0, bytes(8))
+    assert queue.answer_bytes == 0
+    queue.write_answer(PING, 1, 0, bytes(8))
+    assert queue.answer_bytes == 17
+    queue.take_output()
+    assert queue.answer_bytes == 0
+
+
+def test_header_blocks_beyond_two_for_each_call_count_as_answers() -> None:
+    queue = make_queue()
+    for _ in range(4):
+        queue.write_headers(bytes(100))
+    assert queue.answer_bytes == 0
+    queue.write_headers(bytes(100))
+    assert queue.answer_bytes == 100
+    queue.take_output()
+    queue.write_headers(bytes(100))
+    assert queue.answer_bytes == 0
+
+
+def test_a_clients_header_blocks_are_its_own() -> None:
+    queue = make_queue(client_side=True)
+    for _ in range(100):
+        queue.write_headers(bytes(100))
+    assert queue.answer_bytes == 0
+
+
+def test_settings_change_the_windows_of_open_streams() -> None:
+    queue, stream = make_queue(), make_stream(1)
+    queue.send_message(stream, bytes(95))
+    queue.take_output()
+    queue.apply_settings(50, 16384, [stream])
+    assert stream.send_window == -50
+    queue.send_message(stream, b"x")
+    assert queue.take_output() == b""
+    queue.apply_settings(1000, 16384, [stream])
+    assert data_frames(queue.take_output()) == [(1, message(b"x"))]
+    assert queue.initial_window == 1000
+
+
+def test_settings_that_make_a_window_too_large_are_refused() -> None:
+    queue, stream = make_queue(), make_stream(1, MAX_WINDOW - 10)
+    with pytest.raises(ConnectionFaultError) as raised:
+        queue.apply_settings(INITIAL_WINDOW + 11, 16384, [stream])
+    assert raised.value.code == ErrorCode.FLOW_CONTROL_ERROR
+
+
+def test_settings_bound_the_size_of_frames() -> None:
+    queue, stream = make_queue(RpcConfig(max_frame_bytes=20_000)), make_stream(1)
+    queue.apply_settings(INITIAL_WINDOW, 2**24 - 1, [stream])
+    queue.send_message(stream, bytes(30_000))
+    assert [len(payload) for _, payload in data_frames(queue.take_output())] == [20_000, 10_005]
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(0, 3), st.integers(0, 3000)),
+        st.tuples(st.just("grow"), st.integers(0, 3), st.integers(1, 3000)),
+        st.tuples(st.just("grow all"), st.just(0), st.integers(1, 3000)),
+        st.tuples(st.just("settings"), st.just(0), st.integers(0, 3000)),
+        st.tuples(st.just("take"), st.just(0), st.just(0)),
+        st.tuples(st.just("drop"), st.integers(0, 3), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@hypothesis.given(STEPS)
+@hypothesis.settings(max_examples=150)
+def test_windows_are_kept_and_nothing_is_lost_or_reordered(steps: list[tuple[str, int, int]]) -> None:
+    queue = make_queue()
+    queue.window = 2000
+    queue.apply_settings(500, 16384, [])
+    streams = [make_stream(number, 500) for number in (1, 3, 5, 7)]
+    dropped: set[int] = set()
+    wanted = {stream.id: b"" for stream in streams}
+    sent = {stream.id: b"" for stream in streams}
+
+    def take() -> None:
+        for number, payload in data_frames(queue.take_output()):
+            sent[number] += payload
+
+    for what, which, size in steps:
+        stream = streams[which]
+        if what == "send" and stream.id not in dropped:
+            queue.send_message(stream, bytes([size % 256]) * size)
+            wanted[stream.id] += message(bytes([size % 256]) * size)
+        elif what == "grow":
+            stream.send_window += size
+            queue.schedule(stream)
+            queue.resume()
+        elif what == "grow all":
+            queue.window += size
+            queue.resume()
+        elif what == "settings":
+            queue.apply_settings(size, 16384, streams)
+        elif what == "take":
+            take()
+        elif what == "drop":
+            queue.drop(stream)
+            dropped.add(stream.id)
+        assert queue.window >= 0
+        assert queue._queued == sum(stream.outbox_bytes for stream in streams)
+        assert all(stream.outbox_bytes == sum(map(len, stream.outbox)) for stream in streams)
+        assert all(stream.send_window > 0 or not stream.outbox for stream in queue._ready) or what == "settings"
+    queue.window += 10**6
+    for stream in streams:
+        stream.send_window += 10**6
+        queue.schedule(stream)
+    queue.resume()
+    while queue.out_size:
+        take()
+    for stream in streams:
+        assert not stream.outbox
+        assert wanted[stream.id].startswith(sent[stream.id])
+        assert stream.id in dropped or sent[stream.id] == wanted[stream.id]
