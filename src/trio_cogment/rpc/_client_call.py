@@ -162,7 +162,7 @@ class WireClientCall(WireCall, ClientCall):
         self._connection.wake()
         while self._initial is None:
             if self.over:
-                self._raise_error()
+                self._raise_status()
                 return Metadata()
             await self._waiters.park()
         return self._initial
@@ -182,9 +182,10 @@ class WireClientCall(WireCall, ClientCall):
     def cancel(self) -> None:
         if not self.over:
             self._give_up(RpcError(StatusCode.CANCELLED, "cancelled by the caller"))
-        elif self._inbox:  # it had ended, but not for who has not read it all
-            self._no_more_messages(RpcError(StatusCode.CANCELLED, "cancelled by the caller"), drop=True)
-            self._connection.wake()
+        elif not self._inbox.is_over():  # it had ended, but not for who has not read it all
+            self._drop_unread(RpcError(StatusCode.CANCELLED, "cancelled by the caller"))
+            if self._engine.out_size:
+                self._connection.wake()
 
     def _give_up(self, error: RpcError) -> None:
         self._engine.reset(self._stream, ErrorCode.CANCEL)
@@ -200,8 +201,9 @@ class WireClientCall(WireCall, ClientCall):
         if self._again is not None:
             self._again.cancel()
         self._finish(error, drop=drop)
-        if self._inbox:
-            self._engine.keep(self._stream, [len(payload) for payload in self._inbox])
+        unread = self._inbox.items
+        if unread:
+            self._engine.keep(self._stream, [len(payload) for payload in unread])
         self._waiters.unpark_all()
         self._connection.retire_if_idle()
 

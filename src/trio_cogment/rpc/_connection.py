@@ -20,6 +20,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import _liveness, _wire
 from trio_cogment.rpc._engine import Engine
+from trio_cogment.rpc._fairness import OPERATIONS_PER_CHECKPOINT
 from trio_cogment.rpc._farewell import Farewell
 from trio_cogment.rpc._frames import ErrorCode, Kind
 from trio_cogment.rpc._pipe import Pipe
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Operations that did not have to wait are let through without a scheduling point this many times in a row.
-_FREE_OPERATIONS = 16
 _MESSAGE = Kind.MESSAGE
 #: Handlers that may still be cleaning up after their streams have gone, beside as many as there may be streams.
 _LEAVING_HANDLERS = 100
@@ -91,7 +90,7 @@ class Connection:
         self._writer: trio.lowlevel.Task | None = None  # parked, that is: nothing is being sent
         self._leftover = b""
         self._in_batch = False
-        self._free = _FREE_OPERATIONS
+        self._free = OPERATIONS_PER_CHECKPOINT
         self._timers: list[tuple[float, int, WireClientCall]] = []
         self._timer_numbers = itertools.count()
         self._timer_scope: trio.CancelScope | None = None
@@ -329,7 +328,7 @@ class Connection:
         self._free -= 1
         if self._free:
             return False
-        self._free = _FREE_OPERATIONS
+        self._free = OPERATIONS_PER_CHECKPOINT
         return True
 
     async def yield_sometimes(self) -> None:

@@ -1,4 +1,4 @@
-"""What the two ends of a call within a process share: its mailboxes, its status, and how both send and receive."""
+"""What the two ends of a call within a process share: two queues, the status, and how both send and receive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from google.protobuf.message import Message
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
-from trio_cogment.rpc._mailbox import UNKNOWN_SIZE, Mailbox
+from trio_cogment.rpc._inbox import Inbox
+from trio_cogment.rpc._queue import UNKNOWN_SIZE, MessageQueue
 from trio_cogment.rpc._wire import metadata_bytes
 from trio_cogment.rpc.calls import Consumer, Method
 from trio_cogment.rpc.metadata import Metadata
@@ -39,25 +40,26 @@ class Exchange:
         self.config = config
         self.metadata = metadata
         self.scope = trio.CancelScope(deadline=deadline)
-        self.requests = self._mailbox()
-        self.responses = self._mailbox()
+        self.requests = self._queue()
+        self.responses = self._queue()
         self.initial_metadata = Metadata()
         self.trailing_metadata = Metadata()
         self.headers_sent = trio.Event()
         self.without_headers = False  # it was ended by the caller, or for it, before any came
 
-    def _mailbox(self) -> Mailbox:
+    def _queue(self) -> MessageQueue:
         config = self.config
-        return Mailbox(
+        return MessageQueue(
             config.call_outbox_messages,
             config.call_outbox_bytes,
             size_of=_BYTE_SIZE,
-            on_broken_consumer=self._consumer_broke,
+            on_consumer_failed=self.cancel,
+            name=self.method.path,
         )
 
     @property
     def over(self) -> bool:
-        return self.responses.ended
+        return self.responses.inbox.ended
 
     def send_headers(self) -> None:
         """Let the caller have the initial metadata."""
@@ -74,14 +76,14 @@ class Exchange:
 
     def finish(self, error: RpcError | None) -> None:
         """Give the call its status; only the first counts."""
-        if self.responses.ended:
+        if self.responses.inbox.ended:
             return
         if error is not None and (error.trailing_metadata or self.trailing_metadata):
             trailing = Metadata.from_wire((*self.trailing_metadata, *error.trailing_metadata))  # checked already
             self.trailing_metadata = trailing
             error = RpcError(error.code, error.message, trailing)
         self.send_headers()
-        if self.responses.ended or not self._fits(self.trailing_metadata):
+        if self.responses.inbox.ended or not self._fits(self.trailing_metadata):
             self.trailing_metadata = Metadata()
             return
         self.responses.finish(error)
@@ -96,17 +98,14 @@ class Exchange:
         self.requests.abort(error)
         self.scope.cancel()
 
-    def _consumer_broke(self) -> None:
-        self.cancel(RpcError(StatusCode.INTERNAL, "the receiver failed"))
-
 
 class End:
-    """What both ends do alike: one mailbox to read, one to write."""
+    """What both ends do alike: one queue to read, one to write."""
 
     method: Method
     _exchange: Exchange
-    _incoming: Mailbox
-    _outgoing: Mailbox
+    _incoming: Inbox
+    _outgoing: MessageQueue
     _outgoing_type: type[Message]
     _max_bytes: int
     _measured: bool  # `_max_bytes` means something
@@ -135,7 +134,7 @@ class End:
 
     def _put(self, message: Message, size: int, *, given: bool = False) -> None:
         kind, outgoing = self._outgoing_type, self._outgoing
-        if self._measured or type(message) is not kind or self._done_sending or outgoing.ended:
+        if self._measured or type(message) is not kind or self._done_sending or outgoing.inbox.ended:
             size = self._check(message, size)
         if not given:
             copied = kind()
@@ -150,7 +149,7 @@ class End:
             raise LocalProtocolError(f"{self.method.path}: expected {kind.__name__}, got {type(message).__name__}")
         if self._done_sending:
             raise LocalProtocolError(f"{self.method.path}: sending after done_sending")
-        if self._outgoing.ended:
+        if self._outgoing.inbox.ended:
             raise self._cannot_send()
         if self._measured:
             if size == UNKNOWN_SIZE:
@@ -171,7 +170,7 @@ class End:
         raise RpcError(StatusCode.RESOURCE_EXHAUSTED, text)
 
     def _cannot_send(self) -> Exception:
-        return self._exchange.responses.end or RpcError(StatusCode.CANCELLED, _OVER)
+        return self._exchange.responses.inbox.end or RpcError(StatusCode.CANCELLED, _OVER)
 
     def set_consumer(self, consumer: Consumer) -> None:
         self._incoming.set_consumer(consumer)

@@ -139,7 +139,7 @@ class WireServerCall(WireCall, ServerCall):
 
     def on_half_closed(self) -> None:
         """The client has sent its last message."""
-        self._no_more_messages(None, drop=False)
+        self._inbox.finish(None)
 
     def on_reset(self, code: int) -> None:
         """The client has cancelled."""

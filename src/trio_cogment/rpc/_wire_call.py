@@ -5,7 +5,6 @@ The inbox holds undecoded messages. Its bound is the stream's window: what waits
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc._compression import compress
+from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._streams import BadMessageError, CompressedMessage
 from trio_cogment.rpc.calls import Call, Consumer, Method
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from trio_cogment.rpc._engine import Engine
     from trio_cogment.rpc._retry import Sent
     from trio_cogment.rpc._streams import Stream
-
-logger = logging.getLogger(__name__)
 
 
 class WireCall(Call):
@@ -47,81 +45,62 @@ class WireCall(Call):
         self.over = False
         self._decode: Callable[[bytes], Any] = receive_type.FromString
         self._send_type = send_type
-        self._inbox: deque[bytes] = deque()
-        self._consumer: Consumer | None = None
-        self._paused = False
-        self._draining = False
-        self._no_more = False  # nothing will be added to the inbox
-        self._error: RpcError | None = None
-        self._end_told = False
+        self._inbox = Inbox(self, method.path)
+        self._status: RpcError | None = None
         self._sending_done = False
         self._answering = False  # we have received since we sent last
-        self._receiver: trio.lowlevel.Task | None = None
         self._senders: deque[trio.lowlevel.Task] = deque()
 
     # --- receiving ---
 
     async def receive(self) -> Any:
-        if self._consumer is not None:
-            raise LocalProtocolError("receive: the call has a consumer")
-        if self._receiver is not None:
-            raise LocalProtocolError("receive: another task is receiving")
-        if self._inbox or self._no_more:
-            await self._connection.yield_sometimes()
-        while not self._inbox:
-            if self._no_more:
-                self._raise_error()
-                return None
+        message = await self._inbox.get()
+        if message is not None:
+            self._answering = True
             if self._engine.out_size:
                 self._connection.wake()
-            self._receiver = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._abort_receiver)
-        return self._take(self._inbox.popleft())
-
-    def _abort_receiver(self, _: Any) -> trio.lowlevel.Abort:
-        self._receiver = None
-        return trio.lowlevel.Abort.SUCCEEDED
-
-    def _wake_receiver(self) -> None:
-        if self._receiver is not None:
-            task, self._receiver = self._receiver, None
-            trio.lowlevel.reschedule(task)
-
-    def _take(self, payload: bytes) -> Any:
-        try:
-            message = self._decode(payload)
-        except (DecodeError, BadMessageError) as bad:
-            error = self._unreadable(bad)
-            self._connection.wake()
-            raise RpcError(error.code, error.message) from None
-        self._answering = True
-        self._engine.consumed(self._stream, len(payload))
-        if self._engine.out_size:
-            self._connection.wake()
         return message
 
     def on_payload(self, payload: bytes) -> None:
         """Take a message from the reader."""
-        if self._no_more:
+        consumer = self._inbox.direct
+        if consumer is None:
+            self._inbox.put(payload)
             return
-        if self._consumer is None or self._paused or self._inbox or self._draining:
-            self._inbox.append(payload)
-            self._wake_receiver()
-        else:
-            self._deliver(self._consumer, payload)
+        try:
+            message = self.take(payload)
+        except RpcError:
+            return  # the call has been ended
+        try:
+            consumer.on_message(message)
+        except Exception:  # noqa: BLE001  the boundary of the call: the others of its connection go on
+            self._inbox.consumer_failed()
 
-    def _deliver(self, consumer: Consumer, payload: bytes) -> None:
+    def set_consumer(self, consumer: Consumer) -> None:
+        self._inbox.set_consumer(consumer)
+        self._send_credit()
+
+    def pause(self) -> None:
+        self._inbox.pause()
+
+    def resume(self) -> None:
+        self._inbox.resume()
+        self._send_credit()
+
+    def _send_credit(self) -> None:
+        if self._engine.out_size:
+            self._connection.wake()
+
+    # --- what the inbox asks for ---
+
+    def take(self, payload: bytes) -> Any:
+        """See `InboxOwner.take`. Only now the peer is credited with what the message took of the stream's window."""
         try:
             message = self._decode(payload)
         except (DecodeError, BadMessageError) as bad:
-            self._unreadable(bad)
-            return
+            raise self._unreadable(bad) from None
         self._engine.consumed(self._stream, len(payload))
-        try:
-            consumer.on_message(message)
-        except Exception:  # the boundary of the call: the others of its connection go on
-            logger.exception("%s: the consumer of a call failed", self.method.path)
-            self.on_broken(StatusCode.INTERNAL, "unexpected failure while consuming a message")
+        return message
 
     def _unreadable(self, bad: Exception) -> RpcError:
         """End the call because of a message."""
@@ -129,64 +108,26 @@ class WireCall(Call):
         if isinstance(bad, BadMessageError):
             error = RpcError(bad.code, f"{self.method.path}: {bad.message}")
         self.on_broken(error.code, error.message)
-        if self._error is None:  # the peer has ended it already, and well
-            self._no_more_messages(error, drop=True)
+        self._drop_unread(error)  # also where the peer has ended the call already, and well
+        self._connection.wake()
         return error
 
-    def set_consumer(self, consumer: Consumer) -> None:
-        if self._consumer is not None or self._receiver is not None:
-            raise LocalProtocolError("set_consumer: the call is being received from already")
-        self._consumer = consumer
-        self._drain()
+    def turn_is_over(self) -> bool:
+        """See `InboxOwner.turn_is_over`."""
+        return self._connection.turn_is_over()
 
-    def pause(self) -> None:
-        self._paused = True
-
-    def resume(self) -> None:
-        self._paused = False
-        self._drain()
-
-    def _drain(self) -> None:
-        """Hand what waits to the consumer, then the end if that was all."""
-        if self._consumer is None or self._draining:
-            return
-        self._draining = True
-        try:
-            while self._inbox and not self._paused:
-                self._deliver(self._consumer, self._inbox.popleft())
-        finally:
-            self._draining = False
+    def before_waiting(self) -> None:
+        """See `InboxOwner.before_waiting`: what has been sent must go out now, or the answer never comes."""
         if self._engine.out_size:
             self._connection.wake()
-        self._tell_end()
 
-    def _no_more_messages(self, error: RpcError | None, *, drop: bool) -> None:
-        """No message comes any more; with `drop`, those that wait are not delivered either."""
-        if error is not None and self._error is None:
-            self._error = error
-        if drop:
-            self._inbox.clear()
-            self._engine.forget(self._stream)
-        self._no_more = True
-        self._wake_receiver()
-        self._tell_end()
+    def on_consumer_failed(self, error: RpcError) -> None:
+        """See `InboxOwner.on_consumer_failed`."""
+        self.on_broken(error.code, error.message)
 
-    def _tell_end(self) -> None:
-        if self._consumer is None or not self._no_more or self._inbox or self._end_told or self._draining:
-            return
-        if self._paused and self._error is None:
-            return  # in order: after the messages that a paused consumer will ask for
-        self._end_told = True
-        try:
-            self._consumer.on_end(self._error)
-        except Exception:  # as above
-            logger.exception("%s: the consumer of a call failed at its end", self.method.path)
-
-    def _raise_error(self) -> None:
-        error = self._error
-        if error is not None:
-            # A fresh one each time: an exception raised twice collects two tracebacks.
-            raise RpcError(error.code, error.message, error.trailing_metadata)
+    def _drop_unread(self, error: RpcError) -> None:
+        self._engine.forget(self._stream)
+        self._inbox.abort(error)
 
     # --- sending ---
 
@@ -239,7 +180,7 @@ class WireCall(Call):
 
     def _check_open(self) -> None:
         if self.over:
-            self._raise_error()
+            self._raise_status()
             raise RpcError(StatusCode.CANCELLED, "the call has ended")
         if self._sending_done:
             raise LocalProtocolError(f"{self.method.path}: this side has finished sending")
@@ -253,7 +194,7 @@ class WireCall(Call):
             self._engine.send_message(self._stream, payload)
         if self._hold:
             return
-        if self._answering and not self._inbox:
+        if self._answering and not self._inbox.items:
             # Message by message: nothing will follow before the peer has this one.
             self._answering = False
             self._connection.flush_soon()
@@ -286,7 +227,17 @@ class WireCall(Call):
         raise NotImplementedError
 
     def _finish(self, error: RpcError | None, *, drop: bool) -> None:
-        """The call has its status."""
+        """The call has its status; with `drop`, what has not been read is lost."""
         self.over = True
-        self._no_more_messages(error, drop=drop)
+        self._status = error
+        if drop and error is not None:
+            self._drop_unread(error)
+        else:
+            self._inbox.finish(error)
         self.on_room()
+
+    def _raise_status(self) -> None:
+        """Raise what the call has ended with, if that is an error."""
+        error = self._status
+        if error is not None:
+            raise RpcError(error.code, error.message, error.trailing_metadata)

@@ -1,0 +1,183 @@
+"""One direction of a call within a process: an inbox, and the senders that wait until it has room."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from trio_cogment.errors import RpcError
+from trio_cogment.rpc._fairness import OPERATIONS_PER_CHECKPOINT
+from trio_cogment.rpc._inbox import Inbox
+
+#: For `MessageQueue.put_nowait`: measure the item if its size matters.
+UNKNOWN_SIZE = -1
+
+
+class MessageQueue:
+    """A bounded queue from the tasks that send to the one that receives; see `_inbox` for how items leave it.
+
+    Items are bounded by their number and their total size, but an empty queue takes an item of any size. So sizes
+    matter only while something waits: where every item is taken before the next one comes, none is ever measured,
+    which for a protobuf message costs nearly as much as copying it.
+
+    Args:
+        max_items: items that wait at most; one more makes `wait_room` wait.
+        max_bytes: their total size; a single one may be larger.
+        size_of: measures an item.
+        on_consumer_failed: called when a consumer raised; the inbox is aborted in any case.
+        name: of the call, for logs.
+
+    Attributes:
+        inbox: what waits, and the end.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_items",
+        "_max_bytes",
+        "_max_items",
+        "_senders",
+        "_sent",
+        "_size_of",
+        "_sizes",
+        "_taken",
+        "inbox",
+        "on_consumer_failed",
+    )
+
+    def __init__(
+        self,
+        max_items: int,
+        max_bytes: int,
+        *,
+        size_of: Callable[[Any], int],
+        on_consumer_failed: Callable[[RpcError], None],
+        name: str = "",
+    ) -> None:
+        self.inbox = Inbox(self, name)
+        self.on_consumer_failed = on_consumer_failed
+        self._max_items = max_items
+        self._max_bytes = max_bytes
+        self._size_of = size_of
+        self._items = self.inbox.items
+        # An empty deque takes 760 bytes, and most queues never need these two.
+        self._sizes: deque[int] | None = None  # of the items; a single one need not have been measured
+        self._bytes = 0  # the sum of `_sizes`
+        self._senders: deque[trio.lowlevel.Task] | None = None
+        self._sent = 0
+        self._taken = 0
+
+    # --- senders ---
+
+    def put_nowait(self, item: Any, size: int = UNKNOWN_SIZE) -> None:
+        """Deliver or queue one item.
+
+        Raises:
+            trio.WouldBlock: the queue is full.
+        """
+        inbox = self.inbox
+        consumer = inbox.direct
+        if consumer is not None:
+            try:
+                consumer.on_message(item)
+            except Exception:  # noqa: BLE001  the boundary between a call and its consumer: it ends the call
+                inbox.consumer_failed()
+            return
+        if self._items:
+            if size == UNKNOWN_SIZE:
+                size = self._size_of(item)
+            if not self._admits(size):
+                raise trio.WouldBlock
+            assert self._sizes is not None
+            self._sizes.append(size)
+            self._bytes += size
+        inbox.put(item)
+
+    def _admits(self, size: int) -> bool:
+        """Whether an item of this size may be put now."""
+        items = self._items
+        if not items:
+            return True
+        if len(items) >= self._max_items:
+            return False
+        if not self._sizes:  # the first one came when nothing waited
+            self._bytes = self._size_of(items[0])
+            self._sizes = deque([self._bytes])
+        return self._bytes + size <= self._max_bytes
+
+    def is_busy(self) -> bool:
+        """Tell whether a sender must `wait_room` first: something waits, or it is time to let others run."""
+        self._sent += 1
+        return self._sent >= OPERATIONS_PER_CHECKPOINT or bool(self._items)
+
+    async def wait_room(self, size: int) -> None:
+        """Return when `put_nowait` will not block for an item of this size (or nothing can be put any more).
+
+        Senders that wait get their turns in the order in which they came, so that a large item is not overtaken for
+        ever by small ones.
+        """
+        if self._sent >= OPERATIONS_PER_CHECKPOINT:
+            self._sent = 0
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        if not self._senders and self._admits(size):
+            return
+        if self._senders is None:
+            self._senders = deque()
+        senders = self._senders
+        must_wait = True
+        add = senders.append
+        while must_wait and not self.inbox.ended:
+            task = trio.lowlevel.current_task()
+            add(task)
+
+            def forget(_: Any, task: trio.lowlevel.Task = task) -> trio.lowlevel.Abort:
+                senders.remove(task)
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            await trio.lowlevel.wait_task_rescheduled(forget)
+            must_wait = not self._admits(size)
+            add = senders.appendleft  # it was this one's turn, and is again
+        if senders:  # there may be room for the next one too
+            trio.lowlevel.reschedule(senders.popleft())
+
+    def finish(self, error: RpcError | None = None) -> None:
+        """End it: what waits is still delivered, then the end. A second end changes nothing."""
+        self.inbox.finish(error)
+        self._wake_senders()
+
+    def abort(self, error: RpcError) -> None:
+        """End it at once: what waits is dropped."""
+        self._sizes = None
+        self._bytes = 0
+        self.inbox.abort(error)
+        self._wake_senders()
+
+    def _wake_senders(self) -> None:
+        while self._senders:
+            trio.lowlevel.reschedule(self._senders.popleft())
+
+    # --- for the inbox ---
+
+    def take(self, item: Any) -> Any:
+        """See `InboxOwner.take`."""
+        if self._sizes:
+            self._bytes -= self._sizes.popleft()
+        if self._senders:
+            trio.lowlevel.reschedule(self._senders.popleft())
+        return item
+
+    def turn_is_over(self) -> bool:
+        """See `InboxOwner.turn_is_over`."""
+        self._taken += 1
+        if self._taken < OPERATIONS_PER_CHECKPOINT:
+            return False
+        self._taken = 0
+        return True
+
+    def before_waiting(self) -> None:
+        """See `InboxOwner.before_waiting`: senders have put what they have."""
