@@ -147,6 +147,8 @@ class End:
         kind = self._outgoing_type
         if type(message) is not kind:
             raise LocalProtocolError(f"{self.method.path}: expected {kind.__name__}, got {type(message).__name__}")
+        if self._exchange.over:
+            raise self._cannot_send()
         if self._done_sending:
             raise LocalProtocolError(f"{self.method.path}: sending after done_sending")
         if self._outgoing.inbox.ended:

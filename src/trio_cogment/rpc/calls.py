@@ -43,8 +43,9 @@ class Method:
 class Consumer(Protocol):
     """Takes a call's messages at the moment they arrive, in the task that brought them.
 
-    Both functions must return at once: no checkpoint, no exception (one that escapes ends the call with INTERNAL and is
-    logged as a bug). They save a task and two task switches per message where the receiver only feeds a machine.
+    Both functions must return at once: no checkpoint, no exception. One that escapes is logged as a bug and ends the
+    call with INTERNAL; the consumer is told so, and gets no more messages. Where a receiver would only feed a state
+    machine, a consumer saves its task and two task switches for every message.
     """
 
     def on_message(self, message: Any) -> None:
@@ -67,7 +68,9 @@ class Call(abc.ABC):
             The message, or None when the peer has sent its last one (and, for a client, the status is OK).
 
         Raises:
-            RpcError: the call ended with a status other than OK.
+            RpcError: the call ended with a status other than OK. The messages that came before are returned first,
+                unless the call was cancelled.
+            LocalProtocolError: another task is waiting in `receive` on this call, or the call has a consumer.
 
         After `Cancelled` no message is lost: the next call to `receive` returns it.
         """
@@ -106,12 +109,19 @@ class Call(abc.ABC):
     def set_consumer(self, consumer: Consumer) -> None:
         """Hand everything received from now on (and what waits already, before this returns) to `consumer`.
 
-        `receive` must not be used afterwards.
+        `receive` cannot be used afterwards, and a call has one consumer.
+
+        Raises:
+            LocalProtocolError: the call has a consumer, or a task is waiting in `receive`.
         """
 
     @abc.abstractmethod
     def pause(self) -> None:
-        """Stop handing messages to the consumer: they wait, bounded, and then the peer's `send` waits."""
+        """Stop handing messages to the consumer: they wait, bounded, and then the peer's `send` waits.
+
+        An orderly end, and an error that comes after messages that wait, are told after `resume`. An error with
+        nothing before it, or one that drops what waits (the call was cancelled), is told at once.
+        """
 
     @abc.abstractmethod
     def resume(self) -> None:

@@ -17,7 +17,8 @@ from purerpc import Service
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.errors import UNEXPECTED_FAILURE, LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc.calls import CallOpener
-from trio_cogment.testing.conformance._channel_limits import CASES as _MORE_CASES
+from trio_cogment.testing.conformance._channel_limits import CASES as _LIMIT_CASES
+from trio_cogment.testing.conformance._channel_receiving import CASES as _RECEIVING_CASES
 from trio_cogment.testing.conformance.channel_service import COUNT as COUNT
 from trio_cogment.testing.conformance.channel_service import ECHO as ECHO
 from trio_cogment.testing.conformance.channel_service import ECHO_ONE as ECHO_ONE
@@ -361,7 +362,8 @@ CASES: tuple[Callable[[CallOpener, CheckService], Awaitable[None]], ...] = (
     mutation_is_private,
     large_message,
     receive_survives_cancel,
-    *_MORE_CASES,
+    *_RECEIVING_CASES,
+    *_LIMIT_CASES,
 )
 
 

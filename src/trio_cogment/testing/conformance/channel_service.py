@@ -25,6 +25,7 @@ def _method(name: str, cardinality: Cardinality) -> Method:
 
 
 ECHO_ONE = _method("EchoOne", Cardinality.UNARY_UNARY)
+CUT_OFF = _method("CutOff", Cardinality.UNARY_STREAM)
 COUNT = _method("Count", Cardinality.UNARY_STREAM)
 SUM = _method("Sum", Cardinality.STREAM_UNARY)
 ECHO = _method("Echo", Cardinality.STREAM_STREAM)
@@ -55,6 +56,7 @@ class CheckService:
         handlers = [
             (ECHO_ONE, self.echo_one),
             (COUNT, self.count),
+            (CUT_OFF, self.cut_off),
             (SUM, self.sum),
             (ECHO, self.echo),
             (FAIL, self.fail),
@@ -84,6 +86,11 @@ class CheckService:
         request = await call.receive()
         for number in range(request.tick_id):
             await call.send(Observation(tick_id=number))
+
+    async def cut_off(self, call: ServerCall) -> None:
+        """Answer with as many messages as asked for, then fail."""
+        await self.count(call)
+        raise RpcError(StatusCode.ABORTED, "cut off", [("t-why", "asked")])
 
     async def sum(self, call: ServerCall) -> None:
         """Answer with the sum of the requests' ticks."""
@@ -170,13 +177,15 @@ class CheckService:
 
 
 class _Echoer:
-    """A consumer that answers each message."""
+    """A consumer that answers each message, and fails at "boom"."""
 
     def __init__(self, service: CheckService, call: ServerCall) -> None:
         self.service = service
         self.call = call
 
     def on_message(self, message: Any) -> None:
+        if message.content == b"boom":
+            raise ValueError(SECRET)
         self.call.send_nowait(Observation(tick_id=message.tick_id, content=message.content))
 
     def on_end(self, error: RpcError | None) -> None:
@@ -185,9 +194,10 @@ class _Echoer:
 
 
 class Collector:
-    """A consumer that keeps what it gets."""
+    """A consumer that keeps what it gets, and does `then` after each message."""
 
     def __init__(self) -> None:
+        self.then: Callable[[], None] | None = None
         self.messages: list[Any] = []
         self.ends: list[RpcError | None] = []
         self.changed = trio.Event()
@@ -196,6 +206,8 @@ class Collector:
         """Keep it."""
         self.messages.append(message)
         self.changed.set()
+        if self.then is not None:
+            self.then()
 
     def on_end(self, error: RpcError | None) -> None:
         """Keep it."""
@@ -207,6 +219,14 @@ class Collector:
         while not condition():
             self.changed = trio.Event()
             await self.changed.wait()
+
+    async def wait_for_messages(self, number: int) -> None:
+        """Wait until so many have come."""
+        await self.wait_for(lambda: len(self.messages) >= number)
+
+    async def wait_for_end(self) -> None:
+        """Wait until the end has been told."""
+        await self.wait_for(lambda: bool(self.ends))
 
 
 async def expect(code: StatusCode, awaitable: Awaitable[Any]) -> RpcError:
