@@ -17,7 +17,7 @@ from trio_cogment.datastore.opening import open_store
 from trio_cogment.errors import RpcError
 from trio_cogment.rpc import Channel, methods_of
 from trio_cogment.sdk import DatastoreClient
-from trio_cogment.testing.conformance.trial_store_tools import new_trial, sample
+from trio_cogment.testing.conformance.trial_store import new_trial, sample
 
 RUN = methods_of(datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"])["RunTrialDatalog"]
 PARAMS = TrialParams(actors=[ActorParams(name="ann")])

@@ -14,7 +14,7 @@ import trio
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import TrialStore, Write
 from trio_cogment.errors import CogmentError
-from trio_cogment.testing.conformance.trial_store_tools import late, new_trial, sample
+from trio_cogment.testing.conformance.trial_store import late, new_trial, sample
 
 TRIALS = 4
 BATCH = 20

@@ -15,10 +15,11 @@ from tests.datastore.test_conformance import name
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.errors import UnavailableError
 from trio_cogment.testing import FaultyStore, StoreFaults, World, simulate
-from trio_cogment.testing.conformance.trial_store import OpenStore, check_trial_store
-from trio_cogment.testing.conformance.trial_store_tools import (
+from trio_cogment.testing.conformance.trial_store import (
     ALL,
     MUCH,
+    OpenStore,
+    check_trial_store,
     get,
     late,
     late_rewards,

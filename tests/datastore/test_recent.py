@@ -14,7 +14,7 @@ from trio_cogment.datastore._rules import Head
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import StoredSample, TrialEnd
 from trio_cogment.errors import NotFoundError
-from trio_cogment.testing.conformance.trial_store_tools import ALL, MUCH, get, late, new_trial, sample
+from trio_cogment.testing.conformance.trial_store import ALL, MUCH, get, late, new_trial, sample
 
 
 def added(positions: range, *, number: int = 1, size: int = 10) -> News:

@@ -25,7 +25,7 @@ from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.errors import ResourceExhaustedError, UnavailableError
 from trio_cogment.host.blocking import run_inline
-from trio_cogment.testing.conformance.trial_store_tools import (
+from trio_cogment.testing.conformance.trial_store import (
     get,
     ids,
     late_rewards,

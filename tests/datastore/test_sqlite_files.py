@@ -22,7 +22,7 @@ from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import WriteKind
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host.blocking import run_inline
-from trio_cogment.testing.conformance.trial_store_tools import ALL, MUCH, get, late, new_trial, read, sample, ticks
+from trio_cogment.testing.conformance.trial_store import ALL, MUCH, get, late, new_trial, read, sample, ticks
 
 NOBODY = 65534
 

@@ -16,7 +16,7 @@ from trio_cogment.datastore import _sqlite_room
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import SampleWrite, TrialStore, Write
 from trio_cogment.errors import ResourceExhaustedError, UnavailableError
-from trio_cogment.testing.conformance.trial_store_tools import get, ids, new_trial, sample, ticks
+from trio_cogment.testing.conformance.trial_store import get, ids, new_trial, sample, ticks
 
 
 def big(trial_id: str, tick_id: int) -> SampleWrite:
