@@ -112,7 +112,7 @@ async def test_a_disk_that_fails(autojump_clock: Clock, caplog: pytest.LogCaptur
         assert disk.written[-1] == disk.adopted[-1] == [1, 4]
     messages = [record.message for record in caplog.records]
     assert messages == [
-        "the registrations cannot be written, nobody can register: no space",
+        "the registrations cannot be written; changes are refused: no space",
         "the registrations can be written again",
     ]
 

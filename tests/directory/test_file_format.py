@@ -119,14 +119,14 @@ def test_files_with_nothing(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"\0\1", "it is no JSON"),
-        (b"{", "it is no JSON"),
-        (b"\xff\xfe", "it is no JSON"),
-        (b"[" * 100_000, "it is no JSON"),
+        (b"\0\1", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
         ([], "the file: expected an object"),
         ("text", "the file: expected an object"),
-        ({"a": 1}, "it is no file of a directory"),
-        ({"a": {"b": 1}}, "it is no file of a directory"),
+        ({"a": 1}, "not a file of a directory"),
+        ({"a": {"b": 1}}, "not a file of a directory"),
         ({"trio-cogment-directory": 2}, "expected 1, got 2"),
         ({"trio-cogment-directory": True}, "expected 1, got True"),
         ({"trio-cogment-directory": 1}, "salt: expected 32 bytes"),
@@ -146,7 +146,7 @@ def test_what_is_no_such_file(content: Any, text: str) -> None:
         ({"service_id": 0}, "service_id: expected an integer from 1"),
         ({"service_id": True}, "service_id: expected an integer from 1"),
         ({"service_id": 2**64}, "service_id: expected an integer from 1"),
-        ({"service_id": 2}, "service 2 is there twice"),
+        ({"service_id": 2}, "service 2 appears twice"),
         ({"port": 0}, "endpoint.port: expected 1 to 65535, got 0"),
         ({"port": -1}, "port: expected an integer from 0"),
         ({"port": 1.5}, "port: expected an integer from 0"),
@@ -158,8 +158,8 @@ def test_what_is_no_such_file(content: Any, text: str) -> None:
         ({"token": "00"}, "token: expected 32 bytes"),
         ({"secret": "zz"}, "secret: expected 32 bytes"),
         ({"properties": []}, "properties: expected another type"),
-        ({"properties": {"a": 1}}, "properties: expected texts"),
-        ({"properties": {"a": "\ud800"}}, "expected texts that are Unicode"),
+        ({"properties": {"a": 1}}, "properties: expected strings as values"),
+        ({"properties": {"a": "\ud800"}}, "expected valid Unicode text"),
     ],
 )
 def test_a_bad_registration_is_left_out(changes: dict[str, Any], text: str) -> None:
@@ -177,12 +177,12 @@ def test_a_bad_registration_is_left_out(changes: dict[str, Any], text: str) -> N
         ("9" * 5000, {}, "expected the number of a service"),
         ("0", {}, "id: expected an integer from 1"),
         ("99999999999999999999", {}, "id: expected an integer from 1"),
-        ("012", {}, "service 12 is there twice"),
+        ("012", {}, "service 12 appears twice"),
         ("1", {"Endpoint": None}, "Endpoint: expected an object"),
         ("1", {"Details": 3}, "Details: expected an object"),
         ("1", {"Endpoint": {"protocol": 1, "host": "h"}}, "endpoint.port: expected 1"),  # the reference allows that
         ("1", {"Secret": None}, "Secret: expected another type"),
-        ("1", {"AuthenticationToken": "\ud800"}, "expected texts that are Unicode"),
+        ("1", {"AuthenticationToken": "\ud800"}, "expected valid Unicode text"),
     ],
 )
 def test_a_bad_registration_of_the_reference_is_left_out(name: str, changes: dict[str, Any], text: str) -> None:

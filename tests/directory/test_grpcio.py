@@ -100,7 +100,7 @@ async def test_bad_input() -> None:
     async with stub() as at:
         replies = await at.stream("Register", [RegisterRequest(), registration("", kind=OTHER)])
         assert [reply.status for reply in replies] == [RegisterReply.FAILED] * 2
-        assert replies[0].error_msg == "endpoint: expected one, got none"
+        assert replies[0].error_msg == "endpoint: expected a value, got none"
         with pytest.raises(grpc.RpcError) as caught:
             await at.stream("Inquire", [InquireRequest()])
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT

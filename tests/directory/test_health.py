@@ -1,4 +1,4 @@
-"""How a service is, look by look."""
+"""The health of a service, check by check."""
 
 from __future__ import annotations
 
@@ -41,29 +41,29 @@ def test_at_first() -> None:
     assert assumed == Health(state=State.ASSUMED, due=math.inf)
     assert assumed.shown
     with pytest.raises(KeyError):
-        assumed.after_look(0, 6, CONFIG)
+        assumed.after_check(0, 6, CONFIG)
 
 
 def test_a_life() -> None:
-    health = Health.at_first(exempt=False, now=0).after_look(7, 1, CONFIG)
-    assert health == Health(state=State.UP, due=11, looked_at=1, load=7)
-    health = health.after_look(None, 11, CONFIG)
-    assert health == Health(state=State.DOWN, due=12, looked_at=11, load=FULL_LOAD, failures=1, failing_since=11)
+    health = Health.at_first(exempt=False, now=0).after_check(7, 1, CONFIG)
+    assert health == Health(state=State.UP, due=11, checked_at=1, load=7)
+    health = health.after_check(None, 11, CONFIG)
+    assert health == Health(state=State.DOWN, due=12, checked_at=11, load=FULL_LOAD, failures=1, failing_since=11)
     dues = []
     for _ in range(6):
-        health = health.after_look(None, health.due, CONFIG)
-        dues.append(health.due - health.looked_at)
+        health = health.after_check(None, health.due, CONFIG)
+        dues.append(health.due - health.checked_at)
     assert dues == [2, 4, 8, 10, 10, 10]
     assert health.failing_since == 11
-    health = health.after_look(0, 50, CONFIG)
-    assert health == Health(state=State.UP, due=60, looked_at=50)  # as if nothing had been
+    health = health.after_check(0, 50, CONFIG)
+    assert health == Health(state=State.UP, due=60, checked_at=50)  # as if nothing had been
 
 
 def test_forgotten_when_it_failed_often_and_long_enough() -> None:
     health = Health.at_first(exempt=False, now=0)
     for now in (0, 1, 2):
         assert not health.given_up(1000, CONFIG)
-        health = health.after_look(None, now, CONFIG)
+        health = health.after_check(None, now, CONFIG)
     assert health.failures == 3
     assert not health.given_up(59.9, CONFIG)
     assert health.given_up(60, CONFIG)
@@ -74,17 +74,17 @@ def test_whatever_happens(looks: list[tuple[float, int | None]]) -> None:
     health, now, failures = Health.at_first(exempt=False, now=0), 0.0, 0
     for pause, load in looks:
         now += pause
-        health = health.after_look(load, now, CONFIG)
+        health = health.after_check(load, now, CONFIG)
         failures = failures + 1 if load is None else 0
         assert health.shown == (load is not None) == (health.state in SHOWN)
         assert health.failures == failures
         assert now < health.due <= now + 10
-        assert health.looked_at == now
+        assert health.checked_at == now
         assert health.given_up(now, CONFIG) <= (failures >= 3)
 
 
 def test_a_thousand_failures_are_no_overflow() -> None:
     health = Health.at_first(exempt=False, now=0)
     for now in range(2000):
-        health = health.after_look(None, now, CONFIG)
+        health = health.after_check(None, now, CONFIG)
     assert health.due == 1999 + 10

@@ -1,4 +1,4 @@
-"""One look at one service: who is there, and how long it may take to find out."""
+"""One health check of one service: whether it answers, and how long that may take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.directory.bench import ENVIRONMENT, OTHER, Net, Told, service_of
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory import Service
-from trio_cogment.directory._health_check import Prober, parsed_load
+from trio_cogment.directory._health_check import HealthChecker, parsed_load
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import HealthService, ServingStatus, open_listeners, serve, standard_services
 
@@ -27,14 +27,14 @@ def registered(host: str, kind: int = ENVIRONMENT, protocol: int = ServiceEndpoi
 
 
 class Bench:
-    def __init__(self, net: Net, prober: Prober) -> None:
+    def __init__(self, net: Net, checker: HealthChecker) -> None:
         self.net = net
-        self._prober = prober
+        self._checker = checker
 
-    async def look(self, host: str, **options: Any) -> tuple[int | None, Any]:
+    async def check(self, host: str, **options: Any) -> tuple[int | None, Any]:
         """Return the load and the time it took."""
         began = trio.current_time()
-        load = await self._prober.look(registered(host, **options))
+        load = await self._checker.check(registered(host, **options))
         return load, trio.current_time() - began
 
 
@@ -42,7 +42,7 @@ class Bench:
 async def bench() -> AsyncIterator[Bench]:
     async with trio.open_nursery() as nursery:
         net = Net(nursery)
-        yield Bench(net, Prober(net.dial, CONFIG, RpcConfig(), random.Random(0)))
+        yield Bench(net, HealthChecker(net.dial, CONFIG, RpcConfig(), random.Random(0)))
         nursery.cancel_scope.cancel()
 
 
@@ -61,9 +61,9 @@ def test_loads(text: str, load: int) -> None:
 async def test_status_of_every_type(kind: int, autojump_clock: Clock) -> None:
     async with bench() as at:
         at.net.host("it", Told("42"), kind)
-        assert (await at.look("it", kind=kind))[0] == 42
+        assert (await at.check("it", kind=kind))[0] == 42
         at.net.host("it", Told("42"), 3 if kind == ENVIRONMENT else ENVIRONMENT)
-        assert (await at.look("it", kind=kind))[0] is None  # somebody else is there now
+        assert (await at.check("it", kind=kind))[0] is None  # somebody else is there now
 
 
 class Failing:
@@ -106,7 +106,7 @@ async def test_who_cannot_say_its_status(
         implementation.Version = Told().Version  # type: ignore[attr-defined]  # looked up by its name
     async with bench() as at:
         at.net.host("it", implementation)
-        assert await at.look("it") == (load, pytest.approx(seconds, abs=0.3))
+        assert await at.check("it") == (load, pytest.approx(seconds, abs=0.3))
 
 
 @pytest.mark.parametrize("status", [ServingStatus.SERVING, ServingStatus.NOT_SERVING])
@@ -117,7 +117,7 @@ async def test_health_has_the_last_word(status: ServingStatus, hanging: bool, au
     implementation = Failing(Status=None, Version=None) if hanging else Failing()
     async with bench() as at:
         at.net.hosts["it"] = [service_of(implementation), health.service()]
-        load, seconds = await at.look("it")
+        load, seconds = await at.check("it")
     assert load == (0 if status is ServingStatus.SERVING else None)
     assert seconds == pytest.approx(7.5 if hanging else 0, abs=0.3)
 
@@ -126,9 +126,9 @@ async def test_who_is_not_there(autojump_clock: Clock) -> None:
     async with bench() as at:
         at.net.dead, at.net.silent = {"dead"}, {"silent"}
         for options in ({}, {"kind": OTHER}, {"protocol": ServiceEndpoint.GRPC_SSL}):
-            assert await at.look("nobody", **options) == (None, pytest.approx(0, abs=0.3))
-            assert await at.look("dead", **options) == (None, pytest.approx(3))
-        assert await at.look("silent") == (None, pytest.approx(10, abs=0.3))
+            assert await at.check("nobody", **options) == (None, pytest.approx(0, abs=0.3))
+            assert await at.check("dead", **options) == (None, pytest.approx(3))
+        assert await at.check("silent") == (None, pytest.approx(10, abs=0.3))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ async def test_who_is_not_there(autojump_clock: Clock) -> None:
 async def test_a_foreign_service_needs_to_say_nothing(options: dict[str, Any], autojump_clock: Clock) -> None:
     async with bench() as at:
         at.net.silent = {"silent"}
-        assert await at.look("silent", **options) == (0, 0)
+        assert await at.check("silent", **options) == (0, 0)
 
 
 async def test_real_sockets() -> None:
@@ -152,7 +152,7 @@ async def test_real_sockets() -> None:
         closed_port = closed[0].socket.getsockname()[1]
         await closed[0].aclose()
         config = DirectoryServerConfig(connect_timeout_seconds=20, answer_timeout_seconds=0.5)
-        prober = Prober(trio.open_tcp_stream, config, RpcConfig(), random.Random(0))
+        checker = HealthChecker(trio.open_tcp_stream, config, RpcConfig(), random.Random(0))
         patient = DirectoryServerConfig(connect_timeout_seconds=20, answer_timeout_seconds=20)
         for options, expected in (
             ({"port": port}, 9),
@@ -161,11 +161,11 @@ async def test_real_sockets() -> None:
             ({"port": mute_port, "kind": OTHER}, 0),
             ({"port": closed_port}, None),
         ):
-            look = Prober(trio.open_tcp_stream, patient, RpcConfig(), random.Random(0)).look
-            assert await look(registered("127.0.0.1", **options)) == expected
-        assert await prober.look(registered("127.0.0.1", port=mute_port)) is None
+            check = HealthChecker(trio.open_tcp_stream, patient, RpcConfig(), random.Random(0)).check
+            assert await check(registered("127.0.0.1", **options)) == expected
+        assert await checker.check(registered("127.0.0.1", port=mute_port)) is None
         for host in ("no such\u3002host..name", "x" * 70 + ".example", "[", "%"):
-            assert await prober.look(registered(host)) is None
+            assert await checker.check(registered(host)) is None
         nursery.cancel_scope.cancel()
 
 
@@ -194,9 +194,9 @@ async def test_a_server_that_speaks_something_else(greeting: bytes, autojump_clo
             nursery.start_soon(greet, theirs)
             return ours
 
-        look = Prober(dial, CONFIG, RpcConfig(), random.Random(0)).look
-        assert await look(registered("it")) is None
-        assert await look(registered("it", kind=OTHER)) == 0
+        check = HealthChecker(dial, CONFIG, RpcConfig(), random.Random(0)).check
+        assert await check(registered("it")) is None
+        assert await check(registered("it", kind=OTHER)) == 0
 
 
 async def _say_nothing(stream: trio.SocketStream) -> None:

@@ -81,7 +81,7 @@ def test_what_may_not_be_registered(changes: dict[str, Any], text: str) -> None:
 def test_missing_parts(missing: str) -> None:
     message = request()
     message.ClearField(missing)
-    with pytest.raises(InvalidArgumentError, match=f"^{missing}: expected one, got none$"):
+    with pytest.raises(InvalidArgumentError, match=f"^{missing}: expected a value, got none$"):
         service_of(message, max_bytes=1000)
 
 

@@ -316,7 +316,7 @@ async def test_looks_are_bounded(autojump_clock: Clock) -> None:
     assert most == 3
 
 
-async def test_one_that_is_taken_back_is_looked_at_no_more(autojump_clock: Clock) -> None:
+async def test_one_that_is_taken_back_is_checked_at_no_more(autojump_clock: Clock) -> None:
     config = DirectoryServerConfig(max_concurrent_checks=1, registration_wait_seconds=0)
     async with directory(config) as at:
         at.net.silent.add("silent")
@@ -373,7 +373,7 @@ async def test_a_look_that_goes_wrong_concerns_nobody_else(
             await trio.sleep(3)
             assert await at.hosts() == ["strange", "good"]
         nursery.cancel_scope.cancel()
-    assert "the look at service" in caplog.text
+    assert "the health check of service" in caplog.text
 
 
 # check_on_inquire

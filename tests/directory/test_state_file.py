@@ -82,7 +82,7 @@ async def test_where_nothing_can_be_locked_it_is_told(caplog: pytest.LogCaptureF
     disk = Unlockable(random.Random(0))
     await state_file(disk).save(OLD)
     assert await load(disk) == [1]
-    assert f"persistence file {PATH}: nothing keeps another directory away: read-only" in caplog.text
+    assert f"persistence file {PATH}: not locked, another directory may use it too: read-only" in caplog.text
 
 
 async def test_without_a_file_nothing_is_written() -> None:
@@ -116,8 +116,8 @@ async def test_what_cannot_be_understood_is_kept(tmp_path: Path, caplog: pytest.
     assert (tmp_path / "state.unreadable").read_text() == "first"
     assert (tmp_path / "state.unreadable.2").read_text() == "second"
     warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert "it is no JSON" in warnings[0]
-    assert warnings[0].endswith(f"it is {path}.unreadable now, and nobody is registered")
+    assert "not JSON" in warnings[0]
+    assert warnings[0].endswith(f"it was renamed to {path}.unreadable, and there are no registrations")
 
 
 async def test_left_out_registrations_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Who is shown, who is looked at, and who has the least to do."""
+"""Which services are shown, which are checked, and which have the lowest load."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ def test_shown_when_it_has_answered() -> None:
     table = table_of(one)
     assert not table.shown(ANY, MINE)
     assert table.due(0) == [one]
-    table.looked(one, 3, 1)
+    table.record(one, 3, 1)
     assert table.shown(ANY, MINE) == [one]
     assert not table.shown(ANY, THEIRS)
     assert not table.due(10.9)
     assert table.due(11) == [one]
-    table.looked(one, None, 11)
+    table.record(one, None, 11)
     assert not table.shown(ANY, MINE)
     assert table.due(12) == [one]
-    table.looked(one, 0, 12)
+    table.record(one, 0, 12)
     assert table.shown(ANY, MINE) == [one]
 
 
-def test_permanent_ones_and_client_actors_are_never_looked_at() -> None:
+def test_permanent_ones_and_client_actors_are_never_checked_at() -> None:
     permanent, client = entry(1, permanent=True), entry(2, protocol=3, host="client", port=0)
     table = table_of(permanent, client)
     assert ids(table.shown(ANY, MINE)) == [2, 1]
     assert not table.due(1e9)
     assert not table.stale([permanent, client], 1e9)
-    table.looked(permanent, None, 5)
+    table.record(permanent, None, 5)
     assert ids(table.shown(ANY, MINE)) == [2, 1]
     assert not table.given_up(permanent, 1e9)
 
@@ -55,12 +55,12 @@ def test_permanent_ones_and_client_actors_are_never_looked_at() -> None:
 def test_what_is_known_stays_when_others_come_and_go() -> None:
     one, two, three = entry(1), entry(2), entry(3)
     table = table_of(one, two)
-    table.looked(one, 0, 1)
+    table.record(one, 0, 1)
     table.adopt(Registry([one, three]), 2)
     assert table.shown(ANY, MINE) == [one]
     assert table.due(2) == [three]
     assert table.health(two) is None
-    table.looked(two, 0, 3)  # a look that was under way
+    table.record(two, 0, 3)  # a look that was under way
     assert table.health(two) is None
     assert not table.given_up(two, 1e9)
 
@@ -69,10 +69,10 @@ def test_forgotten_after_failures() -> None:
     one = entry(1)
     table = table_of(one)
     for now in (0, 1, 59):
-        table.looked(one, None, now)
+        table.record(one, None, now)
     assert not table.given_up(one, 59)
     assert table.given_up(one, 60)
-    table.looked(one, 0, 61)
+    table.record(one, 0, 61)
     assert not table.given_up(one, 100)
 
 
@@ -80,7 +80,7 @@ def test_a_fresh_look_is_not_repeated() -> None:
     one = entry(1)
     table = table_of(one)
     assert table.stale([one], 0) == [one]
-    table.looked(one, 0, 5)
+    table.record(one, 0, 5)
     assert not table.stale([one], 5.09)
     assert table.stale([one], 5.2) == [one]
 
@@ -103,7 +103,7 @@ def test_the_least_loaded(loads: list[int], chosen: list[int]) -> None:
     entries = [entry(number) for number, _ in enumerate(loads, 1)]
     table = table_of(*entries)
     for one, load in zip(entries, loads, strict=True):
-        table.looked(one, load, 0)
+        table.record(one, load, 0)
     assert sorted(ids(table.least_loaded(entries, random.Random(0)))) == chosen
 
 
@@ -120,7 +120,7 @@ def test_whoever_is_chosen(loads: list[int]) -> None:
     entries = [entry(number) for number, _ in enumerate(loads, 1)]
     table = table_of(*entries)
     for one, load in zip(entries, loads, strict=True):
-        table.looked(one, load, 0)
+        table.record(one, load, 0)
     chosen = {loads[one.service_id - 1] for one in table.least_loaded(entries, random.Random(0))}
     assert chosen == {load for load in loads if load <= min(loads) + 10 and load != 255}
 
@@ -152,7 +152,7 @@ def test_shown_are_those_whose_last_look_was_answered(events: list[tuple[object,
             last.pop(number, None)
             table.adopt(draft, now)
         elif what == "look":
-            table.looked(entry(number), rest[1], now)  # type: ignore[arg-type]  # a load or None
+            table.record(entry(number), rest[1], now)  # type: ignore[arg-type]  # a load or None
             if number in last:
                 last[number] = rest[1]  # type: ignore[assignment]  # the same
         shown = {number for number, load in last.items() if load is not None}

@@ -1,4 +1,4 @@
-"""The directory: services register in it, and are found in it for as long as they answer."""
+"""The directory: services register in it, and inquiries find those that pass their health checks."""
 
 from trio_cogment.directory._requests import Inquiry as Inquiry
 from trio_cogment.directory._requests import Service as Service

@@ -1,7 +1,8 @@
-"""Changes of the registrations: done one after the other, written together, and true when they have been written.
+"""Changes of the registrations: applied in order, written in batches, and in effect once they are written.
 
-Whoever wants a change waits until it is in the file. All that came while the last one was being written are tried on a
-copy, in the order in which they came, and the copy is written once for all of them. If that fails, none has happened.
+A caller waits until its change is in the file. The changes that arrive during a write form the next batch: they are
+applied to a copy in the order of arrival, and the copy is written once for all of them. If the write fails, none of
+them takes effect.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ class _Change:
 
 
 class Changes:
-    """The queue of changes, and the task that makes them.
+    """The queue of changes, and the task that applies them.
 
     Args:
         save: writes the registrations; raises OSError.
-        adopt: takes over what has been written.
-        max_pending: changes that may wait; who wants a further one waits for these.
-        retry_seconds: how long after a failure the file is written again, if no change comes before.
+        adopt: receives the registrations that have been written.
+        max_pending: how many changes may wait in the queue; further callers wait for room.
+        retry_seconds: how long after a failure the file is written again if no change comes before.
     """
 
     def __init__(
@@ -65,22 +66,22 @@ class Changes:
         self._send, self._receive = trio.open_memory_channel[_Change](max_pending)
 
     async def begin(self, registry: Registry, *, write: bool) -> None:
-        """Start from these registrations, and write them at once if wanted; a failure is logged and tried again."""
+        """Start from these registrations; with `write`, write them at once. A failure is logged and retried."""
         self._registry = registry
         self._adopt(registry)
         if write:
             await self._write(registry)
 
     async def make(self, function: Callable[[Registry], _T]) -> _T:
-        """Let a function change the registrations; return its result when the change is durable.
+        """Apply a function to the registrations; return its result when the change is durable.
 
-        The function raises a `CogmentError` to refuse, having changed nothing.
+        To refuse a change, the function raises a `CogmentError` and leaves the registrations as they are.
 
         Raises:
-            CogmentError: what the function raised.
-            UnavailableError: the file cannot be written, or we are stopping.
+            CogmentError: raised by the function.
+            UnavailableError: the file cannot be written, or the directory is stopping.
 
-        After `Cancelled` the change has been made if it was just being written, or else is not made.
+        After `Cancelled` a change that is being written takes effect; one that still waits does not.
         """
         change = _Change(function)
         try:
@@ -97,7 +98,7 @@ class Changes:
         return result
 
     async def run(self) -> None:
-        """Make the changes, until cancelled; those that wait then are refused."""
+        """Apply changes until cancelled; those that still wait are then refused."""
         try:
             while True:
                 await self._wait()
@@ -137,7 +138,7 @@ class Changes:
             await self._save(registry)
         except OSError as error:
             if not self._failed:
-                _log.warning("the registrations cannot be written, nobody can register: %s", error)
+                _log.warning("the registrations cannot be written; changes are refused: %s", error)
             self._failed = True
             return UnavailableError(f"the directory cannot write its file: {error}")
         if self._failed:

@@ -1,4 +1,4 @@
-"""Looking at all registered services again and again, several at a time."""
+"""When services are checked: each one periodically, and several at the same time."""
 
 from __future__ import annotations
 
@@ -15,73 +15,77 @@ from trio_cogment.directory._table import Table
 _log = logging.getLogger(__name__)
 
 
-class Checker:
-    """Sees to it that the table knows how the services are.
+class CheckScheduler:
+    """Runs the health checks that are due, and records the results in the table.
 
-    Those that are shown and those that are not have places of their own (`max_concurrent_checks`): a crowd that does
-    not answer holds nobody up who did.
+    Services that are shown and services that are not have separate limits (`max_concurrent_checks`), so that many
+    services that do not answer do not delay the checks of those that do.
 
     Args:
-        table: what is known.
-        look: looks at one service: its load, or None.
-        forget: takes a service that is gone for good out of the registrations.
-        on_shown: called when there is one more that inquiries are told of.
-        config: how often to look.
+        table: the registrations and their health.
+        check: checks one service; returns its load, or None if it does not answer.
+        remove: removes the registration of a service that has been down for too long.
+        on_shown: called when a service becomes visible to inquiries.
+        config: the intervals and limits.
     """
 
     def __init__(
         self,
         table: Table,
-        look: Callable[[Entry], Awaitable[int | None]],
-        forget: Callable[[Entry], Awaitable[None]],
+        check: Callable[[Entry], Awaitable[int | None]],
+        remove: Callable[[Entry], Awaitable[None]],
         on_shown: Callable[[], None],
         config: DirectoryServerConfig,
     ) -> None:
         self._table = table
-        self._look = look
-        self._forget = forget
+        self._check = check
+        self._remove = remove
         self._on_shown = on_shown
         self._config = config
         self._running: dict[int, trio.Event] = {}
-        self._places = {shown: trio.CapacityLimiter(config.max_concurrent_checks) for shown in (True, False)}
+        self._limits = {shown: trio.CapacityLimiter(config.max_concurrent_checks) for shown in (True, False)}
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
-        """Look at whoever is due, until cancelled."""
+        """Run the checks that are due, until cancelled."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             try:
                 while True:
                     for entry in self._table.due(trio.current_time()):
-                        self._begin(nursery, entry)
+                        self._start(nursery, entry)
                     await trio.sleep(self._config.scan_interval_seconds)
             finally:
                 self._nursery = None
 
-    async def look_at(self, entries: Iterable[Entry], *, wait_seconds: float) -> None:
-        """Look at these now, and wait until that is done, or for so long; then it goes on without us."""
+    async def check_now(self, entries: Iterable[Entry], *, wait_seconds: float) -> None:
+        """Check these services now, and wait for the results, but not longer than `wait_seconds`.
+
+        Checks that take longer continue in the background.
+        """
         if self._nursery is None:
             await trio.lowlevel.checkpoint()
             return
-        looks = [self._begin(self._nursery, entry) for entry in entries]
+        checks = [self._start(self._nursery, entry) for entry in entries]
         with trio.move_on_after(wait_seconds):
-            for done in looks:
+            for done in checks:
                 await done.wait()
 
     def is_running(self, entry: Entry) -> bool:
-        """Tell whether a service is being looked at."""
+        """Return whether a check of this service is running."""
         return entry.service_id in self._running
 
-    def _begin(self, nursery: trio.Nursery, entry: Entry) -> trio.Event:
+    def _start(self, nursery: trio.Nursery, entry: Entry) -> trio.Event:
+        """Start a check unless one is running; return the event that is set when it ends."""
         done = self._running.get(entry.service_id)
         if done is None:
             done = self._running[entry.service_id] = trio.Event()
-            nursery.start_soon(self._check, entry, done, name=f"look at service {entry.service_id}")
+            nursery.start_soon(self._run_one, entry, done, name=f"health check of service {entry.service_id}")
         return done
 
-    async def _check(self, entry: Entry, done: trio.Event) -> None:
+    async def _run_one(self, entry: Entry, done: trio.Event) -> None:
         try:
-            change = await self._look_in_turn(entry)
+            change = await self._check_within_limit(entry)
         finally:
             del self._running[entry.service_id]
             done.set()
@@ -93,26 +97,26 @@ class Checker:
         if after.state is not before.state:
             _log.info("%s is %s", described(entry), after.state.value)
         if self._table.given_up(entry, trio.current_time()):
-            await self._forget(entry)
+            await self._remove(entry)
 
-    async def _look_in_turn(self, entry: Entry) -> tuple[Health, Health] | None:
-        """Return the health before and after a look; None when the service is not registered any more."""
+    async def _check_within_limit(self, entry: Entry) -> tuple[Health, Health] | None:
+        """Return the health before and after the check; None when the service is no longer registered."""
         before = self._table.health(entry)
         if before is None:
             return None
-        async with self._places[before.shown]:
-            if self._table.health(entry) is None:  # taken back while this waited
+        async with self._limits[before.shown]:
+            if self._table.health(entry) is None:  # deregistered while this waited
                 return None
-            load = await self._looked(entry)
-        self._table.looked(entry, load, trio.current_time())
+            load = await self._load_of(entry)
+        self._table.record(entry, load, trio.current_time())
         after = self._table.health(entry)
         return None if after is None else (before, after)
 
-    async def _looked(self, entry: Entry) -> int | None:
+    async def _load_of(self, entry: Entry) -> int | None:
         try:
-            return await self._look(entry)
-        except Exception:  # noqa: BLE001  whatever a stranger's server brings about concerns nobody else
-            _log.exception("the look at %s failed", described(entry))
+            return await self._check(entry)
+        except Exception:  # noqa: BLE001  whatever a foreign server causes must not end the other checks
+            _log.exception("the health check of %s failed", described(entry))
             return None
 
 

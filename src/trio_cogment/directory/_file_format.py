@@ -1,13 +1,13 @@
-"""What the file of registrations looks like; and the file of the reference, which is read but never written.
+"""The format of the file of registrations. The file of the reference implementation is read, but never written.
 
-Ours is one JSON object:
+The file is one JSON object:
 
 - `trio-cogment-directory`: the version of the format, 1;
-- `salt`: what the digests were made with, hexadecimal;
-- `services`: a list, the oldest registration first. `token` and `secret` are digests, the other members are those of
-  the API's messages, enums by their numbers.
+- `salt`: the salt of the digests, in hexadecimal;
+- `services`: a list, the oldest registration first. `token` and `secret` are digests; the other members are those of
+  the API's messages, with enums as numbers.
 
-The reference's is an object, too, with the ids as names. It has tokens and secrets as they are.
+The reference's file is a JSON object too, with the ids as names. It has tokens and secrets in plain text.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ VERSION = 1
 _VERSION_KEY = "trio-cogment-directory"
 _DIGEST_BYTES = 32
 _MAX_ID = 2**64 - 1
-#: The limits of a registration are for what comes; what was taken once is kept.
+#: The size limit applies to new registrations; those in the file are kept.
 _ANY_SIZE = 2**62
 
 
 class FormatError(Exception):
-    """Says what is wrong with a file, or with one registration in it."""
+    """A file, or one registration in it, does not follow the format; the text says where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What a file says.
+    """The content of a file.
 
     Attributes:
         registry: the registrations.
-        hasher: makes the digests that are in it.
-        foreign: it is a file of the reference.
-        dropped: what is wrong with registrations that were left out.
+        hasher: makes digests with the file's salt.
+        foreign: whether the reference implementation wrote it.
+        dropped: for each registration that was left out, what is wrong with it.
     """
 
     registry: Registry
@@ -54,7 +54,7 @@ class Content:
 def encode(registry: Registry, hasher: Hasher) -> bytes:
     """Return the content of a file."""
     head = json.dumps({_VERSION_KEY: VERSION, "salt": hasher.salt.hex()})
-    # A line for each: it can be looked at, and is written ten times as fast as with an indent.
+    # One line for each registration: readable, and ten times as fast to write as with an indent.
     lines = ",\n".join(json.dumps(_members(entry), ensure_ascii=False) for entry in registry)
     return f'{head[:-1]}, "services": [\n{lines}\n]}}\n'.encode()
 
@@ -75,21 +75,21 @@ def _members(entry: Entry) -> dict[str, Any]:
 
 
 def decode(data: bytes, new_salt: Callable[[], bytes]) -> Content:
-    """Return what a file says.
+    """Parse the content of a file.
 
     Args:
-        data: its content.
-        new_salt: gives a salt, for a file that has none.
+        data: the content.
+        new_salt: returns a salt, for a file that has none.
 
     Raises:
-        FormatError: it is no such file, or one of a later version.
+        FormatError: the data is not such a file, or is of a later version.
     """
     if not data.strip():
-        return Content(registry=Registry(), hasher=Hasher(new_salt()), foreign=True)  # as the reference makes them
+        return Content(registry=Registry(), hasher=Hasher(new_salt()), foreign=True)  # the reference makes such files
     try:
         root = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"it is no JSON: {error}") from None
+        raise FormatError(f"not JSON: {error}") from None
     root = _mapping(root, "the file")
     if _VERSION_KEY not in root:
         return _decode_foreign(root, Hasher(new_salt()))
@@ -108,11 +108,11 @@ def _content(hasher: Hasher, entries: Iterable[Callable[[], Entry]], *, foreign:
         try:
             entry = make()
             if entry.service_id in found:
-                raise FormatError(f"service {entry.service_id} is there twice")
+                raise FormatError(f"service {entry.service_id} appears twice")
         except (FormatError, InvalidArgumentError) as error:
             dropped.append(str(error))
-        except UnicodeEncodeError:  # JSON can say half a character
-            dropped.append("expected texts that are Unicode")
+        except UnicodeEncodeError:  # JSON can hold half of a surrogate pair
+            dropped.append("expected valid Unicode text")
         else:
             found[entry.service_id] = entry
     return Content(registry=Registry(found.values()), hasher=hasher, foreign=foreign, dropped=dropped)
@@ -135,7 +135,7 @@ def _decode_foreign(root: dict[str, Any], hasher: Hasher) -> Content:
         return moment if isinstance(moment, int) else 0
 
     if root and not any(isinstance(item, dict) and "Endpoint" in item for item in root.values()):
-        raise FormatError("it is no file of a directory")
+        raise FormatError("not a file of a directory")
     items = sorted(root.items(), key=lambda pair: registered(pair[1]))
     return _content(hasher, (partial(_foreign_entry, name, item, hasher) for name, item in items), foreign=True)
 
@@ -157,7 +157,7 @@ def _foreign_entry(name: str, item: Any, hasher: Hasher) -> Entry:
 def _service(endpoint: dict[str, Any], details: dict[str, Any]) -> Service:
     properties = _take(details, "properties", dict, {})
     if not all(isinstance(text, str) for text in properties.values()):
-        raise FormatError("properties: expected texts")
+        raise FormatError("properties: expected strings as values")
     service = Service(
         kind=_number(details, "type"),
         protocol=_number(endpoint, "protocol"),
@@ -183,7 +183,7 @@ def _take(fields: dict[str, Any], name: str, kind: type, default: Any) -> Any:
 
 def _number(fields: dict[str, Any], name: str, least: int = 0) -> int:
     value = fields.get(name, 0)
-    if type(value) is not int or not least <= value <= _MAX_ID:  # True is an int, too
+    if type(value) is not int or not least <= value <= _MAX_ID:  # not isinstance: True is an int
         raise FormatError(f"{name}: expected an integer from {least}")
     return value
 

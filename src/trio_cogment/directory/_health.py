@@ -1,7 +1,7 @@
-"""How one registered service is, as a table.
+"""The health of one registered service, as a table.
 
-The state says whether inquiries show the service. A look at it has two outcomes, and the table knows what they make of
-each state:
+The state decides whether inquiries show the service. A health check has two outcomes, and the table says which state
+follows:
 
 =========== ========= ==========
 state       answered  failed
@@ -12,9 +12,9 @@ DOWN        UP        DOWN
 ASSUMED     -         -
 =========== ========= ==========
 
-Only UP and ASSUMED are shown. ASSUMED are those nobody looks at: permanent registrations, and client actors, who cannot
-be called. What the table does not hold is how often a service that is DOWN has failed, and since when; it is forgotten
-when both are enough.
+Only UP and ASSUMED are shown. ASSUMED services are not checked: permanent registrations, and client actors, which
+cannot be called. The table does not hold how many checks of a DOWN service have failed in a row, nor since when; when
+both limits are passed, the registration is removed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dataclasses import dataclass
 
 from trio_cogment.config import DirectoryServerConfig
 
-#: A service of this load wants nobody sent to it.
+#: A service with this load takes no more clients.
 FULL_LOAD = 255
 
 
 class State(enum.Enum):
-    """What is known of a service."""
+    """What the directory knows of a service."""
 
     NEW = "new"
     UP = "up"
@@ -38,7 +38,7 @@ class State(enum.Enum):
     ASSUMED = "assumed"
 
 
-#: (state, the look was answered) -> the next state.
+#: (state, the check was answered) -> the next state.
 TABLE: dict[tuple[State, bool], State] = {
     (State.NEW, True): State.UP,
     (State.NEW, False): State.DOWN,
@@ -52,56 +52,56 @@ SHOWN = frozenset({State.UP, State.ASSUMED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """How a service is. Times are on whatever clock the caller has.
+    """The health of a service. Times are in seconds of the caller's clock.
 
     Attributes:
         state: see the table.
-        due: when to look at it again.
-        looked_at: when that was done before; minus infinity if never.
-        load: what it said of itself, from 0 to 255.
-        failures: looks in a row that failed.
-        failing_since: when the first of these was.
+        due: when the next check is due; infinite for a service that is not checked.
+        checked_at: when the last check ended; minus infinity if there was none.
+        load: the load that the service reported, from 0 to 255.
+        failures: the number of checks in a row that failed.
+        failing_since: when the first of these ended; infinite if none failed.
     """
 
     state: State
     due: float
-    looked_at: float = -math.inf
+    checked_at: float = -math.inf
     load: int = 0
     failures: int = 0
     failing_since: float = math.inf
 
     @classmethod
     def at_first(cls, *, exempt: bool, now: float) -> Health:
-        """Return the health of a service that is new to us; `exempt` if nobody shall look at it."""
+        """Return the health of a new registration; `exempt` if the service is not to be checked."""
         return cls(state=State.ASSUMED, due=math.inf) if exempt else cls(state=State.NEW, due=now)
 
     @property
     def shown(self) -> bool:
-        """Whether inquiries show it."""
+        """Whether inquiries show the service."""
         return self.state in SHOWN
 
-    def after_look(self, load: int | None, now: float, config: DirectoryServerConfig) -> Health:
-        """Return the health after a look that ended now.
+    def after_check(self, load: int | None, now: float, config: DirectoryServerConfig) -> Health:
+        """Return the health after a check that ended now.
 
         Args:
-            load: what the service said; None when it did not answer.
-            now: the time.
-            config: how often to look.
+            load: the load that the service reported; None when it did not answer.
+            now: the current time, in seconds.
+            config: the intervals between checks.
         """
         state = TABLE[self.state, load is not None]
         if load is not None:
-            return Health(state=state, due=now + config.check_interval_seconds, looked_at=now, load=load)
-        # 2**32 is more than any interval may be, and no float's end.
+            return Health(state=state, due=now + config.check_interval_seconds, checked_at=now, load=load)
+        # 2**32 exceeds every interval that is allowed, and does not overflow a float.
         pause = config.recheck_initial_seconds * 2.0 ** min(self.failures, 32)
         return Health(
             state=state,
             due=now + min(pause, config.check_interval_seconds),
-            looked_at=now,
+            checked_at=now,
             load=FULL_LOAD,
             failures=self.failures + 1,
             failing_since=min(self.failing_since, now),
         )
 
     def given_up(self, now: float, config: DirectoryServerConfig) -> bool:
-        """Tell whether it has failed often and long enough to be forgotten."""
+        """Return whether enough checks have failed, for long enough, to remove the registration."""
         return self.failures >= config.max_failures and now - self.failing_since >= config.forget_seconds

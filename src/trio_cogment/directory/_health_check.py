@@ -1,8 +1,7 @@
-"""Looking at one service: is it there, and how much has it to do.
+"""One health check of one service: whether it answers, and its load.
 
-A Cogment service is asked for its `Status`, one that has none for its `Version`, and of one that has neither
-`grpc.health.v1` is asked. Whatever else is registered, or expects TLS, has to take a connection, and need not say
-anything.
+A Cogment service is called with `Status`; if that fails, with `Version`; if that fails too, with `grpc.health.v1`. A
+service of any other type, or one that expects TLS, only has to accept a connection.
 """
 
 from __future__ import annotations
@@ -28,26 +27,26 @@ from trio_cogment.services import SERVICES, ServiceKind, kind_of_type
 Dial: TypeAlias = Callable[[str, int], Awaitable[trio.abc.Stream]]
 
 _LOAD = "overall_load"
-#: What a service is owed that has answered.
+#: How long closing the connection to a service may take once it has answered.
 _FAREWELL_SECONDS = 0.2
-#: A service that answers with these is there, and is no service of ours for now, or none at all any more.
+#: A server that answers with these cannot serve at the moment; no other method is tried.
 _AWAY = frozenset({StatusCode.UNAVAILABLE, StatusCode.CANCELLED})
 
 
-class Prober:
-    """Looks at services, any number of them at once.
+class HealthChecker:
+    """Checks services; any number of checks may run at the same time.
 
     Args:
         dial: makes the connections.
-        config: how long a look may take.
-        rpc_config: for the channels of the looks.
-        rng: for those channels, too.
+        config: how long a check may take.
+        rpc_config: the settings of the channels.
+        rng: the source of the channels' jitter.
     """
 
     def __init__(self, dial: Dial, config: DirectoryServerConfig, rpc_config: RpcConfig, rng: random.Random) -> None:
         self._dial = dial
         self._config = config
-        # A service that computes may be slow to greet us, though its host connects us at once.
+        # A busy service may be slow to send its SETTINGS, although its host accepts the connection at once.
         self._rpc_config = dataclasses.replace(
             rpc_config,
             connect_timeout_seconds=config.answer_timeout_seconds,
@@ -55,9 +54,9 @@ class Prober:
         )
         self._rng = rng
 
-    async def look(self, service: Service) -> int | None:
-        """Return a service's load, from 0 to 255 (0 if it says none), or None if it does not answer in time."""
-        descriptor = _asked(service)
+    async def check(self, service: Service) -> int | None:
+        """Return the load of a service, from 0 to 255 (0 if it reports none), or None if it does not answer in time."""
+        descriptor = _descriptor(service)
         load: int | None = None
         with trio.move_on_after(self._config.answer_timeout_seconds):
             try:
@@ -69,7 +68,7 @@ class Prober:
                     async with self._channel(service) as channel:
                         load = await self._ask(channel, descriptor)
             except (RpcError, OSError):
-                pass  # why does not matter: it did not answer
+                pass  # the reason does not matter: the service did not answer
         return load
 
     async def _connect(self, service: Service) -> trio.abc.Stream:
@@ -77,8 +76,8 @@ class Prober:
             with trio.fail_after(self._config.connect_timeout_seconds):
                 return await self._dial(service.host, service.port)
         except trio.TooSlowError:
-            raise TimeoutError("nobody answers") from None
-        except ValueError as error:  # what is no name that can be looked up
+            raise TimeoutError("no connection in time") from None
+        except ValueError as error:  # the host is not a name that can be resolved
             raise OSError(str(error)) from error
 
     def _channel(self, service: Service) -> Channel:
@@ -89,7 +88,7 @@ class Prober:
         return Channel.over(connect, authority=f"{host}:{service.port}", config=self._rpc_config, rng=self._rng)
 
     async def _ask(self, channel: CallOpener, descriptor: ServiceDescriptor) -> int | None:
-        """Ask in three ways; who has the last one has all the time that is left, each other one half of it."""
+        """Try the three methods in turn: the last one has all the time that is left, each other one half of it."""
         methods = methods_of(descriptor)
         deadline = trio.current_time() + self._config.answer_timeout_seconds
         try:
@@ -105,12 +104,12 @@ class Prober:
         except RpcError as error:
             if error.code in _AWAY:
                 raise
-        # By its name: the server as a whole may be well and be another's by now.
+        # By the service's name: the server may be healthy and run another service by now.
         return 0 if await ask_health(channel, descriptor.full_name) is ServingStatus.SERVING else None
 
 
-def _asked(service: Service) -> ServiceDescriptor | None:
-    """Return the methods to ask a service by, None if it can only be connected to."""
+def _descriptor(service: Service) -> ServiceDescriptor | None:
+    """Return the Cogment service to call, None if the check can only connect."""
     kind = kind_of_type(service.kind)
     if service.protocol != ServiceEndpoint.GRPC or kind is None or kind is ServiceKind.OTHER:
         return None
@@ -122,7 +121,7 @@ def _half(deadline: float) -> float:
 
 
 def parsed_load(text: str) -> int:
-    """Return a load from 0 to 255; 0 for everything that is none."""
+    """Return a load from 0 to 255; 0 for a text that is not one."""
     if not (text.isascii() and text.isdigit() and len(text) <= 3):
         return 0
     load = int(text)

@@ -1,7 +1,7 @@
-"""Who is registered: what is written into the file, and what is true after a restart.
+"""The registrations: what the file holds, and what survives a restart.
 
-A `Registry` is changed by changing a copy, which takes the original's place when it has been written. A change that
-is refused leaves it as it was.
+To change a `Registry`, change a copy, which replaces the original when it has been written. A change that is refused
+leaves the registry unchanged.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory._requests import COGMENT, Inquiry, Service
 from trio_cogment.errors import FailedPreconditionError, ResourceExhaustedError
 
-#: Of what digests are made with.
+#: The length of the salt of digests.
 SALT_BYTES = 32
 
 
 class Hasher:
-    """Makes of tokens and secrets what is kept of them.
+    """Makes digests of tokens and secrets; only the digests are kept.
 
-    One salt serves for all: an inquiry's token is hashed once, not once for each registration. That two registrations
-    have the same token can be seen, and is no secret. A token that can be guessed can be guessed from its digest.
+    All digests share one salt, so that the token of an inquiry is hashed once and not once for each registration. The
+    file therefore shows which registrations have the same token. A weak token can be guessed from its digest.
     """
 
     def __init__(self, salt: bytes) -> None:
@@ -41,10 +41,10 @@ class Entry:
 
     Attributes:
         service_id: never 0.
-        service: what is registered.
-        permanent: nobody looks whether it is there.
-        token: digest of the token of its registration.
-        secret: digest of what has to be known to take it back.
+        service: the service that is registered.
+        permanent: the service is not checked, and always shown.
+        token: digest of the authentication token it was registered with.
+        secret: digest of the secret that deregistration needs.
     """
 
     service_id: int
@@ -55,11 +55,11 @@ class Entry:
 
     @property
     def exempt(self) -> bool:
-        """Whether it is taken to be healthy: it says so itself, or it cannot be called."""
+        """Whether it is assumed healthy without checks: it is permanent, or it cannot be called."""
         return self.permanent or self.service.protocol == COGMENT
 
     def data(self) -> FullServiceData:
-        """Return what inquiries show."""
+        """Return the registration as inquiries show it."""
         service = self.service
         return FullServiceData(
             endpoint=ServiceEndpoint(
@@ -83,7 +83,7 @@ class Registry:
         entries: each with an id of its own.
 
     Attributes:
-        total_bytes: of text that they have.
+        total_bytes: the size of all hosts and properties together.
     """
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
@@ -91,7 +91,7 @@ class Registry:
         self.total_bytes = sum(entry.service.size for entry in self)
 
     def copy(self) -> Registry:
-        """Return another one that is the same."""
+        """Return a copy that can be changed independently."""
         other = Registry()
         other._entries = dict(self._entries)
         other.total_bytes = self.total_bytes
@@ -111,7 +111,7 @@ class Registry:
         return self._entries.get(service_id)
 
     def matching(self, inquiry: Inquiry, token: bytes) -> list[Entry]:
-        """Return the registrations of this token that an inquiry means, the newest first."""
+        """Return the registrations with this token that match an inquiry, the newest first."""
         if inquiry.service_id is not None:
             entry = self._entries.get(inquiry.service_id)
             found = [] if entry is None else [entry]
@@ -120,15 +120,17 @@ class Registry:
         return [entry for entry in found if hmac.compare_digest(entry.token, token)]
 
     def register(self, entry: Entry, config: DirectoryServerConfig) -> Entry:
-        """Add a registration, or let it take the place of those it replaces; return it as it is now.
+        """Add a registration, replacing earlier ones where the rules say so; return it as it was added.
 
-        A permanent one replaces every permanent one of its token that an inquiry for it would find. It has the id and
-        the place of the newest of them. (It has its own secret: of the old one we have no more than the digest.)
+        A permanent registration replaces every permanent one with the same token that an inquiry for its type and
+        properties would find. It takes the id and the place of the newest of them, but has a secret of its own, since
+        of the old one only the digest is known.
 
-        Any other is one more, even if there is the same already, but of too many that are the same the oldest go.
+        Any other registration is added, even if an equal one exists; when there are more than `max_duplicates` equal
+        ones, the oldest are removed.
 
         Raises:
-            ResourceExhaustedError: there are too many.
+            ResourceExhaustedError: a limit on the number or the size of registrations is reached.
         """
         replaced = self._permanent_ones(entry) if entry.permanent else self._duplicates(entry, config)
         if len(self) - len(replaced) >= config.max_entries:
@@ -154,7 +156,7 @@ class Registry:
         same = [
             other
             for other in self
-            if other.service.host == host  # the quick part first
+            if other.service.host == host  # the cheapest comparison first
             and not other.permanent
             and other.token == entry.token
             and other.service == entry.service
@@ -162,10 +164,10 @@ class Registry:
         return same[: max(0, len(same) + 1 - config.max_duplicates)]
 
     def deregister(self, service_id: int, token: bytes, secret: bytes) -> None:
-        """Take a registration back.
+        """Remove a registration on behalf of its owner.
 
         Raises:
-            FailedPreconditionError: there is none with this id, token and secret. Which of them is wrong is not told.
+            FailedPreconditionError: there is none with this id, token and secret. The text does not say which is wrong.
         """
         entry = self._entries.get(service_id)
         known = entry is not None and hmac.compare_digest(entry.token + entry.secret, token + secret)
@@ -176,7 +178,7 @@ class Registry:
         self.remove(service_id)
 
     def remove(self, service_id: int) -> None:
-        """Forget a registration, if it is there."""
+        """Remove a registration if it exists."""
         entry = self._entries.pop(service_id, None)
         if entry is not None:
             self.total_bytes -= entry.service.size

@@ -1,4 +1,4 @@
-"""What may be registered and asked for: everything a caller sends is checked here, before anything is done with it."""
+"""Validation of requests: what may be registered, and what may be inquired for."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from trio_cogment.api.directory_pb2 import InquireRequest, RegisterRequest, Serv
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.services import SERVICES
 
-#: Names in the DNS are no longer.
+#: The longest name in the DNS.
 MAX_HOST_CHARACTERS = 255
 MAX_PORT = 65535
-#: The protocols that have a port, which is anything but 0 then.
+#: The protocols that need a port other than 0.
 DIALLED = frozenset({ServiceEndpoint.GRPC, ServiceEndpoint.GRPC_SSL})
-#: The protocol of client actors, who cannot be called. (Looking an enum's value up is slow.)
+#: The protocol of client actors, which cannot be called. (A constant, as looking up an enum's value is slow.)
 COGMENT: int = ServiceEndpoint.COGMENT
 _PROTOCOLS = frozenset({*DIALLED, COGMENT})
 _TYPES = frozenset(info.directory_type for info in SERVICES.values())
@@ -22,14 +22,14 @@ _TYPES = frozenset(info.directory_type for info in SERVICES.values())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service as its registration describes it; in itself it is right.
+    """A service as its registration describes it.
 
     Attributes:
         kind: a `ServiceType`.
         protocol: a `ServiceEndpoint.Protocol`.
         host: a name or an address.
-        port: there; of a client actor (COGMENT), which comes to the orchestrator, it means nothing.
-        properties: what it can be found by.
+        port: the TCP port; meaningless for a client actor (COGMENT), which connects to the orchestrator.
+        properties: names and values that inquiries can ask for.
     """
 
     kind: int
@@ -40,7 +40,7 @@ class Service:
 
     @property
     def size(self) -> int:
-        """How many bytes of text it has."""
+        """The size of the host and the properties, in bytes."""
         return len(self.host.encode()) + sum(
             len(name.encode()) + len(value.encode()) for name, value in self.properties.items()
         )
@@ -48,12 +48,12 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inquiry:
-    """What is asked for.
+    """What an inquiry asks for.
 
     Attributes:
-        service_id: one registration; None if it is asked for by what it is. Nothing is ever registered as 0.
+        service_id: the id of one registration, never 0; None for an inquiry by type and properties.
         kind: a `ServiceType`; 0 for any.
-        properties: all that it must have, with these values.
+        properties: properties that a service must have, with these values.
     """
 
     service_id: int | None = None
@@ -61,17 +61,17 @@ class Inquiry:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def fits(self, service: Service) -> bool:
-        """Tell whether a service is of this kind and has all of these properties."""
-        if self.kind and self.kind != service.kind:  # this is done for all there are, at every inquiry
+        """Return whether a service is of this kind and has all of these properties."""
+        if self.kind and self.kind != service.kind:  # the fast path: this runs for every registration at every inquiry
             return False
         return self.properties.items() <= service.properties.items()
 
 
 def checked_service(service: Service, *, max_bytes: int) -> Service:
-    """Return the service itself.
+    """Return the service if it is valid.
 
     Raises:
-        InvalidArgumentError: it cannot be; the text names the field.
+        InvalidArgumentError: a field is invalid; the text names it.
     """
     if service.protocol not in _PROTOCOLS:
         raise InvalidArgumentError(
@@ -96,14 +96,14 @@ def checked_service(service: Service, *, max_bytes: int) -> Service:
 
 
 def service_of(request: RegisterRequest, *, max_bytes: int) -> Service:
-    """Return what somebody wants to register.
+    """Return the service that a request registers.
 
     Raises:
-        InvalidArgumentError: it cannot be; the text names the field.
+        InvalidArgumentError: a field is missing or invalid; the text names it.
     """
     for name in ("endpoint", "details"):
         if not request.HasField(name):
-            raise InvalidArgumentError(f"{name}: expected one, got none")
+            raise InvalidArgumentError(f"{name}: expected a value, got none")
     return checked_service(
         Service(
             kind=request.details.type,
@@ -117,10 +117,10 @@ def service_of(request: RegisterRequest, *, max_bytes: int) -> Service:
 
 
 def inquiry_of(request: InquireRequest) -> Inquiry:
-    """Return what somebody asks for.
+    """Return what a request asks for.
 
     Raises:
-        InvalidArgumentError: nothing, or services of a type there is none of.
+        InvalidArgumentError: the inquiry is empty, or its type does not exist.
     """
     given = request.WhichOneof("inquiry")
     if given is None:

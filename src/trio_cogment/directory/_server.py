@@ -1,4 +1,4 @@
-"""The directory: who registers, who asks, and who is looked at."""
+"""The directory: registrations, inquiries and health checks put together."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import trio
 
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory._changes import STOPPING, Changes
-from trio_cogment.directory._check_schedule import Checker
-from trio_cogment.directory._health_check import Dial, Prober
+from trio_cogment.directory._check_schedule import CheckScheduler
+from trio_cogment.directory._health_check import Dial, HealthChecker
 from trio_cogment.directory._registry import Entry, Registry
 from trio_cogment.directory._requests import Inquiry, Service
 from trio_cogment.directory._state_file import StateFile
@@ -24,30 +24,30 @@ from trio_cogment.host.files import Files, SystemFiles
 from trio_cogment.rpc import OwnNursery
 
 SECRET_BYTES = 16
-#: How often a number is drawn for a registration until there is none like it.
+#: How many random ids are tried for a registration before giving up.
 _ID_DRAWS = 100
-#: The least pause between two looks of an inquiry that waits: a crowd of those must not search at every change.
+#: The shortest pause between two searches of a waiting inquiry, so that many of them do not search at every change.
 _LAG_PAUSE_SECONDS = 0.2
 
 
 class DirectoryServer:
     """A directory of services, as an asynchronous context manager; serve its `directory_services` inside the block.
 
-    In the block services are looked at and the file is written. On leaving, and after `Cancelled`, the file has every
-    registration that somebody was told of, and nothing is done any more: whoever registers or asks gets UNAVAILABLE.
+    Inside the block, services are checked and the file is written. On leaving, and after `Cancelled`, the file holds
+    every registration that was confirmed, and all further requests fail with UNAVAILABLE.
 
     Args:
-        random_bytes: where the ids, the secrets and the salt come from; nobody may be able to guess what it returns.
-        path: of the file of registrations; empty for none, then they are lost at the end.
-        config: the rules.
-        rpc_config: for the channels to the services that are looked at.
-        files: where the file is; on the system's disk unless given, for its owner alone.
-        run: runs what blocks; in a thread of our own, one after the other, unless given.
-        dial: connects to services; over TCP unless given.
-        rng: shares out load.
+        random_bytes: the source of ids, secrets and the salt; must be unpredictable.
+        path: the file of registrations; empty: they are kept in memory only.
+        config: limits and intervals.
+        rpc_config: the settings of the channels that health checks use.
+        files: the file system; by default the system's, with files that only their owner can read.
+        run: runs blocking functions; by default one at a time, in a thread of the directory's own.
+        dial: connects to services; by default over TCP.
+        rng: the source of randomness for load balancing.
 
     Entering raises:
-        FailedPreconditionError: another directory has the file, or there is one and it cannot be read.
+        FailedPreconditionError: another directory uses the file, or it exists and cannot be read.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class DirectoryServer:
         self._random_bytes = random_bytes
         self._rng = rng or random.Random()
         files = SystemFiles(mode=0o600) if files is None else files
-        # A thread of its own: the lookups of names share theirs, and may take long.
+        # A thread of its own: name lookups share the others, and may take long.
         self._file = StateFile(path, files, run or ThreadRunner(1), random_bytes)
         self._table = Table(config)
         self._changes = Changes(
@@ -75,16 +75,16 @@ class DirectoryServer:
             max_pending=config.max_pending_changes,
             retry_seconds=config.write_retry_seconds,
         )
-        prober = Prober(dial or trio.open_tcp_stream, config, rpc_config or RpcConfig(), self._rng)
-        self._checker = Checker(
-            self._table, lambda entry: prober.look(entry.service), self._forget, self._shown_one_more, config
+        health_checker = HealthChecker(dial or trio.open_tcp_stream, config, rpc_config or RpcConfig(), self._rng)
+        self._checks = CheckScheduler(
+            self._table, lambda entry: health_checker.check(entry.service), self._remove, self._wake_inquiries, config
         )
-        self._news = trio.Event()
+        self._changed = trio.Event()  # replaced whenever inquiries may find more than before
         self._tasks = OwnNursery()
         self._stopping = False
 
     async def __aenter__(self) -> DirectoryServer:
-        """Read the file and begin."""
+        """Read the file, and start the tasks."""
         with ExitStack() as undo:
             undo.callback(self._file.close)
             registry, outdated = await self._file.load()
@@ -92,13 +92,13 @@ class DirectoryServer:
             self._nursery = await self._tasks.__aenter__()
             undo.pop_all()
         self._nursery.start_soon(self._changes.run, name="changes of the registrations")
-        self._nursery.start_soon(self._checker.run, name="looks at the services")
+        self._nursery.start_soon(self._checks.run, name="health checks")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        """End; what is being written is written to its end."""
+        """Stop; a write that has begun is finished."""
         self.stop()
         self._nursery.cancel_scope.cancel()
         try:
@@ -107,9 +107,9 @@ class DirectoryServer:
             self._file.close()
 
     def stop(self) -> None:
-        """Take no more requests, and end the inquiries that wait: a server that drains waits for nobody then."""
+        """Refuse further requests, and end waiting inquiries, so that a draining server need not wait for them."""
         self._stopping = True
-        self._news.set()
+        self._changed.set()
 
     @property
     def stopping(self) -> bool:
@@ -118,22 +118,22 @@ class DirectoryServer:
 
     @property
     def count(self) -> int:
-        """How many registrations there are, those that are not shown included."""
+        """The number of registrations, including those that are not shown."""
         return len(self._table.registry)
 
-    # What services and callers want
+    # Requests
 
     async def register(self, service: Service, *, permanent: bool = False, token: str = "") -> tuple[int, str]:
-        """Register a service; return its number, and the secret with which it can be taken back.
+        """Register a service; return its id, and the secret that deregistration needs.
 
-        When this returns the registration is durable, and the service has been looked at, if that took no longer than
-        `registration_wait_seconds`.
+        When this returns, the registration is durable, and the first health check has ended, unless it takes longer
+        than `registration_wait_seconds`.
 
         Raises:
-            ResourceExhaustedError: there are too many.
+            ResourceExhaustedError: a limit on registrations is reached.
             UnavailableError: the file cannot be written, or the directory is stopping.
 
-        After `Cancelled` it may be registered all the same.
+        After `Cancelled` the service may be registered nevertheless.
         """
         self._check_running()
         secret = self._random_bytes(SECRET_BYTES).hex()
@@ -151,14 +151,14 @@ class DirectoryServer:
 
         entry = await self._changes.make(change)
         if not entry.exempt:
-            await self._checker.look_at([entry], wait_seconds=self.config.registration_wait_seconds)
+            await self._checks.check_now([entry], wait_seconds=self.config.registration_wait_seconds)
         return entry.service_id, secret
 
     async def deregister(self, service_id: int, secret: str, *, token: str = "") -> None:
-        """Take a registration back; that is durable then.
+        """Remove a registration; when this returns, that is durable.
 
         Raises:
-            FailedPreconditionError: there is none with this number, secret and token.
+            FailedPreconditionError: there is none with this id, secret and token.
             UnavailableError: the file cannot be written, or the directory is stopping.
         """
         self._check_running()
@@ -166,9 +166,9 @@ class DirectoryServer:
         await self._changes.make(lambda registry: registry.deregister(service_id, digest(token), digest(secret)))
 
     async def forget(self, which: Callable[[Service], bool]) -> int:
-        """Take registrations back, whoever made them; return how many. That is durable then.
+        """Remove all registrations for which `which` is true; return how many. When this returns, that is durable.
 
-        For whoever runs the directory and knows that they are nobody's any more: no secret or token is asked for.
+        No secret or token is needed: this is for the program that runs the directory.
 
         Raises:
             UnavailableError: the file cannot be written, or the directory is stopping.
@@ -187,7 +187,7 @@ class DirectoryServer:
         return await self._changes.make(change)
 
     async def find(self, inquiry: Inquiry, *, token: str = "") -> list[Entry]:
-        """Return the registrations to tell a caller of, the best one first.
+        """Return the registrations that answer an inquiry, the preferred one first.
 
         Raises:
             UnavailableError: the directory is stopping.
@@ -197,23 +197,23 @@ class DirectoryServer:
         deadline = trio.current_time() + self.config.registration_lag_seconds
         while True:
             self._check_running()
-            news = self._news
+            changed = self._changed
             found = await self._found(inquiry, digest)
-            # What has no registration has a number that no later one will have.
-            hopeless = inquiry.service_id is not None and inquiry.service_id not in self._table.registry
-            if found or hopeless or trio.current_time() >= deadline:
+            # An id that is not registered now will not be registered later either.
+            unknown = inquiry.service_id is not None and inquiry.service_id not in self._table.registry
+            if found or unknown or trio.current_time() >= deadline:
                 return found
             with trio.move_on_at(deadline):
                 await trio.sleep(_LAG_PAUSE_SECONDS)
-                await news.wait()
+                await changed.wait()
 
     async def _found(self, inquiry: Inquiry, token: bytes) -> list[Entry]:
         found = self._table.shown(inquiry, token)
         if self.config.check_on_inquire:
             stale = self._table.stale(found, trio.current_time())
-            await self._checker.look_at(stale, wait_seconds=self.config.inquiry_wait_seconds)
-            silent = {entry.service_id for entry in stale if self._checker.is_running(entry)}
-            found = [entry for entry in self._table.shown(inquiry, token) if entry.service_id not in silent]
+            await self._checks.check_now(stale, wait_seconds=self.config.inquiry_wait_seconds)
+            unanswered = {entry.service_id for entry in stale if self._checks.is_running(entry)}
+            found = [entry for entry in self._table.shown(inquiry, token) if entry.service_id not in unanswered]
         if self.config.load_balancing:
             found = self._table.least_loaded(found, self._rng)
         return found
@@ -229,25 +229,25 @@ class DirectoryServer:
                 return service_id
         raise AlreadyExistsError(f"every one of {_ID_DRAWS} new ids is taken; is the source of ids broken?")
 
-    # What happens to the table
+    # Changes of the table
 
     def _adopt(self, registry: Registry) -> None:
         self._table.adopt(registry, trio.current_time())
-        self._shown_one_more()
+        self._wake_inquiries()
 
-    def _shown_one_more(self) -> None:
-        """Let those look again who wait for somebody to come."""
+    def _wake_inquiries(self) -> None:
+        """Let waiting inquiries search again."""
         if not self._stopping:
-            self._news.set()
-            self._news = trio.Event()
+            self._changed.set()
+            self._changed = trio.Event()
 
-    async def _forget(self, entry: Entry) -> None:
+    async def _remove(self, entry: Entry) -> None:
         def change(registry: Registry) -> Any:
-            # It may have answered while this was waiting.
+            # The service may have answered while this waited.
             if self._table.given_up(entry, trio.current_time()):
                 registry.remove(entry.service_id)
 
         try:
             await self._changes.make(change)
         except UnavailableError:
-            pass  # the next look that fails tries again
+            pass  # the next check that fails tries again

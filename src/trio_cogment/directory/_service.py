@@ -26,14 +26,15 @@ _log = logging.getLogger(__name__)
 
 
 def directory_services(directory: DirectoryServer) -> list[Service]:
-    """Return what of a directory is to be served: `DirectorySP`."""
+    """Return the services of a directory: `DirectorySP`."""
     return [bind(SERVICES[ServiceKind.DIRECTORY].descriptor(), DirectoryService(directory))]
 
 
 class DirectoryService(About):
     """The service, in front of a directory.
 
-    What is wrong with one registration is told in its reply, and the stream goes on; when we stop the stream ends.
+    A request that fails is answered with FAILED and a text, and the stream goes on. When the directory stops, the
+    stream ends with an error.
     """
 
     def __init__(self, directory: DirectoryServer) -> None:
@@ -48,7 +49,7 @@ class DirectoryService(About):
         }
 
     async def Register(self, call: ServerCall) -> None:
-        """Answer each registration when it is durable, one after the other."""
+        """Answer each registration in order, when it is durable."""
         async for request in call:
             await call.send(await self._registered(request, _token(call), call.peer))
 
@@ -64,7 +65,7 @@ class DirectoryService(About):
         return RegisterReply(status=RegisterReply.OK, service_id=service_id, secret=secret)
 
     async def Deregister(self, call: ServerCall) -> None:
-        """Answer each deregistration when it is durable, one after the other."""
+        """Answer each deregistration in order, when it is durable."""
         async for request in call:
             await call.send(await self._deregistered(request, _token(call), call.peer))
 
@@ -79,7 +80,7 @@ class DirectoryService(About):
         return DeregisterReply(status=DeregisterReply.OK)
 
     async def Inquire(self, request: InquireRequest, call: ServerCall) -> None:
-        """Send everything that fits, the best first."""
+        """Send every registration that matches, the preferred one first."""
         for entry in await self._directory.find(inquiry_of(request), token=_token(call)):
             await call.send(InquireReply(data=entry.data()))
 

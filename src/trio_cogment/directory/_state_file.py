@@ -12,25 +12,25 @@ from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host.blocking import Runner
 from trio_cogment.host.files import LOCK, FileLock, Files, LockedError, replace_durably
 
-#: What a file that cannot be understood is called from then on, after a number if need be.
+#: The suffix that a file gets which cannot be parsed; a number follows if that name is taken.
 ASIDE = ".unreadable"
 
 _log = logging.getLogger(__name__)
 
 
 class StateFile:
-    """Reads the registrations once, and writes them whenever they have changed. Nobody else does so meanwhile.
+    """Reads the registrations once, and writes them whenever they have changed, under an exclusive lock.
 
-    The lock is a file beside it.
+    The lock is a separate file beside the file of registrations.
 
     Args:
-        path: of the file; empty for none, then nothing is kept.
-        files: where it is.
-        run: runs what blocks.
-        random_bytes: for the salt.
+        path: the file; empty: nothing is stored.
+        files: the file system.
+        run: runs blocking functions.
+        random_bytes: the source of the salt.
 
     Attributes:
-        hasher: makes the digests that are in the file; known after `load`.
+        hasher: makes digests with the file's salt; valid after `load`.
     """
 
     def __init__(self, path: str, files: Files, run: Runner, random_bytes: Callable[[int], bytes]) -> None:
@@ -43,11 +43,11 @@ class StateFile:
     async def load(self) -> tuple[Registry, bool]:
         """Return the registrations, and whether the file should be written at once.
 
-        A file that cannot be understood is kept under another name, and there are no registrations. The file is ours
-        until `close`, which has to follow.
+        A file that cannot be parsed is renamed, and there are no registrations. The file stays locked until `close`,
+        which the caller must call.
 
         Raises:
-            FailedPreconditionError: another directory has it; or there is a file and it cannot be read, or not be kept.
+            FailedPreconditionError: another directory uses the file, or it cannot be read or renamed.
         """
         if not self._path:
             return Registry(), False
@@ -59,24 +59,24 @@ class StateFile:
             ) from error
         except OSError as error:
             raise FailedPreconditionError(
-                f"persistence file {self._path}: {error}. Mend that, move the file away, or name another one"
+                f"persistence file {self._path}: {error}. Correct that, move the file away, or name another one"
             ) from error
         return registry, not current
 
     def close(self) -> None:
-        """Let others have the file. May be called again."""
+        """Release the lock. May be called again."""
         lock, self._lock = self._lock, None
         if lock is not None:
             lock.release()
 
     async def save(self, registry: Registry) -> None:
-        """Write the registrations; they are durable then.
+        """Write the registrations; when this returns, they are durable.
 
         Raises:
-            OSError: they may not be.
+            OSError: the write failed; either the old or the new registrations are in the file.
         """
         if self._path:
-            # The copy belongs to us alone until we are done, so the thread may read it.
+            # Nothing else touches the copy until this returns, so the thread may read it.
             await self._run(lambda: replace_durably(self._files, self._path, encode(registry, self.hasher)))
 
     def _open(self) -> tuple[Registry, bool]:
@@ -85,8 +85,8 @@ class StateFile:
         except LockedError:
             raise
         except OSError as error:
-            # Somebody may have given us a file that nobody can write, with registrations that are to stay as they are.
-            _log.warning("persistence file %s: nothing keeps another directory away: %s", self._path, error)
+            # The file may be read-only on purpose, with registrations that are meant to stay as they are.
+            _log.warning("persistence file %s: not locked, another directory may use it too: %s", self._path, error)
         return self._load()
 
     def _load(self) -> tuple[Registry, bool]:
@@ -98,7 +98,12 @@ class StateFile:
             content = decode(data, lambda: self.hasher.salt)
         except FormatError as error:
             aside = self._put_aside()
-            _log.warning("persistence file %s: %s; it is %s now, and nobody is registered", self._path, error, aside)
+            _log.warning(
+                "persistence file %s: %s; it was renamed to %s, and there are no registrations",
+                self._path,
+                error,
+                aside,
+            )
             return Registry(), False
         for problem in content.dropped:
             _log.warning("persistence file %s: left out a registration: %s", self._path, problem)
