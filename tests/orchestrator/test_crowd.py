@@ -139,7 +139,8 @@ async def test_crowd_ends_in_order_and_leaves_nothing(trials: int, autojump_cloc
     # The third and last action set is answered by `end`.
     assert list(ticks.values()) == [3] * (2 * trials)
     assert not left[1] - left[0]
-    kinds = {"Trial", "TrialMachine", "Actor", "Environment", "Link", "Links", "Timers", "SampleLog", "ActorSession"}
+    shell = {"Trial", "TrialRun", "ParticipantStream", "ParticipantStreams", "Timers", "ActorSession"}
+    kinds = shell | {"TrialMachine", "Actor", "Environment", "SampleLog"}
     assert not kinds & set(left[0] - before)
 
 

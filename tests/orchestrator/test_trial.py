@@ -9,7 +9,7 @@ import trio
 
 from tests.helpers import Script, actor_that_acts, bench, environment_of, params_of
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.orchestrator._participant import Link
+from trio_cogment.orchestrator._participant_stream import ParticipantStream
 from trio_cogment.trial import Received, TrialMachine
 
 
@@ -43,14 +43,14 @@ async def test_machine_that_fails_ends_its_trial_and_no_other(
 async def test_task_that_fails_ends_its_trial_and_no_other(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hold = Link.hold
+    hold = ParticipantStream.hold
 
-    async def fails_in_one(self: Link, connections: Any, target: Any, method: Any, trial_id: str, *more: Any) -> None:
-        if trial_id == "bad":
+    async def fails_in_one(self: ParticipantStream, *arguments: Any) -> None:
+        if "bad" in arguments:
             raise ZeroDivisionError
-        await hold(self, connections, target, method, trial_id, *more)
+        await hold(self, *arguments)
 
-    monkeypatch.setattr(Link, "hold", fails_in_one)
+    monkeypatch.setattr(ParticipantStream, "hold", fails_in_one)
     services = Script(environment_of(3)).environment(), Script(actor_that_acts()).actor()
     async with bench(*services) as table:
         await table.controller.start_trial(params_of("a"), trial_id="bad")
@@ -132,9 +132,9 @@ async def test_stream_of_a_lost_participant_is_let_go(autojump_clock: trio.testi
         params = trial_params([actor_params("a", "player", optional=True)])
         await table.controller.start_trial(params, trial_id="t")
         await trio.testing.wait_all_tasks_blocked()
-        (trial,) = table.orchestrator.trials
-        assert trial._nursery is not None
-        names = {task.name for task in trial._nursery.child_tasks}
+        (run,) = table.orchestrator._runs
+        assert run._nursery is not None
+        names = {task.name for task in run._nursery.child_tasks}
         assert "trial t: env" in names
         assert "trial t: a" not in names
 

@@ -16,6 +16,7 @@ from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.orchestrator._trial import Trial
+from trio_cogment.orchestrator._trial_run import TrialRun
 from trio_cogment.rpc import ServerCall
 from trio_cogment.sdk import actor_params, trial_params
 
@@ -140,7 +141,7 @@ async def test_one_that_cannot_even_begin_is_told_and_leaves_nothing(
     def fails(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Trial, "_open_datalog", fails)
+    monkeypatch.setattr(TrialRun, "_open_datalog", fails)
     async with stage() as play:
         with pytest.raises(RpcError) as caught:
             await play.start(params("a"))

@@ -253,7 +253,7 @@ MUTATIONS = (
     Mutation(
         "an outbox without limit",
         "a participant that does not read is never given up",
-        "orchestrator/_participant.py",
+        "orchestrator/_participant_stream.py",
         "            if self._outbox_bytes > self._limits.bytes or len(self._outbox) >= self._limits.messages:",
         "            if self._outbox_bytes < 0:",
     ),

@@ -141,7 +141,7 @@ def check_leftovers(play: Play, orchestrator: Orchestrator) -> None:
     assert not left, f"tasks left of trials that ended: {', '.join(sorted(left))}"
     assert orchestrator.running_trials == 0
     for trial in orchestrator.trials:
-        assert (trial.queued_messages, trial.queued_samples) == (0, 0), trial.trial_id
+        assert (trial.queues.messages, trial.queues.samples) == (0, 0), trial.trial_id
     known = [trial.trial_id for trial in orchestrator.trials]
     play.world.history.record("orchestrator", "known", trial_ids=known)
 

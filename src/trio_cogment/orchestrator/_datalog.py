@@ -93,6 +93,7 @@ class Datalog:
         self._forgotten = 0
         self._stream: SampleStream | None = None
         self._parked = trio.lowlevel.ParkingLot()
+        self._opening = trio.CancelScope()
         self._writing = trio.CancelScope()
         self._flushing = trio.CancelScope()
         self._grace = trio.CancelScope()
@@ -133,30 +134,29 @@ class Datalog:
     def complete(self) -> None:
         """No more samples come; `run` returns when the queued ones are out, or the sink takes no more of them."""
         self._completed.set()
+        self._opening.cancel()
         if not self._over:
             self._flushing.deadline = trio.current_time() + self._config.datalog_flush_seconds
             self._owner.spawn(self._wait_flushed, "patience with the data log")
             self._parked.unpark()
 
-    async def wait_opened(
-        self, endpoint: str, over: Callable[[], bool], waiting: trio.CancelScope
-    ) -> CogmentError | None:
+    async def wait_opened(self, endpoint: str) -> CogmentError | None:
         """Wait until the sink has accepted the first stream; return why the trial cannot start, if it cannot.
+
+        A trial that ends meanwhile (`complete`) ends the wait.
 
         Args:
             endpoint: for the error's text.
-            over: tells whether the trial has ended; whoever ends it cancels `waiting` too.
-            waiting: bounds the wait here.
         """
         limit = self._config.datalog_connect_timeout_seconds
-        waiting.deadline = trio.current_time() + limit
-        with waiting:
+        self._opening.deadline = trio.current_time() + limit
+        with self._opening:
             await self.opened.wait()
         if self.failure is not None:
             return UnavailableError(f"datalog: {endpoint}: {_text(self.failure)}")
-        if over():
+        if self._completed.is_set():
             return FailedPreconditionError("the trial was terminated while it was starting")
-        if waiting.cancelled_caught:
+        if self._opening.cancelled_caught:
             return UnavailableError(f"datalog: {endpoint}: no connection in {limit:g} s")
         return None
 

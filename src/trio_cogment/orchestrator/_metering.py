@@ -95,6 +95,7 @@ def gauges(trials: Iterable[Trial], lost_samples: int) -> OrchestratorGauges:
     queued_samples = queued_messages = 0
     for trial in trials:
         states[TrialState.Name(trial.machine.state)] += 1
-        queued_samples += trial.queued_samples
-        queued_messages += trial.queued_messages
+        queues = trial.queues
+        queued_samples += queues.samples
+        queued_messages += queues.messages
     return OrchestratorGauges(dict(states), queued_samples, queued_messages, lost_samples)

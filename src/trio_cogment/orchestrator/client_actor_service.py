@@ -43,8 +43,8 @@ class ClientActorService(About):
                 raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"no init_output in {limit:g} s")
             if selection is None:
                 return
-            link = trial.join(call, actor_name=selection.actor_name, actor_class=selection.actor_class)
-            await link.serve(farewell_seconds=self._orchestrator.config.farewell_seconds)
+            stream = trial.join(call, actor_name=selection.actor_name, actor_class=selection.actor_class)
+            await stream.serve(farewell_seconds=self._orchestrator.config.farewell_seconds)
 
 
 async def _selection(call: ServerCall) -> ActorInitialOutput | None:

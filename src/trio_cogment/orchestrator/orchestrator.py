@@ -23,11 +23,13 @@ from trio_cogment.orchestrator._info import check_describable
 from trio_cogment.orchestrator._metering import gauges, machine_for
 from trio_cogment.orchestrator._registry import Registry
 from trio_cogment.orchestrator._remote_sink import sink_of
+from trio_cogment.orchestrator._rules import rules_of
 from trio_cogment.orchestrator._trial import STOPPING, Trial
+from trio_cogment.orchestrator._trial_run import TrialRun
 from trio_cogment.orchestrator._watch import Watchers
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
-from trio_cogment.trial import TrialMachine, validate_params, validate_trial_id, validate_user_id
+from trio_cogment.trial import ENVIRONMENT, Begin, TrialMachine, validate_params, validate_trial_id, validate_user_id
 
 #: A new id that is taken is drawn again, this many times.
 _ID_DRAWS = 10
@@ -95,6 +97,7 @@ class Orchestrator:
         self._client_tls = client_tls
         self._metrics = metrics
         self._make_machine = make_machine or machine_for(metrics)
+        self._rules = rules_of(self.config)
         self._rng = rng or random.Random()
         self.lost_samples = 0
         self._make_channel = make_channel
@@ -105,7 +108,7 @@ class Orchestrator:
         self._tasks = OwnNursery()
         self._stopping = False
         self._open_calls = AsyncValue(0)
-        self._alive: dict[Trial, None] = {}  # in the order of their starts
+        self._runs: dict[TrialRun, None] = {}  # in the order of their starts
         self._running = AsyncValue(0)
         if metrics is not None:
             metrics.attach(lambda: gauges(self.trials, self.lost_samples))
@@ -191,22 +194,14 @@ class Orchestrator:
         else:
             trial_id = self._unused_trial_id()
         self.trials.starting()
-        trial = Trial(
-            trial_id,
-            user_id,
-            config=self.config,
-            wall_clock=self._wall_clock,
-            on_state=self._on_state,
-            make_machine=self._make_machine,
-            on_samples_lost=self._on_samples_lost,
-            rng=self._rng,
-        )
+        machine = self._make_machine(trial_id, rules=self._rules)
+        trial = Trial(user_id, machine, wall_clock=self._wall_clock, on_state=self._on_state)
         self.trials.add(trial)
         started = False
         details = "the trial could not start"
         try:
             with trial.starting:
-                trial.begin()
+                trial.feed(Begin())
                 await self._start(trial, params, trial_config)
                 started = True
             if not started:
@@ -238,6 +233,31 @@ class Orchestrator:
         raise AlreadyExistsError(f"every one of {_ID_DRAWS} new trial ids is taken; is the source of ids broken?")
 
     async def _start(self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None) -> None:
+        params = await self._complete(trial, params, trial_config)
+        targets, datalog = await self._resolve(params)
+        if self._stopping:
+            raise UnavailableError(STOPPING)
+        run = TrialRun(
+            trial,
+            params,
+            targets,
+            sink_of(datalog, self._connections),
+            connections=self._connections,
+            config=self.config,
+            rng=self._rng,
+            on_samples_lost=self._on_samples_lost,
+        )
+        self._runs[run] = None
+        self._running.value = len(self._runs)
+        self._nursery.start_soon(self._run_trial, run, name=f"trial {trial.trial_id}")
+        await trial.settled.wait()
+        if trial.refusal is not None:
+            raise trial.refusal
+
+    async def _complete(
+        self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None
+    ) -> TrialParams:
+        """Return the parameters of a trial: those given, or the default ones as the hooks leave them; checked."""
         if params is None:
             params = TrialParams()
             params.CopyFrom(self._default_params)
@@ -253,23 +273,14 @@ class Orchestrator:
             )
         params = validate_params(params)
         check_describable(params, self.config.max_properties_bytes)
-        actors, environment, datalog = await self._resolve(params)
-        trial.prepare(params, actors, environment, sink_of(datalog, self._connections))
-        if self._stopping:
-            raise UnavailableError(STOPPING)
-        self._alive[trial] = None
-        self._running.value = len(self._alive)
-        self._nursery.start_soon(self._run_trial, trial, params, name=f"trial {trial.trial_id}")
-        await trial.settled.wait()
-        if trial.refusal is not None:
-            raise trial.refusal
+        return params
 
-    async def _run_trial(self, trial: Trial, params: TrialParams) -> None:
+    async def _run_trial(self, run: TrialRun) -> None:
         try:
-            await trial.run(self._connections, params)
+            await run.run()
         finally:
-            self._alive.pop(trial, None)
-            self._running.value = len(self._alive)
+            self._runs.pop(run, None)
+            self._running.value = len(self._runs)
 
     async def _guard(self) -> None:
         # One for all trials: each would cost a task and a nursery more.
@@ -278,12 +289,12 @@ class Orchestrator:
         finally:
             self._stopping = True
             farewell = trio.current_time() + self.config.farewell_seconds
-            for trial in list(self._alive):
-                trial.abandon(farewell)
+            for run in list(self._runs):
+                run.abandon(farewell)
             self._connections.abandon(farewell)
 
-    async def _resolve(self, params: TrialParams) -> tuple[list[Target | None], Target, Target | None]:
-        """Return where everybody is, asked for in this order: data log, environment, actors.
+    async def _resolve(self, params: TrialParams) -> tuple[dict[int, Target | None], Target | None]:
+        """Return where each participant is, and the data log; asked for in this order: data log, environment, actors.
 
         An actor whom the directory describes as one that comes to us is such a one in `params` from then on.
         """
@@ -297,8 +308,7 @@ class Orchestrator:
             "environment.endpoint",
             _properties(**{IMPLEMENTATION: params.environment.implementation}),
         )
-        assert environment is not None
-        actors = []
+        targets = {ENVIRONMENT: environment}
         for number, actor in enumerate(params.actors):
             target = await resolve(
                 actor.endpoint,
@@ -308,8 +318,8 @@ class Orchestrator:
             )
             if target is None:
                 actor.endpoint = CLIENT
-            actors.append(target)
-        return actors, environment, datalog
+            targets[number] = target
+        return targets, datalog
 
     def _on_state(self, trial: Trial, state: int) -> None:
         if state == TrialState.ENDED:

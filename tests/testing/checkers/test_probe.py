@@ -95,7 +95,8 @@ def test_a_task_that_stays_is_found() -> None:
         async def stay() -> None:
             await trio.sleep(8)
 
-        orchestrator.trials.get("t").spawn(stay, "somebody")
+        (run,) = orchestrator._runs
+        run.spawn(stay, "somebody")
 
     history = simulate(1, probed_trial, spoil).history
     with pytest.raises(InvariantError, match=r"tasks-end-with-their-trial: t: \S+ s after .*somebody"):
@@ -105,15 +106,15 @@ def test_a_task_that_stays_is_found() -> None:
 def test_queues_are_looked_at_whenever_something_happens() -> None:
     def spoil(orchestrator: Any) -> None:
         trial = orchestrator.trials.get("t")
-        type(trial).longest_queue = property(lambda _: 10**6)
+        type(trial).queues = property(lambda _: Queues(samples=0, messages=10**6, longest=10**6, max_messages=1))
 
-    from trio_cogment.orchestrator._trial import Trial
+    from trio_cogment.orchestrator._trial import Queues, Trial
 
-    before = Trial.longest_queue
+    before = Trial.queues
     try:
         history = simulate(1, probed_trial, spoil).history
     finally:
-        Trial.longest_queue = before  # type: ignore[method-assign]  # put back
+        Trial.queues = before  # type: ignore[method-assign]  # put back
     with pytest.raises(InvariantError, match="queues-stay-within-limits: t: 1000000 messages"):
         check_history(history)
 

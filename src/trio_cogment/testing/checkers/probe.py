@@ -74,7 +74,8 @@ class Probe:
         if trial is not None and not trial.over:
             # What a log that confirms has not confirmed is kept beside the queue, and comes back into it.
             room = 2 * self._orchestrator.config.max_queued_samples
-            self._note_queues(trial_id, trial.longest_queue, trial.max_queued_messages, trial.queued_samples, room)
+            queues = trial.queues
+            self._note_queues(trial_id, queues.longest, queues.max_messages, queues.samples, room)
 
     def _note_queues(self, trial_id: str, messages: int, room: int, samples: int, sample_room: int) -> None:
         most = self._most.get(trial_id, (0, 0))

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput
-from trio_cogment.orchestrator._participant import Link, OutboxLimits
+from trio_cogment.orchestrator._participant_stream import OutboxLimits, ParticipantStream
 from trio_cogment.trial import Event, Lost
 
 
@@ -30,17 +30,19 @@ class Full:
         self.sent.append(message)
 
 
-def overflow(link: Link, _call: Full) -> None:
+def overflow(stream: ParticipantStream, _call: Full) -> None:
     for _ in range(2):
-        link.post(ActorRunTrialInput(details="much"))
+        stream.post(ActorRunTrialInput(details="much"))
 
 
-def make_room(_link: Link, call: Full) -> None:
+def make_room(_stream: ParticipantStream, call: Full) -> None:
     call.room.set()
 
 
 @pytest.mark.parametrize("steps", [(overflow, make_room), (make_room, overflow)], ids=["given up first", "room first"])
-async def test_who_is_given_up_and_reads_again_breaks_nothing(steps: tuple[Callable[[Link, Full], None], ...]) -> None:
+async def test_who_is_given_up_and_reads_again_breaks_nothing(
+    steps: tuple[Callable[[ParticipantStream, Full], None], ...],
+) -> None:
     fed: list[Event] = []
     call = Full()
     async with trio.open_nursery() as nursery:
@@ -48,13 +50,13 @@ async def test_who_is_given_up_and_reads_again_breaks_nothing(steps: tuple[Calla
         def spawn(function: Callable[..., Any], name: str, *arguments: Any) -> None:
             nursery.start_soon(function, *arguments, name=name)
 
-        link = Link(0, "ann", fed.append, spawn, OutboxLimits(2, 1 << 20))
-        link.attach(call)  # type: ignore[arg-type]  # all that is asked of it here
-        link.post(ActorRunTrialInput(details="first"))
+        stream = ParticipantStream(0, "ann", fed.append, spawn, OutboxLimits(2, 1 << 20))
+        stream.attach(call)  # type: ignore[arg-type]  # all that is asked of it here
+        stream.post(ActorRunTrialInput(details="first"))
         await trio.testing.wait_all_tasks_blocked()
         for step in steps:
-            step(link, call)
+            step(stream, call)
         await trio.testing.wait_all_tasks_blocked()
     assert fed == [Lost(0, "it does not read what it is sent")]
     assert len(call.sent) <= 1
-    assert link.queued_messages == 0
+    assert stream.queued_messages == 0

@@ -34,7 +34,7 @@ class OutboxLimits(NamedTuple):
     bytes: int
 
 
-class Link:
+class ParticipantStream:
     """One participant's stream, whichever side opened it and whatever carries it.
 
     It is the call's consumer: a message goes straight into the trial's machine, in the task that brought it. Nothing
@@ -238,7 +238,7 @@ class Link:
         except trio.Cancelled:
             now = trio.current_time()
             if isinstance(self._call, ServerCall) and now < self._call.deadline:
-                # The host cancels, and so END is on its way here. (The end of the call itself closes the link first.)
+                # The host cancels, and so END is on its way here. (The end of the call itself closes the stream first.)
                 with trio.CancelScope(shield=True, deadline=now + farewell_seconds):
                     await self._closing.wait()
                     await self._drained()

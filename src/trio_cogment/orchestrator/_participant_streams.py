@@ -1,0 +1,95 @@
+"""The streams of all the participants of one trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.config import OrchestratorConfig
+from trio_cogment.orchestrator._connections import Connections, Target
+from trio_cogment.orchestrator._participant_stream import (
+    OUTBOX_MESSAGES_PER_PARTICIPANT,
+    Feed,
+    OutboxLimits,
+    ParticipantStream,
+    Spawn,
+)
+from trio_cogment.rpc import methods_of
+from trio_cogment.services import SERVICES, ServiceKind
+from trio_cogment.trial import ENVIRONMENT
+
+RUN_ACTOR = methods_of(SERVICES[ServiceKind.ACTOR].descriptor())["RunTrial"]
+RUN_ENVIRONMENT = methods_of(SERVICES[ServiceKind.ENVIRONMENT].descriptor())["RunTrial"]
+
+
+class ParticipantStreams(dict[int, ParticipantStream]):
+    """A trial's streams by participant: one for everybody in its parameters, none of them open yet.
+
+    Args:
+        trial_id: goes out as metadata, and into logs.
+        params: the trial's parameters.
+        targets: where each participant is reached; None for client actors, who come by themselves.
+        connections: lends the channels to them.
+        config: limits and timeouts.
+        feed: takes the machine's inputs.
+        spawn: starts a task of the trial.
+    """
+
+    def __init__(
+        self,
+        trial_id: str,
+        params: TrialParams,
+        targets: Mapping[int, Target | None],
+        connections: Connections,
+        *,
+        config: OrchestratorConfig,
+        feed: Feed,
+        spawn: Spawn,
+    ) -> None:
+        self._trial_id = trial_id
+        self._targets = targets
+        self._connections = connections
+        self._farewell_seconds = config.farewell_seconds
+        self._spawn = spawn
+        self._paused = False
+        names = {**{i: actor.name for i, actor in enumerate(params.actors)}, ENVIRONMENT: params.environment.name}
+        limits = OutboxLimits(
+            max(config.max_outbox_messages, OUTBOX_MESSAGES_PER_PARTICIPANT * len(names)), config.max_outbox_bytes
+        )
+        super().__init__({index: ParticipantStream(index, name, feed, spawn, limits) for index, name in names.items()})
+
+    def connect(self, index: int) -> None:
+        """Begin to open the stream to a service actor or the environment."""
+        stream, target = self[index], self._targets[index]
+        assert target is not None
+        method = RUN_ENVIRONMENT if index == ENVIRONMENT else RUN_ACTOR
+        self._spawn(stream.hold, stream.name, self._connections, target, method, self._trial_id, self._farewell_seconds)
+
+    @property
+    def queued_messages(self) -> int:
+        """How many messages wait for participants that do not read fast enough."""
+        return sum(stream.queued_messages for stream in self.values())
+
+    @property
+    def longest_queue(self) -> int:
+        """How many of them wait for one participant, the one with the most."""
+        return max((stream.queued_messages for stream in self.values()), default=0)
+
+    @property
+    def max_queued_messages(self) -> int:
+        """How many may wait for one participant."""
+        return max((stream.max_queued_messages for stream in self.values()), default=0)
+
+    def pause(self) -> None:
+        """Take no messages from anybody."""
+        self._paused = True
+        for stream in self.values():
+            stream.pause()
+
+    def resume(self) -> None:
+        """Take messages again."""
+        self._paused = False
+        for stream in self.values():
+            stream.resume()
+            if self._paused:
+                return  # what waited on this stream was enough for another pause

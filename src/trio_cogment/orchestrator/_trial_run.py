@@ -1,0 +1,126 @@
+"""The run of one trial, from its parameters to the end of its last task, in a nursery of its own."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import trio
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.config import OrchestratorConfig
+from trio_cogment.endpoints import parse_endpoint
+from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode
+from trio_cogment.orchestrator._connections import Connections, Target
+from trio_cogment.orchestrator._datalog import Datalog
+from trio_cogment.orchestrator._participant_streams import ParticipantStreams
+from trio_cogment.orchestrator._trial import FAILED, STOPPING, Trial
+from trio_cogment.orchestrator.sinks import SampleSink
+from trio_cogment.trial import ParametersComplete
+
+_log = logging.getLogger(__name__)
+
+
+class TrialRun:
+    """What a trial has while it runs: the streams of its participants, its data log, and its tasks.
+
+    Args:
+        trial: gets its participants and its data log from here.
+        params: its parameters, checked.
+        targets: where each participant is reached; None for client actors.
+        sink: takes the samples, if they are wanted.
+        connections: lends the channels to participants.
+        config: limits and timeouts.
+        rng: makes the trial's reconnections differ from those of others.
+        on_samples_lost: told how many samples did not reach the data log, whenever some did not.
+    """
+
+    def __init__(
+        self,
+        trial: Trial,
+        params: TrialParams,
+        targets: Mapping[int, Target | None],
+        sink: SampleSink | None,
+        *,
+        connections: Connections,
+        config: OrchestratorConfig,
+        rng: random.Random,
+        on_samples_lost: Callable[[int], None],
+    ) -> None:
+        self._trial = trial
+        self._params = params
+        self._nursery: trio.Nursery | None = None
+        self._shield = trio.CancelScope(shield=True)
+        self._streams = ParticipantStreams(
+            trial.trial_id, params, targets, connections, config=config, feed=trial.feed, spawn=self.spawn
+        )
+        self._datalog: Datalog | None = None
+        if sink is not None:
+            self._datalog = Datalog(trial.trial_id, trial.user_id, sink, config=config, rng=rng, owner=self)
+        self.on_samples_lost = on_samples_lost
+        trial.equip(self._streams, self._datalog)
+
+    async def run(self) -> None:
+        """Run the trial to its end; the trial's `settled` tells when it is PENDING.
+
+        Cancelling does nothing to it: whoever does calls `abandon`.
+        """
+        trial = self._trial
+        try:
+            # Shielded, so that END can leave when the host cancels.
+            with self._shield:
+                async with trio.open_nursery() as nursery:
+                    self._nursery = nursery
+                    trial.refusal = await self._open_datalog(nursery)
+                    if trial.refusal is None:
+                        trial.feed(ParametersComplete(self._params))
+                        trial.settled.set()
+                        await trial.timers.run()
+                    else:
+                        nursery.cancel_scope.cancel()
+                    # What is left ends by itself: streams within their farewell, the data log when it has everything or
+                    # takes no more of it.
+        except* Exception as failures:  # noqa: BLE001  said below
+            # The boundary of a trial: whatever went wrong in here ends this one and no other.
+            _log.error("trial %s: failed", trial.trial_id, exc_info=failures)
+            self._nursery = None  # it takes no more tasks
+            if not trial.settled.is_set():
+                trial.refusal = RpcError(StatusCode.INTERNAL, FAILED)
+            trial.hard_end(FAILED)
+        finally:
+            trial.settled.set()
+            trial.release()
+            # Each knows this run: without a cycle they are gone at once, and not when garbage is collected next.
+            self._streams.clear()
+            self._nursery = None
+
+    async def _open_datalog(self, nursery: trio.Nursery) -> CogmentError | None:
+        if self._datalog is not None:
+            # Not in the scope that bounds the wait: a call keeps the deadline it was opened under.
+            nursery.start_soon(self._datalog.run, self._params)
+            # As it was read, not as it was written: that may have a token in it.
+            return await self._datalog.wait_opened(str(parse_endpoint(self._params.datalog.endpoint)))
+        if self._trial.over:
+            return FailedPreconditionError("the trial was terminated while it was starting")
+        return None
+
+    def abandon(self, farewell: float) -> None:
+        """The host cancels: everybody is told, and has until `farewell`, on Trio's clock, to hear it."""
+        self._trial.hard_end(STOPPING)
+        self._shield.deadline = min(self._shield.deadline, farewell)
+
+    def spawn(self, function: Callable[..., Awaitable[None]], name: str, *arguments: Any) -> None:
+        """Start a task of the trial; it is over when the trial is."""
+        if self._nursery is not None:
+            self._nursery.start_soon(function, *arguments, name=f"trial {self._trial.trial_id}: {name}")
+
+    def on_datalog_full(self, full: bool) -> None:
+        """Let the trial wait for its data log: nobody is read, and its time stands still, until the log has room."""
+        if full:
+            self._trial.timers.suspend()
+            self._streams.pause()
+        else:
+            self._trial.timers.resume()
+            self._streams.resume()
