@@ -9,6 +9,7 @@ from tests.helpers import Everything
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import RpcError
 from trio_cogment.orchestrator import Orchestrator, orchestrator_services
+from trio_cogment.recording import TrialRecorder
 from trio_cogment.rpc import CallOpener, InProcessChannel, serve
 from trio_cogment.sdk import ActorSession, Controller, EnvironmentSession, PreTrialSession, actor_params, trial_params
 from trio_cogment.testing import (
@@ -18,7 +19,6 @@ from trio_cogment.testing import (
     FakeEnvironment,
     History,
     Link,
-    TrialRecorder,
     World,
     check_history,
 )
