@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
 
 import trio
 from purerpc import Cardinality
@@ -13,26 +12,23 @@ from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import _wire
 from trio_cogment.rpc._compression import IDENTITY, checked_encoding, decoder
 from trio_cogment.rpc._frames import ErrorCode
-from trio_cogment.rpc._retry import Interlude, Sent
+from trio_cogment.rpc._retry import BufferOnlyEngine, ReplayBuffer
 from trio_cogment.rpc._streams import CompressedMessage
+from trio_cogment.rpc._transport import ClientTransport, TransportSource
 from trio_cogment.rpc._wire_call import WireCall
 from trio_cogment.rpc.calls import ClientCall, MetadataLike, Method, checked_timeout
 from trio_cogment.rpc.metadata import Metadata
-
-if TYPE_CHECKING:
-    from trio_cogment.rpc._connection import Connection
-    from trio_cogment.rpc._engine import Engine
-    from trio_cogment.rpc.channel import Channel
 
 
 class WireClientCall(WireCall, ClientCall):
     """See `ClientCall`. It has no task: the connection's reader and timer call its `on_` functions."""
 
     _undecodable = StatusCode.INTERNAL
+    _connection: ClientTransport
 
     def __init__(
         self,
-        channel: Channel,
+        channel: TransportSource,
         method: Method,
         metadata: MetadataLike,
         timeout: float | None,
@@ -71,15 +67,16 @@ class WireClientCall(WireCall, ClientCall):
         self._deadline = trio.current_effective_deadline()
         if self._own_deadline is not None:
             self._deadline = min(self._deadline, self._own_deadline)
-        self._sent = Sent(self._channel.sent_budget, connection.config)
+        self._replay = ReplayBuffer(self._channel.sent_budget, connection.config)
         self._open(connection)
         if not self._hold:
             connection.wake()
         return self
 
-    def _open(self, connection: Connection) -> None:
+    def _open(self, connection: ClientTransport) -> None:
         self._connection = connection
-        self._engine = engine = connection.engine
+        engine = connection.engine
+        self._engine = engine
         headers = _wire.request_headers(
             self.method.path,
             scheme=self._channel.scheme,
@@ -93,7 +90,7 @@ class WireClientCall(WireCall, ClientCall):
         if self._own_deadline is not None:
             connection.arm(self._own_deadline, self)
 
-    async def _connect(self, deadline: float | None) -> Connection:
+    async def _connect(self, deadline: float | None) -> ClientTransport:
         if deadline is None:
             return await self._channel.connection(self._wait_for_ready)
         with trio.move_on_at(deadline):
@@ -108,23 +105,23 @@ class WireClientCall(WireCall, ClientCall):
 
     # --- once more ---
 
-    def _try_again(self, sent: Sent) -> None:
+    def _try_again(self, replay: ReplayBuffer) -> None:
         """The server has not looked at the call: make it again, in a task, as nobody need be waiting for it now."""
         connection = self._connection
         self._newest = self._newest or self._channel.connections_made
         self._again = trio.CancelScope(deadline=math.inf if self._own_deadline is None else self._own_deadline)
-        self._engine = cast("Engine", Interlude(sent))  # it has all that is used before a response comes
-        self._channel.start_soon(self._open_again, self._again, sent)
+        self._engine = BufferOnlyEngine(replay)
+        self._channel.start_soon(self._open_again, self._again, replay)
         connection.retire_if_idle()
 
-    async def _open_again(self, scope: trio.CancelScope, sent: Sent) -> None:
+    async def _open_again(self, scope: trio.CancelScope, replay: ReplayBuffer) -> None:
         failure: RpcError | None = RpcError(StatusCode.UNAVAILABLE, "the channel is closed")
         try:
             with scope:
                 connection = await self._channel.connection(self._wait_for_ready)
                 failure = None
                 if not self.over:
-                    self._send_again(connection, sent)
+                    self._send_again(connection, replay)
             if scope.cancelled_caught:
                 failure = RpcError(StatusCode.DEADLINE_EXCEEDED, "the deadline passed while connecting again")
         except RpcError as error:
@@ -133,9 +130,9 @@ class WireClientCall(WireCall, ClientCall):
             if failure is not None:
                 self._finish_client(failure, drop=False)
 
-    def _send_again(self, connection: Connection, sent: Sent) -> None:
+    def _send_again(self, connection: ClientTransport, replay: ReplayBuffer) -> None:
         self._open(connection)
-        for payload in sent.payloads:
+        for payload in replay.payloads:
             if type(payload) is CompressedMessage:
                 connection.engine.send_compressed(self._stream, payload)
             else:
@@ -231,8 +228,8 @@ class WireClientCall(WireCall, ClientCall):
     def on_reset(self, code: int) -> None:
         """The server (or its GOAWAY) has ended the stream without a status."""
         refused = code == ErrorCode.REFUSED_STREAM
-        if refused and self._sent is not None and (self._again is None or self._engine.exhausted()):
-            self._try_again(self._sent)
+        if refused and self._replay is not None and (self._again is None or self._connection.engine.exhausted()):
+            self._try_again(self._replay)
             return
         status, message = _wire.STATUS_OF_RESET.get(code, (StatusCode.UNKNOWN, f"the server reset the stream: {code}"))
         self._finish_client(RpcError(status, message), drop=False)

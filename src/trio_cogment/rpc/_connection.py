@@ -1,34 +1,35 @@
-"""The Trio shell around one engine: a reader, a writer that batches, and a task per server call.
+"""The Trio shell around one engine: a reader, a writer, and a task per server call.
 
 The reader hands everything one `recv` brought to the calls, and then sends whatever they produced meanwhile in one
-piece. Other tasks only put bytes into the engine and wake the writer. Client calls have no task of their own: the
-reader's task runs their callbacks, and one timer task watches their deadlines.
+piece (see `_writer`). Other tasks only put bytes into the engine and wake the writer. Client calls have no task of
+their own: the reader's task runs their callbacks, and one task watches their deadlines (`_deadlines`). Another task
+looks for what has become overdue (`_liveness`). How connections end is in `_drain` (in order) and `_farewell` (the last
+bytes).
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
-from trio_cogment.rpc import _liveness, _wire
+from trio_cogment.rpc import _wire
+from trio_cogment.rpc._deadlines import Deadlines
+from trio_cogment.rpc._drain import Drain
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._fairness import OPERATIONS_PER_CHECKPOINT
 from trio_cogment.rpc._farewell import Farewell
 from trio_cogment.rpc._frames import ErrorCode, Kind
+from trio_cogment.rpc._liveness import Liveness
 from trio_cogment.rpc._pipe import Pipe
 from trio_cogment.rpc._streams import Stream
-
-if TYPE_CHECKING:
-    from trio_cogment.rpc._client_call import WireClientCall
-    from trio_cogment.rpc._routes import Route
+from trio_cogment.rpc._transport import Route
+from trio_cogment.rpc._writer import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -40,17 +41,17 @@ _LEAVING_HANDLERS = 100
 class Connection:
     """One HTTP/2 connection of either role; `run` owns it and returns when it is closed.
 
+    To calls it is a `ClientTransport` or a `ServerTransport`, also with these functions of its parts: `wake`,
+    `flush_soon`, `arm` and `handler_leaves`.
+
     Attributes:
         peer: the other end, for logs.
+        config: limits and timeouts.
+        engine: what speaks HTTP/2.
         pipe: the bytes below.
         closed: no call can be made or answered any more.
         ready: the peer's first SETTINGS have come, or the connection has ended without them.
-        heard: when bytes came last, on Trio's clock.
         number: which one of its channel it is, from 1 on.
-        drain_seen: the client has seen that we drain.
-        emptied: we drain, and no call runs any more.
-        drain_scope: bounds the drain.
-        watch_scope: its deadline is when `_liveness.watch` looks again.
     """
 
     def __init__(
@@ -66,34 +67,27 @@ class Connection:
         self.peer = peer
         self.config = config
         self.engine = Engine(client_side=client_side, config=config, clock=trio.current_time)
-        self.closed = False
-        self.heard = trio.current_time()
-        self.number = 0
-        self.drain_seen = trio.Event()
-        self.emptied = trio.Event()
-        self.engine.on_drained = self.emptied.set
-        self.engine.on_queue = self.look_soon
-        self.drain_scope = trio.CancelScope()
-        self.watch_scope = trio.CancelScope()
-        self.routes = routes or {}
-        self.ready = trio.Event()
-        self._on_change = on_change  # client: whether a call can be opened here may have changed
         self.pipe = pipe
-        self._nursery: trio.Nursery | None = None
-        self._io_nursery: trio.Nursery | None = None
-        self._draining = False
-        self._io_scope = trio.CancelScope()
+        self.closed = False
+        self.number = 0
+        self.ready = trio.Event()
+        self._routes = routes or {}
+        self._on_change = on_change  # client: whether a call can be opened here may have changed
+        self._writer = Writer(self.engine, pipe)
+        self.wake = self._writer.wake
+        self.flush_soon = self._writer.flush_soon
+        self._deadlines = Deadlines(self.engine.streams)
+        self.arm = self._deadlines.arm
         self._farewell = Farewell(pipe, config)
         self.handler_leaves = self._farewell.handler_leaves
+        self._liveness = Liveness(self)
+        self._drain = Drain(self)
+        self._nursery: trio.Nursery | None = None
+        self._io_nursery: trio.Nursery | None = None
+        self._io_scope = trio.CancelScope()
         self._patient_until = -math.inf
         self._closing = False
-        self._writer: trio.lowlevel.Task | None = None  # parked, that is: nothing is being sent
-        self._leftover = b""
-        self._in_batch = False
         self._free = OPERATIONS_PER_CHECKPOINT
-        self._timers: list[tuple[float, int, WireClientCall]] = []
-        self._timer_numbers = itertools.count()
-        self._timer_scope: trio.CancelScope | None = None
         self._reason = RpcError(StatusCode.UNAVAILABLE, "connection lost")
         self._dispatch: dict[Kind, Callable[[Any, Any], None]] = {
             Kind.REQUEST: self._on_request,
@@ -104,7 +98,7 @@ class Connection:
             Kind.RESET: lambda stream, value: stream.call.on_reset(value),
             Kind.GOAWAY: lambda stream, value: self.retire_if_idle(),
             Kind.SETTINGS: lambda stream, value: self._on_settings(),
-            Kind.PONG: lambda stream, value: self._on_pong(value),
+            Kind.PONG: lambda stream, value: self._drain.on_pong(value),
         }
 
     # --- life ---
@@ -127,12 +121,12 @@ class Connection:
                 try:
                     async with trio.open_nursery() as io_nursery:
                         self._io_nursery = io_nursery
-                        io_nursery.start_soon(self._write_loop)
-                        io_nursery.start_soon(_liveness.watch, self)
-                        if self._draining:
-                            io_nursery.start_soon(_liveness.drain, self)
+                        io_nursery.start_soon(self._write)
+                        io_nursery.start_soon(self._liveness.run)
+                        if self._drain.asked:
+                            io_nursery.start_soon(self._drain.run)
                         if self.engine.client_side:
-                            io_nursery.start_soon(self._timer_loop)
+                            io_nursery.start_soon(self._deadlines.run)
                         task_status.started()
                         try:
                             await self._read_until_over()
@@ -173,7 +167,7 @@ class Connection:
         if self.engine.fault is None:
             self.engine.go_away(ErrorCode.NO_ERROR)
         self._closing = True
-        self.wake()
+        self._writer.finish()
 
     def _farewell_deadline(self) -> float:
         return trio.current_time() + self.config.farewell_timeout_seconds
@@ -181,17 +175,18 @@ class Connection:
     async def _read_loop(self) -> None:
         receive_some = self.pipe.receive_some
         current_time = trio.current_time
+        liveness, writer = self._liveness, self._writer
         while True:
             data = await receive_some()
             if not data:
                 return
-            self.heard = current_time()
-            self._in_batch = True
+            liveness.heard = current_time()
+            writer.in_batch = True
             try:
                 self._handle(data)
             finally:
-                self._in_batch = False
-            self._flush()
+                writer.in_batch = False
+            writer.flush()
             if self.engine.fault is not None:
                 raise self.engine.fault
 
@@ -203,12 +198,16 @@ class Connection:
                     stream.call.on_payload(value)
             elif stream is None or stream.call is not None or kind is Kind.REQUEST:
                 self._dispatch[kind](stream, value)
-        self._tell_rooms()
+        self._writer.tell_rooms()
 
-    def _tell_rooms(self) -> None:
-        for stream in self.engine.take_rooms():
-            if stream.call is not None:
-                stream.call.on_room()
+    async def _write(self) -> None:
+        with self._farewell.scope:
+            try:
+                await self._writer.run()
+                self._farewell.written.set()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._farewell.give_up()
+                self._io_scope.cancel()  # the reader may not have noticed
 
     def _lose_calls(self) -> None:
         """Every call ends: the peer is gone, or we are."""
@@ -232,18 +231,13 @@ class Connection:
         self._io_scope.cancel()
 
     def drain(self, deadline: float) -> None:
-        """Server: end the connection in order, its calls at `deadline` at the latest; see `_liveness.drain`."""
-        self.drain_scope.deadline = min(deadline, self.drain_scope.deadline)
+        """Server: end the connection in order, its calls at `deadline` at the latest; see `_drain`."""
+        first = not self._drain.asked
+        self._drain.ask(deadline)
         if self._closing:
             self._farewell.hurry(max(deadline, self._farewell_deadline()))
-        if not self._draining:
-            self._draining = True
-            if self._io_nursery is not None and not self._closing:
-                self._io_nursery.start_soon(_liveness.drain, self)
-
-    def _on_pong(self, payload: bytes) -> None:
-        if self._draining and _liveness.is_drain_answer(payload):
-            self.drain_seen.set()
+        elif first and self._io_nursery is not None:
+            self._io_nursery.start_soon(self._drain.run)
 
     def retire_if_idle(self) -> None:
         """Client: after GOAWAY, close when the last call has ended."""
@@ -255,76 +249,16 @@ class Connection:
         if self._on_change is not None:
             self._on_change(self)
 
-    def look_soon(self) -> None:
-        """Something may be due earlier than `_liveness.watch` thinks."""
-        self.watch_scope.deadline = -math.inf
-
     def _on_settings(self) -> None:
         if not self.ready.is_set():
             self.ready.set()
-            self.look_soon()  # until now only the handshake's end was due
+            self._liveness.look_soon()  # until now only the handshake's end was due
         self._tell_change()
 
-    # --- writing ---
-
-    async def _write_loop(self) -> None:
-        engine = self.engine
-        with self._farewell.scope:
-            try:
-                while True:
-                    data, self._leftover = self._leftover, b""
-                    data = data + engine.take_output() if data else engine.take_output()
-                    self._tell_rooms()
-                    if data:
-                        await self.pipe.send_all(data)
-                    elif self._closing:
-                        self._farewell.written.set()
-                        return
-                    else:
-                        self._writer = trio.lowlevel.current_task()
-                        await trio.lowlevel.wait_task_rescheduled(self._abort_writer)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._farewell.give_up()
-                self._io_scope.cancel()  # the reader may not have noticed
-
-    def _abort_writer(self, _: Any) -> trio.lowlevel.Abort:
-        self._writer = None
-        return trio.lowlevel.Abort.SUCCEEDED
-
-    def wake(self) -> None:
-        """There is output: send it soon. While the reader works through a batch, it will do that itself."""
-        if self._writer is not None and not self._in_batch:
-            task, self._writer = self._writer, None
-            trio.lowlevel.reschedule(task)
-
-    def _flush(self) -> None:
-        """Send without a task switch if that goes without waiting; else leave it to the writer."""
-        engine = self.engine
-        if not engine.out_size or self._writer is None:
-            return
-        data = engine.take_output()
-        try:
-            sent = self.pipe.send_now(data)
-        except trio.BrokenResourceError:
-            sent = 0  # the writer will meet it again, and ends the connection
-        if sent < len(data):
-            self._leftover = data[sent:]
-        self._tell_rooms()
-        if self._leftover or engine.out_size:
-            self.wake()
-
-    def flush_soon(self) -> None:
-        """As `wake`, for output that nothing will follow: with a single call there is nobody to batch it with."""
-        if len(self.engine.streams) <= 1 and not self._in_batch:
-            self._flush()
-        else:
-            self.wake()
+    # --- calls ---
 
     def turn_is_over(self) -> bool:
-        """Whether an operation that need not wait owes the others a full checkpoint.
-
-        That costs as much as handling a message; one in sixteen keeps a busy loop from starving others.
-        """
+        """Whether an operation that need not wait owes the others a full checkpoint; see `_fairness`."""
         self._free -= 1
         if self._free:
             return False
@@ -338,10 +272,8 @@ class Connection:
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
 
-    # --- calls ---
-
     def _on_request(self, stream: Stream, head: _wire.RequestHead) -> None:
-        route = self.routes.get(head.path)
+        route = self._routes.get(head.path)
         if route is None:
             message = f"{head.path} is not implemented here"
             trailers = _wire.trailer_headers(StatusCode.UNIMPLEMENTED, message, (), alone=b"200")
@@ -356,28 +288,5 @@ class Connection:
             self.engine.reset(stream, ErrorCode.REFUSED_STREAM)
             return
         make_call, method, function = route
-        call = make_call(self, stream, method, function, head)
-        stream.call = call
+        stream.call = call = make_call(self, stream, method, function, head)
         self._nursery.start_soon(call.run, name=head.path)
-
-    def arm(self, deadline: float, call: WireClientCall) -> None:
-        """Have `call.on_deadline` called at this time, unless the call has ended by then."""
-        timers = self._timers
-        if len(timers) > 64 and len(timers) > 4 * len(self.engine.streams):
-            timers[:] = [entry for entry in timers if not entry[2].over]
-            heapq.heapify(timers)
-        heapq.heappush(timers, (deadline, next(self._timer_numbers), call))
-        if self._timer_scope is not None:
-            self._timer_scope.deadline = timers[0][0]
-
-    async def _timer_loop(self) -> None:
-        timers = self._timers
-        while True:
-            with trio.CancelScope() as self._timer_scope:
-                if timers:
-                    self._timer_scope.deadline = timers[0][0]
-                await trio.sleep_forever()
-            now = trio.current_time()
-            while timers and timers[0][0] <= now:
-                heapq.heappop(timers)[2].on_deadline()
-            self.wake()

@@ -1,55 +1,74 @@
-"""What a connection does on its own account: it looks for life, gives up who shows none, and drains when told.
+"""What is overdue on a connection: a handshake, a sign of life, a call on an idle connection, the rest of a message.
 
-One task per connection looks at it when something may be due. The connection notes the time of each `recv`; nothing
-here costs anything per message.
+One task per connection looks at it when something may be due. The connection's reader notes the time of each `recv`;
+nothing else here costs anything per message.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import trio
 
+from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc._engine import DRAIN_PING
-from trio_cogment.rpc._frames import ErrorCode
-
-if TYPE_CHECKING:
-    from trio_cogment.rpc._connection import Connection
-    from trio_cogment.rpc._streams import Stream
+from trio_cogment.rpc._engine import Engine
+from trio_cogment.rpc._pipe import Pipe
+from trio_cogment.rpc._stalls import Stalls
 
 _LIFE_PING = b"alive?\0\0"
 _LOOK_SECONDS = 10.0
 #: A PING behind as much as this may be late, as long as at least so much of it arrives within its time.
 _LONG_QUEUE_BYTES = 16 * 1024
 _LEAST_TAKEN_BYTES = 1024
-#: What comes of a message within its patience must be as much as this, or all of it.
-_LEAST_PROGRESS_BYTES = 16 * 1024
-#: Or so much of all large messages of the connection: then it is the link that is slow.
-_BUSY_BYTES = 16 * _LEAST_PROGRESS_BYTES
 
 
-async def watch(connection: Connection) -> None:
-    """Look after a connection until cancelled."""
-    watcher = Watcher(connection, trio.current_time())
-    while True:
-        with trio.CancelScope() as connection.watch_scope:
-            connection.watch_scope.deadline = watcher.look(trio.current_time())
-            await trio.sleep_forever()
-        # Had we been stopped (SIGSTOP, a debugger), what arrived meanwhile is read in this very step: let it.
-        await trio.lowlevel.checkpoint()
+class Watched(Protocol):
+    """A connection, as far as what is overdue on it is concerned."""
+
+    @property
+    def engine(self) -> Engine:
+        """Of the connection."""
+
+    @property
+    def config(self) -> RpcConfig:
+        """Of the connection."""
+
+    @property
+    def pipe(self) -> Pipe:
+        """Of the connection."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed, or about to be."""
+
+    def wake(self) -> None:
+        """Send the engine's output."""
+
+    def close(self, reason: RpcError) -> None:
+        """Close it; calls that run end with `reason`."""
+
+    def drain(self, deadline: float) -> None:
+        """Server: end it in order."""
 
 
-class Watcher:
+class Liveness:
     """Decides what is due, by time alone.
 
     Servers PING a client that is silent. Towards servers one must be sparing: grpcio's count a PING that comes within
     five minutes of the last one as a strike, and close the connection after some, unless they have sent data since; and
     without calls they allow one in two hours. So a client PINGs only while calls run.
+
+    Attributes:
+        heard: when bytes came last, on Trio's clock. The connection's reader sets it; `-inf` while a PING that was sent
+            since then is not answered.
     """
 
-    def __init__(self, connection: Connection, now: float) -> None:
+    def __init__(self, connection: Watched) -> None:
+        now = trio.current_time()
+        self.heard = now
+        self._scope = trio.CancelScope()  # its deadline is when `run` looks again
         self._connection = connection
         self._engine = connection.engine
         self._config = connection.config
@@ -61,7 +80,21 @@ class Watcher:
         self._pinged = False  # and not answered
         self._expected = math.inf  # when it must be
         self._queue = _Queue(connection)
-        self._stalls = _Stalls(connection)
+        self._stalls = Stalls(self._engine, self._config.message_stall_timeout_seconds, connection.wake)
+        self._engine.on_queue = self.look_soon  # a message waits for the room that another one holds
+
+    async def run(self) -> None:
+        """Look after the connection until cancelled."""
+        while True:
+            with trio.CancelScope() as self._scope:
+                self._scope.deadline = self.look(trio.current_time())
+                await trio.sleep_forever()
+            # Had we been stopped (SIGSTOP, a debugger), what arrived meanwhile is read in this very step: let it.
+            await trio.lowlevel.checkpoint()
+
+    def look_soon(self) -> None:
+        """Something may be due earlier than it was when `look` looked last."""
+        self._scope.deadline = -math.inf
 
     def look(self, now: float) -> float:
         """Do what is due; return when to look again."""
@@ -80,7 +113,7 @@ class Watcher:
 
     def _look_for_life(self, now: float) -> float:
         if self._pinged:
-            if self._connection.heard == -math.inf:
+            if self.heard == -math.inf:
                 due = self._expected
                 if now < due:
                     return due
@@ -99,7 +132,7 @@ class Watcher:
         self._pinged = True
         self._last_ping = now
         self._data_mark = self._engine.data_mark()
-        self._connection.heard = -math.inf  # whatever comes next is an answer
+        self.heard = -math.inf  # whatever comes next is an answer
         self._queue.note()
         self._engine.ping(_LIFE_PING)
         self._connection.wake()
@@ -108,7 +141,7 @@ class Watcher:
 
     def _next_ping(self, now: float) -> float:
         config = self._config
-        usual = self._connection.heard + config.keepalive_seconds if config.keepalive_seconds else math.inf
+        usual = self.heard + config.keepalive_seconds if config.keepalive_seconds else math.inf
         if not self._engine.client_side:
             return usual
         sparing = config.client_keepalive_seconds
@@ -116,7 +149,7 @@ class Watcher:
             return math.inf
         if not self._engine.streams:
             return now + sparing
-        rare = max(self._last_ping, self._connection.heard) + sparing
+        rare = max(self._last_ping, self.heard) + sparing
         return min(usual, rare) if self._engine.data_mark() != self._data_mark else rare
 
     # --- idleness ---
@@ -141,7 +174,7 @@ class _Queue:
     has stopped would live for as long as its system has room for what we send.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Watched) -> None:
         self._connection = connection
         self._taken = 0
         self._long = False
@@ -156,97 +189,3 @@ class _Queue:
         taken, was_long = self._taken, self._long
         self.note()
         return was_long and self._taken - taken >= _LEAST_TAKEN_BYTES
-
-
-class _Progress:
-    """How far the large message of one stream has come, as far as we have looked.
-
-    Attributes:
-        seen: bytes that were missing when we looked last.
-        missing: the same at `since`.
-        others: what had come of all large messages together at `since`.
-        since: when it was seen to come further, or had a reason not to.
-    """
-
-    __slots__ = ("missing", "others", "seen", "since")
-
-    def __init__(self, missing: int, others: int, now: float) -> None:
-        self.seen = self.missing = missing
-        self.others = others
-        self.since = now
-
-
-class _Stalls:
-    """Ends calls whose large messages do not come any further while the messages of others wait for their room.
-
-    Who sends several may do so one after the other (grpcio does), and its link may be slow: while enough comes of them
-    together, the one that has to wait for its turn is not to blame.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._patience = connection.config.message_stall_timeout_seconds
-        self._progress: dict[Stream, _Progress] = {}
-        self._came = 0  # bytes of all of them
-
-    def look(self, now: float) -> float:
-        """End the calls for which it is time; return when to look again."""
-        for stream, progress in self._progress.items():
-            left = stream.missing
-            self._came += progress.seen - left if left <= progress.seen else progress.seen
-        holders: dict[Stream, _Progress] = {}
-        for stream in self._connection.engine.holders():
-            progress = self._progressed(stream, now)
-            if now - progress.since >= self._patience:
-                self._end(stream)
-            else:
-                holders[stream] = progress
-        self._progress = holders
-        return now + self._patience / 4 if holders else math.inf
-
-    def _progressed(self, stream: Stream, now: float) -> _Progress:
-        missing = stream.missing
-        progress = self._progress.get(stream)
-        if (
-            progress is None
-            or missing > progress.seen  # it is another message
-            or progress.missing - missing >= _LEAST_PROGRESS_BYTES
-            or self._came - progress.others >= _BUSY_BYTES
-        ):
-            return _Progress(missing, self._came, now)
-        progress.seen = missing
-        return progress
-
-    def _end(self, stream: Stream) -> None:
-        text = f"a message has come no further for {self._patience:g} s while others waited for its room"
-        if stream.call is not None:
-            stream.call.on_broken(StatusCode.RESOURCE_EXHAUSTED, text)
-        else:
-            self._connection.engine.reset(stream, ErrorCode.CANCEL)
-        self._connection.wake()
-
-
-async def drain(connection: Connection) -> None:
-    """End a server's connection in order (RFC 9113, 6.8): warn, let what is on its way arrive, refuse, wait, close.
-
-    Calls that have not ended at the deadline of `Connection.drain_scope` are cancelled, and their callers told
-    UNAVAILABLE. What is left of the time, the peer may take to read what has been written.
-    """
-    engine = connection.engine
-    with connection.drain_scope:
-        engine.announce_drain()
-        connection.wake()
-        with trio.move_on_after(connection.config.keepalive_timeout_seconds):
-            await connection.drain_seen.wait()
-        engine.refuse_new()
-        connection.wake()
-        await connection.emptied.wait()
-    deadline = connection.drain_scope.deadline
-    if deadline == math.inf:  # idleness hurries nobody, but this has to end
-        deadline = trio.current_time() + connection.config.drain_grace_seconds
-    connection.close(RpcError(StatusCode.UNAVAILABLE, "the server is stopping"), patient_until=deadline)
-
-
-def is_drain_answer(payload: bytes) -> bool:
-    """Tell whether this is the answer to the PING of a drain."""
-    return payload == DRAIN_PING

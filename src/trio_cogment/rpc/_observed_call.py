@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
 from trio_cogment.errors import StatusCode
 from trio_cogment.rpc import _wire
 from trio_cogment.rpc._server_call import WireServerCall
+from trio_cogment.rpc._streams import Stream
+from trio_cogment.rpc._transport import ServerTransport
 from trio_cogment.rpc.calls import Method
 from trio_cogment.rpc.metadata import Metadata
 from trio_cogment.rpc.observer import MethodObserver
-
-if TYPE_CHECKING:
-    from trio_cogment.rpc._connection import Connection
-    from trio_cogment.rpc._streams import Stream
 
 
 class ObservedServerCall(WireServerCall):
@@ -24,7 +22,7 @@ class ObservedServerCall(WireServerCall):
     def __init__(
         self,
         observer: MethodObserver,
-        connection: Connection,
+        connection: ServerTransport,
         stream: Stream,
         method: Method,
         function: Any,

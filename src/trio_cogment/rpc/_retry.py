@@ -28,7 +28,7 @@ class Budget:
         self.left = left
 
 
-class Sent:
+class ReplayBuffer:
     """The messages that one call has sent.
 
     Attributes:
@@ -65,13 +65,17 @@ class Sent:
         self.payloads.clear()
 
 
-class Interlude:
-    """Stands in for the engine of a call between its two streams: what is sent meanwhile goes to `Sent` alone."""
+class BufferOnlyEngine:
+    """The engine of a call between its two streams: what is sent meanwhile goes to the replay buffer alone."""
 
     out_size = 0
 
-    def __init__(self, sent: Sent) -> None:
-        self.has_room = lambda stream, size: sent.has_room(size)
+    def __init__(self, buffer: ReplayBuffer) -> None:
+        self._buffer = buffer
+
+    def has_room(self, stream: Stream, size: int) -> bool:
+        """Whether the buffer takes one more; it has to be sent again."""
+        return self._buffer.has_room(size)
 
     def send_message(self, stream: Stream, payload: bytes) -> None:
         """It has been kept."""
@@ -89,4 +93,7 @@ class Interlude:
         """Nothing has come."""
 
     def forget(self, stream: Stream) -> None:
+        """Nothing has come."""
+
+    def consumed(self, stream: Stream, size: int) -> None:
         """Nothing has come."""

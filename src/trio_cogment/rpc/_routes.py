@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeAlias
 
 from purerpc import Cardinality, Service
 
 from trio_cogment.rpc._observed_call import ObservedServerCall
 from trio_cogment.rpc._server_call import WireServerCall
+from trio_cogment.rpc._transport import Route, ServerTransportCall
 from trio_cogment.rpc.calls import Method
 from trio_cogment.rpc.observer import ServerObserver
-
-#: What makes the call, its method, and the function that handles it.
-Route: TypeAlias = tuple[Callable[..., WireServerCall], Method, Any]
 
 #: The usual words for the shapes of methods.
 _SHAPES = {
@@ -39,7 +36,7 @@ def routes_of(services: Iterable[Service], observer: ServerObserver | None = Non
                 raise ValueError(f"{path} is served twice")
             signature = bound.signature
             method = Method(path, signature.cardinality, signature.request_type, signature.response_type)
-            make_call: Callable[..., WireServerCall] = WireServerCall
+            make_call: Callable[..., ServerTransportCall] = WireServerCall
             if observer is not None:
                 make_call = partial(ObservedServerCall, observer.method(path, _SHAPES[method.cardinality]))
             routes[path] = (make_call, method, bound.method_fn)

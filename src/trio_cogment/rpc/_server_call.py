@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 from purerpc import Cardinality
@@ -11,23 +11,24 @@ from purerpc import Cardinality
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import _wire
 from trio_cogment.rpc._compression import IDENTITY, accepts, checked_encoding, decoder
+from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._status import outcome_of
+from trio_cogment.rpc._streams import Stream
+from trio_cogment.rpc._transport import ServerTransport
 from trio_cogment.rpc._wire_call import WireCall
 from trio_cogment.rpc.calls import MetadataLike, Method, ServerCall
 from trio_cogment.rpc.metadata import Metadata
-
-if TYPE_CHECKING:
-    from trio_cogment.rpc._connection import Connection
-    from trio_cogment.rpc._streams import Stream
 
 
 class WireServerCall(WireCall, ServerCall):
     """See `ServerCall`. `run` is the handler's task."""
 
     _undecodable = StatusCode.INVALID_ARGUMENT
+    _connection: ServerTransport
+    _engine: Engine
 
     def __init__(
-        self, connection: Connection, stream: Stream, method: Method, function: Any, head: _wire.RequestHead
+        self, connection: ServerTransport, stream: Stream, method: Method, function: Any, head: _wire.RequestHead
     ) -> None:
         super().__init__(method, method.request_type, method.response_type)
         if head.encoding != b"identity":

@@ -6,23 +6,52 @@ The inbox holds undecoded messages. Its bound is the stream's window: what waits
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
 
 import trio
 from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.rpc import _wire
 from trio_cogment.rpc._compression import compress
 from trio_cogment.rpc._inbox import Inbox
-from trio_cogment.rpc._streams import BadMessageError, CompressedMessage
+from trio_cogment.rpc._retry import ReplayBuffer
+from trio_cogment.rpc._streams import BadMessageError, CompressedMessage, Stream
+from trio_cogment.rpc._transport import Transport
 from trio_cogment.rpc.calls import Call, Consumer, Method
 
-if TYPE_CHECKING:
-    from trio_cogment.rpc._connection import Connection
-    from trio_cogment.rpc._engine import Engine
-    from trio_cogment.rpc._retry import Sent
-    from trio_cogment.rpc._streams import Stream
+
+class CallEngine(Protocol):
+    """What both ends of a call use of an engine; a client's call that waits for its second stream has another one."""
+
+    @property
+    def out_size(self) -> int:
+        """Bytes of output that wait."""
+
+    def has_room(self, stream: Stream, size: int) -> bool:
+        """Whether a message may be sent now."""
+
+    def send_message(self, stream: Stream, payload: bytes) -> None:
+        """Send a message, or queue it."""
+
+    def send_compressed(self, stream: Stream, payload: bytes) -> None:
+        """As `send_message`, for one that is compressed."""
+
+    def end(self, stream: Stream, trailers: _wire.RawHeaders) -> None:
+        """Close this side of the stream."""
+
+    def reset(self, stream: Stream, code: int) -> None:
+        """End the stream at once."""
+
+    def consumed(self, stream: Stream, size: int) -> None:
+        """Give back the credit of a message that has been taken."""
+
+    def keep(self, stream: Stream, sizes: Collection[int]) -> None:
+        """Messages of a stream that is over may still be taken."""
+
+    def forget(self, stream: Stream) -> None:
+        """Nothing more will be taken of a stream that is over."""
 
 
 class WireCall(Call):
@@ -32,13 +61,13 @@ class WireCall(Call):
         over: the call has its status; nothing can be sent any more.
     """
 
-    _connection: Connection
-    _engine: Engine
+    _connection: Transport
+    _engine: CallEngine
     _stream: Stream
     _undecodable: StatusCode
     _hold: bool  # our side sends a single message: it leaves together with the end, in one piece
     _compression = ""  # what our messages are compressed with
-    _sent: Sent | None = None  # a client's call might have to be made again
+    _replay: ReplayBuffer | None = None  # a client's call might have to be made again
 
     def __init__(self, method: Method, receive_type: type[Message], send_type: type[Message]) -> None:
         self.method = method
@@ -186,8 +215,8 @@ class WireCall(Call):
             raise LocalProtocolError(f"{self.method.path}: this side has finished sending")
 
     def _put(self, payload: bytes) -> None:
-        if self._sent is not None:
-            self._remember(self._sent, payload)
+        if self._replay is not None:
+            self._remember(self._replay, payload)
         if self._compression and type(payload) is CompressedMessage:
             self._engine.send_compressed(self._stream, payload)
         else:
@@ -201,18 +230,18 @@ class WireCall(Call):
         else:
             self._connection.wake()
 
-    def _remember(self, sent: Sent, payload: bytes) -> None:
+    def _remember(self, replay: ReplayBuffer, payload: bytes) -> None:
         """Keep what is sent, or nothing any more."""
-        if sent.has_room(len(payload)):
-            sent.add(payload)
+        if replay.has_room(len(payload)):
+            replay.add(payload)
         else:
             self._keep_nothing()
 
     def _keep_nothing(self) -> None:
         """The call will not be made again."""
-        if self._sent is not None:
-            self._sent.drop()
-            self._sent = None
+        if self._replay is not None:
+            self._replay.drop()
+            self._replay = None
 
     def on_room(self) -> None:
         """The outbox has shrunk."""

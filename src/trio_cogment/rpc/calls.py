@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeAlias
 from google.protobuf.message import Message
 from purerpc import Cardinality
 
-from trio_cogment.errors import RpcError
+from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc.metadata import Metadata, Pairs
 
 MetadataLike: TypeAlias = Pairs | Mapping[str, str | bytes]
@@ -259,17 +259,22 @@ class CallOpener(abc.ABC):
         Raises:
             RpcError: a status other than OK; INTERNAL when the peer sent no response or more than one.
         """
-        from trio_cogment.rpc._unary import unary_call  # keeps the interface free of its helpers
-
-        return await unary_call(
-            self,
-            method,
-            request,
-            metadata=metadata,
-            timeout=timeout,
-            wait_for_ready=wait_for_ready,
-            compression=compression,
-        )
+        async with self.call(
+            method, metadata=metadata, timeout=timeout, wait_for_ready=wait_for_ready, compression=compression
+        ) as call:
+            try:
+                await call.send(request)
+                await call.done_sending()
+            except RpcError as error:
+                # A server may refuse before it has read the request: its status says more than our failed send.
+                if error.code is not StatusCode.CANCELLED:
+                    raise
+            response = await call.receive()
+            if response is None:
+                raise RpcError(StatusCode.INTERNAL, f"{method.path}: no response message")
+            if await call.receive() is not None:
+                raise RpcError(StatusCode.INTERNAL, f"{method.path}: more than one response message")
+            return response
 
 
 def checked_timeout(timeout: float | None) -> float | None:

@@ -1,0 +1,100 @@
+"""Sends an engine's output: in batches where that saves system calls, at once where somebody waits for it.
+
+There are two ways to the socket. The writer's task takes whatever has gathered since it was woken, so that many calls
+share a system call; but it runs only in the next round of Trio's scheduler, and the switch to it costs more than the
+send. So output that nothing will follow is sent in the task that has made it (`Writer.flush`): after a batch of
+received bytes has been handled, because calls answer in the reader's own task; and when a call has sent its only
+message or its end, and is the only call of its connection (`Writer.flush_soon`). With more calls, others are likely to
+add something before the writer runs.
+
+Only one of the two sends at a time, or frames would mix: `flush` does nothing while the writer's task is in `send_all`.
+What the socket does not take at once is left to the writer, which waits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from trio_cogment.rpc._engine import Engine
+from trio_cogment.rpc._pipe import Pipe
+
+
+class Writer:
+    """See the module.
+
+    Attributes:
+        in_batch: the reader is handling received bytes, and calls `flush` afterwards: nothing need be woken.
+    """
+
+    def __init__(self, engine: Engine, pipe: Pipe) -> None:
+        self.in_batch = False
+        self._engine = engine
+        self._pipe = pipe
+        self._parked: trio.lowlevel.Task | None = None  # the writer's task, while nothing is being sent
+        self._leftover = b""
+        self._finishing = False
+
+    async def run(self) -> None:
+        """Send what comes until `finish` has been called and everything has been sent.
+
+        Raises:
+            trio.BrokenResourceError, trio.ClosedResourceError: the peer is gone.
+        """
+        engine = self._engine
+        while True:
+            data, self._leftover = self._leftover, b""
+            data = data + engine.take_output() if data else engine.take_output()
+            self.tell_rooms()
+            if data:
+                await self._pipe.send_all(data)
+            elif self._finishing:
+                return
+            else:
+                self._parked = trio.lowlevel.current_task()
+                await trio.lowlevel.wait_task_rescheduled(self._abort)
+
+    def _abort(self, _: Any) -> trio.lowlevel.Abort:
+        self._parked = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def finish(self) -> None:
+        """Let `run` return when everything has been sent."""
+        self._finishing = True
+        self.wake()
+
+    def wake(self) -> None:
+        """There is output: send it soon."""
+        if self._parked is not None and not self.in_batch:
+            task, self._parked = self._parked, None
+            trio.lowlevel.reschedule(task)
+
+    def flush_soon(self) -> None:
+        """As `wake`, for output that nothing will follow: with a single call there is nobody to batch it with."""
+        if len(self._engine.streams) <= 1 and not self.in_batch:
+            self.flush()
+        else:
+            self.wake()
+
+    def flush(self) -> None:
+        """Send without a task switch if that goes without waiting; else leave it to the writer's task."""
+        engine = self._engine
+        if not engine.out_size or self._parked is None:
+            return
+        data = engine.take_output()
+        try:
+            sent = self._pipe.send_now(data)
+        except trio.BrokenResourceError:
+            sent = 0  # the writer's task will meet it again, and ends the connection
+        if sent < len(data):
+            self._leftover = data[sent:]
+        self.tell_rooms()
+        if self._leftover or engine.out_size:
+            self.wake()
+
+    def tell_rooms(self) -> None:
+        """Tell calls whose outbox has shrunk."""
+        for stream in self._engine.take_rooms():
+            if stream.call is not None:
+                stream.call.on_room()
