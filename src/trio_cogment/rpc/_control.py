@@ -1,13 +1,16 @@
 """The HTTP/2 control plane: settings and header compression, by purerpc's sans-IO `GRPCConnection`.
 
-Only SETTINGS and PRIORITY frames pass through it; of header blocks it does the compression. The engine keeps the state
-of streams itself, for these reasons:
+Only SETTINGS and PRIORITY frames pass through it, and it compresses header blocks. Everything else of HTTP/2 the engine
+does itself, for these reasons:
 
 * h2 3.2 answers a WINDOW_UPDATE on a stream that it has cleaned up, an ordinary race (RFC 9113, 5.1), by killing the
   connection, as it does with much that concerns one stream only (a `content-length`, trailers without END_STREAM);
 * GOAWAY in either direction closes h2's state machine, after which no drain is possible;
 * small messages are several times cheaper without it, and calls cost half as much;
 * it remembers up to 65,536 streams that are over.
+
+SETTINGS stay with h2 because they are rare, and because their rules (which values are legal, when a change takes
+effect, how HPACK's tables follow) are what h2 does well.
 """
 
 from __future__ import annotations
@@ -38,9 +41,11 @@ _FRAME_BYTES = 16384
 
 
 def max_block_bytes(max_header_list_bytes: int) -> int:
-    """Return what a header block may have, encoded and decoded, for its call to be refused.
+    """Return the largest header block that is decoded, in bytes, encoded and decoded.
 
-    One that has more is not even looked at (a bomb): HPACK's state is lost, and with it the connection.
+    A block above `max_header_list_bytes` and within this is decoded, and its call is refused: the connection goes on.
+    Above this the decoder stops, because a few bytes can stand for many (the HPACK bomb, CVE-2016-6581). HPACK's state
+    is then lost, and with it the connection.
     """
     return max(_LEAST_BLOCK_BYTES, 2 * max_header_list_bytes)
 
@@ -50,7 +55,7 @@ class SettingsChanged:
 
 
 class ControlPlane(GRPCConnection):  # type: ignore[misc]  # purerpc ships no types
-    """purerpc's connection with its opinions about requests, messages and failures left out.
+    """purerpc's connection without its own handling of requests, messages and failures.
 
     Attributes:
         remote_initial_window: what the peer grants a new stream.
@@ -65,11 +70,11 @@ class ControlPlane(GRPCConnection):  # type: ignore[misc]  # purerpc ships no ty
         # h2 sets their table sizes as the peers' settings say, so it has to have them.
         connection.encoder = self._encoder = Encoder()
         connection.decoder = self._decoder = Decoder(max_block_bytes)
-        # The engine writes its own SETTINGS; h2 only needs to believe that it has.
+        # The engine writes the preface and SETTINGS itself. h2 has to have been through both, or it refuses frames.
         connection.initiate_connection()
         connection.clear_outbound_data_buffer()
         if not client_side:
-            self.receive_data(PREFACE)  # the engine checks that it has come
+            self.receive_data(PREFACE)  # the frame parser checks that it has come
         self.broken = False
         self._note_settings()
 

@@ -1,4 +1,30 @@
-"""How often a peer may do what costs us more than it costs the peer."""
+"""How often a peer may send what costs this end more than it costs the peer.
+
+Flow control bounds DATA alone. Every other frame is free to send, and some make the receiver work, answer or remember
+something (RFC 9113, 10.5). Two kinds of limits answer to that. Where memory is at stake, the amount is bounded: see
+`_send_queue` for answers that are not read, `_header_blocks` and `_control` for header blocks. Where work is at stake,
+the rate is bounded, here:
+
+=============================================  ==================  =====================================
+what the peer sends                            limit               known as
+=============================================  ==================  =====================================
+calls that it resets before they are answered  `max_resets`        rapid reset, CVE-2023-44487
+calls that it makes the server reset           `max_resets`        MadeYouReset, CVE-2025-8671
+SETTINGS                                       `max_settings`      SETTINGS flood, CVE-2019-9515
+PING                                           `max_pings`         PING flood, CVE-2019-9512
+PRIORITY                                       `max_empty_frames`  resource loop, CVE-2019-9513
+empty DATA and CONTINUATION, unknown types,    `max_empty_frames`  empty frames flood, CVE-2019-9518;
+1xx responses, PING answers                                        CONTINUATION flood, CVE-2024-27316
+small WINDOW_UPDATEs, more than output calls   `max_empty_frames`  data dribble, CVE-2019-9511
+for, and those for streams that are over
+=============================================  ==================  =====================================
+
+An honest peer must never meet a limit. So nothing is counted on the way of a message, and where honest peers do send
+many such frames (PING, WINDOW_UPDATE), only those are counted that the data passed so far does not explain.
+
+Whoever exceeds a limit loses the connection with ENHANCE_YOUR_CALM. All calls of the connection end with it; that is
+intended, as they come from the same peer.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +34,16 @@ from collections.abc import Callable
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._frames import ConnectionFaultError, ErrorCode
 
-#: How many small WINDOW_UPDATEs a piece of output may bring about: for the stream and for the connection, twice each.
+#: How many small WINDOW_UPDATEs a piece of output explains: for the stream and for the connection, twice each.
 _UPDATES_PER_PIECE = 4
 
 
 class RateLimit:
-    """So many events in any interval of this length; one more breaks the connection with ENHANCE_YOUR_CALM."""
+    """At most `limit` events in any interval of `interval` seconds.
+
+    Times are kept one by one, and not as a counter that is reset: between two resets of a counter, twice the limit
+    would pass.
+    """
 
     __slots__ = ("_clock", "_interval", "_limit", "_text", "_times")
 
@@ -40,12 +70,13 @@ class RateLimit:
 
 
 class Floods:
-    """The rates of one connection. None is counted where an honest peer's messages pass.
+    """The rates of one connection; see the module.
 
     Attributes:
-        resets: calls ended by the client before we answered (CVE-2023-44487), also by a fault that makes us end them
-            (CVE-2025-8671), calls beyond the limit, malformed ones, and those on streams that are over.
-        settings: each is answered.
+        resets: calls ended by the client before they were answered, by its RST_STREAM or by a fault that makes the
+            server end them; also calls beyond MAX_CONCURRENT_STREAMS, malformed ones, and those on streams that are
+            over. Each costs a handler, or an answer, and none counts as an open stream.
+        settings: each is answered, and may change the window of every stream.
         empty: frames that carry nothing, or next to nothing.
     """
 
@@ -56,7 +87,7 @@ class Floods:
         self.resets = RateLimit(config.max_resets, interval, clock, "too many calls reset")
         self.settings = RateLimit(config.max_settings, interval, clock, "too many SETTINGS")
         self.empty = RateLimit(config.max_empty_frames, interval, clock, "too many frames without content")
-        # The text makes gRPC's clients PING half as often from then on.
+        # gRPC's clients know this text: they PING half as often from then on (gRPC's A8).
         self._pings = RateLimit(config.max_pings, interval, clock, "too_many_pings")
         self._data_mark: object = None
         self._updates = 0  # WINDOW_UPDATEs that need no explanation

@@ -3,8 +3,12 @@
 A fault on one stream ends that stream, a fault of the connection raises `ConnectionFaultError`, and which is which
 follows RFC 9113 (5.4, 6). Everything else becomes an event or an answer.
 
-A stream is announced as ended at most once. Frames that arrive for a stream that is over are an ordinary race, as the
-peer may not know yet: they are dropped. They are counted where they cost something; see `_floods` for the rules.
+Three rules hold throughout:
+
+* A stream is announced as ended at most once.
+* Frames for a stream that is over are an ordinary race (RFC 9113, 5.1): the peer may not know yet. They are dropped.
+  Frames for a stream that has never been are an error of the connection; the stream table tells the two apart.
+* Whatever costs this end more than the peer is counted, before the work is done; see `_floods` for the rules.
 """
 
 from __future__ import annotations
@@ -91,8 +95,9 @@ class FrameHandler:
             ConnectionFaultError: the peer has broken the connection.
         """
         if self._queue.answer_bytes > self._max_answer_bytes:
-            # The peer sends frames that call for an answer and reads none (CVE-2019-9512 and its kin: PING, SETTINGS,
-            # RST_STREAM). Windows do not bound such answers, so this does.
+            # The peer sends frames that call for an answer, and reads none (PING, RST_STREAM and SETTINGS floods,
+            # CVE-2019-9512, 9514, 9515). Windows do not bound such answers, so this does. It is tested here, and not
+            # where answers are written, as only a frame of the peer can be what exceeds it.
             raise ConnectionFaultError(ErrorCode.ENHANCE_YOUR_CALM, "answers to control frames are not read")
         if kind <= CONTINUATION:
             self._HANDLERS[kind](self, frame, flags, stream_id, events)
@@ -122,7 +127,7 @@ class FrameHandler:
         stream = self._table.open.get(stream_id)
         if stream is None:
             if self._client_side:
-                return  # answered after we gave up
+                return  # the response to a call that has been cancelled
             if stream_id > self._table.newest:
                 self._request_headers(stream_id, headers, ended, events)
             elif self._table.was_skipped(stream_id):
@@ -146,6 +151,7 @@ class FrameHandler:
         # A stream is over, and no longer counted here, as soon as we have reset it or it has been reset: that this is
         # no way around the limit is what `Floods.resets` is for (CVE-2023-44487, CVE-2025-8671).
         busy = table.draining or len(table.open) >= self._max_streams
+        # A stream is made even for a request that is refused: the answer needs one, and its number is now used.
         stream = table.accept(stream_id)
         stream.headers_seen = True
         stream.remote_closed = ended
@@ -159,6 +165,7 @@ class FrameHandler:
             stream.refused = True
             self.stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed request", events)
             return
+        # HTTP/2 is satisfied. What gRPC does not accept gets a status, so that its caller learns why.
         try:
             head = _wire.parse_request(headers, self._max_header_list_bytes)
         except _wire.RefusedRequest as refusal:
@@ -178,10 +185,11 @@ class FrameHandler:
             self.stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed response", events)
             return
         if not ended and _wire.is_informational(headers):
-            self._floods.empty.count()
+            self._floods.empty.count()  # any number of them may come before the response (RFC 9113, 8.1)
             return
         limit = self._max_header_list_bytes
         if sum(len(name) + len(value) + 32 for name, value in headers) > limit:
+            # The shell ends the call with this status, and resets the stream.
             stream.refused = True
             error = BadMessageError(StatusCode.RESOURCE_EXHAUSTED, f"response metadata is larger than {limit} bytes")
             events.append((Kind.BROKEN, stream, error))
@@ -211,6 +219,7 @@ class FrameHandler:
     def _window_update(self, frame: bytes, _: int, stream_id: int, events: list[Event]) -> None:
         if len(frame) != 13:
             raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "malformed WINDOW_UPDATE")
+        # The most frequent frame after DATA: gRPC's C core sends two for each message.
         increment = int.from_bytes(frame[9:], "big") & MAX_WINDOW
         queue = self._queue
         if 0 < increment < _SMALL_INCREMENT:
@@ -224,14 +233,14 @@ class FrameHandler:
             if self._table.is_idle(stream_id):
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE on an idle stream")
             stream = self._table.open.get(stream_id)
-            if stream is None:  # an ordinary race (RFC 9113, 5.1)
+            if stream is None:
                 if increment >= _SMALL_INCREMENT:
                     self._floods.count_update(queue.pieces_written)
                 return
             stream.send_window += increment
             if not increment or stream.send_window > MAX_WINDOW:
                 code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
-                self.stream_fault(stream, code, "bad WINDOW_UPDATE", events)
+                self.stream_fault(stream, code, "bad WINDOW_UPDATE", events)  # for one stream only (RFC 9113, 6.9.1)
             else:
                 queue.schedule(stream)
         queue.resume()
@@ -253,7 +262,7 @@ class FrameHandler:
         """Have h2 check the frame, and handle what comes of it."""
         control = self._control
         changed = control.receive_frame(frame)
-        data = control.data_to_send()
+        data = control.data_to_send()  # the acknowledgement
         if data:
             self._queue.write(data)
             self._queue.answer_bytes += len(data)
@@ -284,7 +293,7 @@ class FrameHandler:
         if stream is not None:
             self._table.close(stream)
             if stream.refused:
-                return  # its call has been ended and counted already, or will be with the event before this
+                return  # its call has been ended and counted already, or will be with an event before this one
             events.append((Kind.RESET, stream, int.from_bytes(frame[9:], "big")))
             if not stream.headers_sent:
                 # Opened and reset before we said anything: a handler was started for nothing, and the limit of
@@ -296,6 +305,8 @@ class FrameHandler:
             raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "GOAWAY on a stream")
         if len(frame) < 17:
             raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "malformed GOAWAY")
+        # May come twice: first with the highest number, when a peer begins to drain, then with the last stream it
+        # serves (RFC 9113, 6.8). Open streams up to that go on.
         last = int.from_bytes(frame[9:13], "big") & MAX_WINDOW
         self.goaway_received = True
         events.append((Kind.GOAWAY, None, last))
@@ -345,13 +356,14 @@ class FrameHandler:
         if stream.local_closed:
             self._table.close(stream)
         else:
-            self._table.reset(stream, ErrorCode.NO_ERROR)
+            self._table.reset(stream, ErrorCode.NO_ERROR)  # the server has said all it will (RFC 9113, 8.1)
 
     def bad_message(self, stream: Stream, error: BadMessageError, events: list[Event]) -> None:
-        """The peer broke gRPC's framing, or a limit of ours: its call ends with this status."""
+        """The peer broke gRPC's framing, or sent a message that is too large: its call ends with this status."""
+        # The stream is not reset here: the shell answers with a status, which the peer understands better.
         stream.refused = True
         events.append((Kind.BROKEN, stream, error))
-        if not stream.headers_sent:  # as if it had been reset: it cost a handler, and freed its place at once
+        if not stream.headers_sent:  # as if it had been reset: it cost a handler, and will free its place at once
             self._floods.resets.count()
 
     def stream_fault(self, stream: Stream, code: ErrorCode, text: str, events: list[Event]) -> None:

@@ -156,16 +156,20 @@ class FrameParser:
         total = len(data)
         if self._data_left or self._pad_left or self._data_ends:
             position = self._continue_data(data, position, events)
+        # Attributes that do not change are looked up once for each read, not once for each frame.
         unpack = HEADER.unpack_from
         unpack_message = MESSAGE_HEADER.unpack_from
         streams = self._streams
         window = self._window
         blocks = self._blocks
         while total - position >= 9:
+            # One `unpack` reads the frame's header and the message's prefix that most likely follows it.
             if total - position >= 14:
                 high, low, kind, flags, stream_id, flag, length = unpack_message(data, position)
                 size = high << 8 | low
-                # The fast path: a whole frame with exactly one whole message on an open stream.
+                # The fast path: a whole frame with exactly one whole message on an open stream. The first test is about
+                # the frame alone and lets most others fail early. A compressed message takes the long way, and so does
+                # END_STREAM, which is a flag; a reserved bit in `stream_id` makes the look-up fail.
                 if (
                     kind == 0
                     and flags == 0
@@ -203,7 +207,7 @@ class FrameParser:
                     position = -position - 1
                     break
                 continue
-            if size > self._max_control_frame:
+            if size > self._max_control_frame:  # too large to be collected
                 position = self._skip_unknown(position, size, kind)
                 position = self._continue_data(data, position, events)
                 continue
@@ -261,7 +265,7 @@ class FrameParser:
             stream = self._admit_data(stream, size, padding, events)
         self._data_stream = stream
         if size == padding and not flags & END_STREAM:
-            self._floods.empty.count()  # it moves nothing and costs no window (CVE-2019-9518)
+            self._floods.empty.count()  # it brings nothing: no message, no end
         self._data_left = size - padding
         self._pad_left = max(padding - 1, 0)
         self._data_ends = bool(flags & END_STREAM)
@@ -277,7 +281,7 @@ class FrameParser:
             return None
         stream.recv_window -= size
         if not stream.refused:
-            stream.held += size - padding
+            stream.held += size - padding  # padding is free at once: no message has it, so nobody would take it
         return stream
 
     def _continue_data(self, data: bytes, position: int, events: list[Event]) -> int:
@@ -305,6 +309,7 @@ class FrameParser:
         return position
 
     def _feed_stream(self, stream: Stream, data: bytes, position: int, stop: int, events: list[Event]) -> None:
+        # Messages before a bad one are good: they are announced first, wherever the bytes were cut.
         messages: list[bytes] = []
         fault: BadMessageError | None = None
         try:

@@ -1,4 +1,4 @@
-"""HTTP/2 on the byte level: frame types, layouts, error codes; and the engine's vocabulary of events."""
+"""HTTP/2 on the byte level: frame types, layouts, error codes (RFC 9113); and the events of the engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ ENABLE_PUSH = 0x2  # a setting
 PRIORITIZED = 0x20
 MAX_WINDOW = 2**31 - 1
 INITIAL_WINDOW = 65535
-#: Frames other than DATA are collected whole before they are looked at; none of use is near this size.
+#: Frames other than DATA are collected whole before they are looked at. This bounds what is collected, whatever size
+#: of frame the settings allow for DATA; no such frame of use is near this size.
 MAX_CONTROL_FRAME = 64 * 1024
 
 HEADER = Struct(">HBBBI")  # length (2 + 1), type, flags, stream
@@ -39,7 +40,10 @@ class ErrorCode(enum.IntEnum):
 
 
 class Kind(enum.Enum):
-    """What an event says; the value that goes with it is in brackets."""
+    """What an event says; the value that goes with it is in brackets.
+
+    An event is a tuple ``(kind, stream, value)`` and not a class: there is one for each message.
+    """
 
     REQUEST = enum.auto()  # server: a call begins (RequestHead)
     RESPONSE = enum.auto()  # client: response headers (Metadata)
@@ -57,7 +61,11 @@ Event: TypeAlias = tuple[Kind, Any, Any]
 
 
 class ConnectionFaultError(Exception):
-    """A connection error (RFC 9113, 5.4.1) on its way to `receive_data`."""
+    """A connection error (RFC 9113, 5.4.1) on its way to `Engine.receive_data`, which alone catches it.
+
+    Attributes:
+        code: for GOAWAY; the text goes with it, so it names nothing that the peer should not see.
+    """
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)

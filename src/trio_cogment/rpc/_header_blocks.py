@@ -13,8 +13,8 @@ class HeaderBlocks:
     """Puts one header block after another together.
 
     Args:
-        max_bytes: a block may have. A peer can go on with CONTINUATION frames for ever without ever making the call
-            that would count against a limit (CVE-2024-27316 and its kin), so beyond this the connection ends.
+        max_bytes: the largest block. A peer can go on with CONTINUATION frames for ever without making the call that
+            would count against a limit (the CONTINUATION flood, CVE-2024-27316). Beyond this the connection ends.
 
     Attributes:
         unfinished: the stream whose CONTINUATION must come next; 0 if there is none.
@@ -34,7 +34,7 @@ class HeaderBlocks:
         Raises:
             ConnectionFaultError: its padding or its priority is malformed.
         """
-        start, stop = 9, len(frame)
+        start, stop = 9, len(frame)  # without the frame's header
         if flags & (PADDED | PRIORITIZED):
             fields = (1 if flags & PADDED else 0) + (5 if flags & PRIORITIZED else 0)
             if stop < start + fields:
@@ -60,6 +60,7 @@ class HeaderBlocks:
         """
         if not self.unfinished:
             raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
+        # The size is checked before anything is decoded, and whatever stream it is for: one that is over as well.
         self._pieces.append(frame[9:])
         self._size += len(frame) - 9
         if self._size > self._max_bytes:

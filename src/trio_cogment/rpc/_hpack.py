@@ -1,7 +1,11 @@
-"""HPACK with the hpack package's tables and codes, which remembers what it has encoded and decoded.
+"""HPACK (RFC 7541) with the hpack package's tables and codes, and a memory of what has been encoded and decoded.
 
 Calls of one kind carry the same headers again and again, and hpack takes longer over them than all the rest of a unary
-call. What it returns depends on its input and its dynamic table alone, so it can be kept until the table changes.
+call. What it returns depends on its input and its dynamic table alone, so it is kept until the table changes.
+
+Encoding is remembered by field, decoding by block: this end chooses the order of its fields, the peer that of its own.
+Both forget everything when the table changes, since an index then names another entry. So what differs in every call
+(`grpc-timeout`, `grpc-message`) is sent without being indexed (`unindexed`), and leaves the table as it is.
 """
 
 from __future__ import annotations
@@ -15,10 +19,11 @@ from hpack.table import HeaderTable
 
 RawHeaders: TypeAlias = list[tuple[bytes, bytes]]
 
-#: Nothing larger is remembered, and not more than this: a peer chooses what we decode.
+#: A peer chooses what is decoded, so what is remembered is bounded: 64 blocks of 512 bytes.
 _MAX_REMEMBERED_BYTES = 512
 _MAX_REMEMBERED = 64
-#: At the start of a block; an encoder may have been told several sizes since the last one.
+#: At the start of a block. RFC 7541 (4.2) has two at most, but encoders that announce each size they were told send
+#: more; without a limit, a block of nothing else would cost time and mean nothing.
 _MAX_TABLE_UPDATES = 64
 
 

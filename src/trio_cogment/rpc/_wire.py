@@ -23,7 +23,7 @@ from trio_cogment.rpc.metadata import Metadata
 CONTENT_TYPE = (b"content-type", b"application/grpc")
 _GRPC_SUBTYPES = (b"application/grpc+", b"application/grpc;")
 USER_AGENT = (b"user-agent", f"trio-cogment/{__version__}".encode())
-#: What we can read, compressed as gRPC names it.
+#: The message encodings that can be read, by gRPC's names.
 ENCODINGS = (b"identity", b"deflate", b"gzip")
 ACCEPT_ENCODING = (b"grpc-accept-encoding", b",".join(ENCODINGS))
 RESPONSE_HEADERS: RawHeaders = [(b":status", b"200"), CONTENT_TYPE, ACCEPT_ENCODING]
@@ -72,7 +72,7 @@ STATUS_OF_HTTP: dict[bytes, StatusCode] = {
 _STATUS_OF_TEXT = {b"%d" % code: code for code in StatusCode}
 
 
-class RefusedRequest(Exception):  # noqa: N818 - not an error of ours: the answer to a malformed request
+class RefusedRequest(Exception):  # noqa: N818 - not an error of this end: the answer to a malformed request
     """A request that gets a status instead of a handler."""
 
     def __init__(
