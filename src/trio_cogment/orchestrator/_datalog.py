@@ -117,6 +117,11 @@ class Datalog:
     # Called by the trial
 
     @property
+    def over(self) -> bool:
+        """Whether nothing is written any more."""
+        return self._over
+
+    @property
     def queued_samples(self) -> int:
         """How many samples wait for the sink."""
         return len(self._queue)

@@ -49,7 +49,7 @@ class TrialRun:
         rng: random.Random,
         on_samples_lost: Callable[[int], None],
     ) -> None:
-        self._trial = trial
+        self.trial = trial
         self._params = params
         self._nursery: trio.Nursery | None = None
         self._shield = trio.CancelScope(shield=True)
@@ -67,7 +67,7 @@ class TrialRun:
 
         Cancelling does nothing to it: whoever does calls `abandon`.
         """
-        trial = self._trial
+        trial = self.trial
         try:
             # Shielded, so that END can leave when the host cancels.
             with self._shield:
@@ -102,25 +102,35 @@ class TrialRun:
             nursery.start_soon(self._datalog.run, self._params)
             # As it was read, not as it was written: that may have a token in it.
             return await self._datalog.wait_opened(str(parse_endpoint(self._params.datalog.endpoint)))
-        if self._trial.over:
+        if self.trial.over:
             return FailedPreconditionError("the trial was terminated while it was starting")
         return None
 
+    @property
+    def task_names(self) -> list[str]:
+        """The names of the tasks in its nursery, sorted; none once it has left that."""
+        return [] if self._nursery is None else sorted(task.name for task in self._nursery.child_tasks)
+
+    @property
+    def writes_samples(self) -> bool:
+        """Whether its data log may still be given samples."""
+        return self._datalog is not None and not self._datalog.over
+
     def abandon(self, farewell: float) -> None:
         """The host cancels: everybody is told, and has until `farewell`, on Trio's clock, to hear it."""
-        self._trial.hard_end(STOPPING)
+        self.trial.hard_end(STOPPING)
         self._shield.deadline = min(self._shield.deadline, farewell)
 
     def spawn(self, function: Callable[..., Awaitable[None]], name: str, *arguments: Any) -> None:
         """Start a task of the trial; it is over when the trial is."""
         if self._nursery is not None:
-            self._nursery.start_soon(function, *arguments, name=f"trial {self._trial.trial_id}: {name}")
+            self._nursery.start_soon(function, *arguments, name=f"trial {self.trial.trial_id}: {name}")
 
     def on_datalog_full(self, full: bool) -> None:
         """Let the trial wait for its data log: nobody is read, and its time stands still, until the log has room."""
         if full:
-            self._trial.timers.suspend()
+            self.trial.timers.suspend()
             self._streams.pause()
         else:
-            self._trial.timers.resume()
+            self.trial.timers.resume()
             self._streams.resume()

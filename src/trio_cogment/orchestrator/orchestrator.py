@@ -137,6 +137,11 @@ class Orchestrator:
         return await self._tasks.__aexit__(kind, value, traceback)
 
     @property
+    def runs(self) -> list[TrialRun]:
+        """The runs of the trials that still have tasks, farewells included, in the order of their starts."""
+        return list(self._runs)
+
+    @property
     def running_trials(self) -> int:
         """How many trials still have tasks, farewells included."""
         return int(self._running.value)

@@ -95,7 +95,7 @@ def test_a_task_that_stays_is_found() -> None:
         async def stay() -> None:
             await trio.sleep(8)
 
-        (run,) = orchestrator._runs
+        (run,) = orchestrator.runs
         run.spawn(stay, "somebody")
 
     history = simulate(1, probed_trial, spoil).history

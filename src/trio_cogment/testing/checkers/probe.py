@@ -12,9 +12,6 @@ from trio_cogment.testing.checkers._overdue import SLACK_SECONDS, Overdue
 from trio_cogment.testing.history import History, HistoryEvent
 from trio_cogment.testing.sim.schedule import shields_in_use, tasks_below
 
-#: Tasks of an ended trial that wait for its data log, by their names' ends; each step of that has a limit of its own.
-_WAITS_FOR_DATALOG = ("Datalog.run", "patience with the data log", "grace of the data log")
-
 
 class Probe:
     """Looks into an orchestrator of this process and notes what the checkers have to judge.
@@ -51,7 +48,7 @@ class Probe:
         root = trio.lowlevel.current_root_task()
         assert root is not None
         tasks = sorted(tasks_below(root), key=attrgetter("name"))  # a nursery has them in a set
-        self._look_at_tasks(tasks)
+        self._look_at_tasks()
         self._look_at_shields(tasks)
         for trial_id, wait, seconds in self._overdue.look():
             details = {"waits_for": wait.what, "seconds": round(seconds, 6), "patience": wait.patience}
@@ -84,24 +81,19 @@ class Probe:
             details = {"messages": messages, "most_messages": room, "samples": samples, "most_samples": sample_room}
             self._history.record("probe", "queues", trial_id, **details)
 
-    def _look_at_tasks(self, tasks: list[trio.lowlevel.Task]) -> None:
-        by_name = {task.name: task for task in tasks}
+    def _look_at_tasks(self) -> None:
+        ended = {run.trial.trial_id: run for run in self._orchestrator.runs if run.trial.over}
+        config = self._orchestrator.config
         for trial_id, ended_at in list(self._ended.items()):
-            nursery = by_name.get(f"trial {trial_id}")
-            names = [] if nursery is None else sorted(task.name for task in tasks_below(nursery)[1:])
-            config = self._orchestrator.config
+            run = ended.get(trial_id)
+            names = [] if run is None else run.task_names
             patience = config.farewell_seconds
-            if any(name.endswith(_WAITS_FOR_DATALOG) for name in names):
+            if run is not None and run.writes_samples:
+                # Each step of that has a limit of its own.
                 patience += config.datalog_flush_seconds * (2 + 2 * config.max_queued_samples)
-                names = [name for name in names if not name.endswith(_WAITS_FOR_DATALOG)] or names
-            self._history.record(
-                "probe",
-                "tasks",
-                trial_id,
-                names=names,
-                seconds=round(trio.current_time() - ended_at, 6),
-                patience=patience + SLACK_SECONDS,
-            )
+            seconds = round(trio.current_time() - ended_at, 6)
+            details = {"names": names, "seconds": seconds, "patience": patience + SLACK_SECONDS}
+            self._history.record("probe", "tasks", trial_id, **details)
             if not names:
                 del self._ended[trial_id]
 
