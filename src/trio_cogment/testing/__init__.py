@@ -15,13 +15,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trio_cogment.testing.checkers.checkers import CHECKERS as CHECKERS
-    from trio_cogment.testing.checkers.checkers import LEAST_ACK_SECONDS as LEAST_ACK_SECONDS
-    from trio_cogment.testing.checkers.checkers import InvariantError as InvariantError
-    from trio_cogment.testing.checkers.checkers import check_history as check_history
-    from trio_cogment.testing.checkers.checkers import record_states as record_states
-    from trio_cogment.testing.checkers.param_checkers import record_params as record_params
+    from trio_cogment.testing.checkers.check_history import CHECKERS as CHECKERS
+    from trio_cogment.testing.checkers.check_history import InvariantError as InvariantError
+    from trio_cogment.testing.checkers.check_history import check_history as check_history
+    from trio_cogment.testing.checkers.params import record_params as record_params
     from trio_cogment.testing.checkers.probe import Probe as Probe
+    from trio_cogment.testing.checkers.sessions import LEAST_ACK_SECONDS as LEAST_ACK_SECONDS
+    from trio_cogment.testing.checkers.states import record_states as record_states
     from trio_cogment.testing.conformance.blobs import check_blobs as check_blobs
     from trio_cogment.testing.conformance.channel import check_channel as check_channel
     from trio_cogment.testing.conformance.trial_store import check_trial_store as check_trial_store
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Behaviour": "fakes.behaviour",
-    "CHECKERS": "checkers.checkers",
+    "CHECKERS": "checkers.check_history",
     "CancellationError": "sim.cancellation",
     "Cancellations": "sim.cancellation",
     "DEFAULT_BUDGET": "sim.simulate",
@@ -81,8 +81,8 @@ _HOMES = {
     "FaultyStore": "fakes.faulty_store",
     "History": "history",
     "HistoryEvent": "history",
-    "InvariantError": "checkers.checkers",
-    "LEAST_ACK_SECONDS": "checkers.checkers",
+    "InvariantError": "checkers.check_history",
+    "LEAST_ACK_SECONDS": "checkers.sessions",
     "LatentChannel": "sim.latent_channel",
     "Link": "sim.pipes",
     "LivelockError": "sim.simulate",
@@ -106,10 +106,10 @@ _HOMES = {
     "check_blobs": "conformance.blobs",
     "check_channel": "conformance.channel",
     "check_determinism": "sim.simulate",
-    "check_history": "checkers.checkers",
+    "check_history": "checkers.check_history",
     "check_trial_store": "conformance.trial_store",
-    "record_params": "checkers.param_checkers",
-    "record_states": "checkers.checkers",
+    "record_params": "checkers.params",
+    "record_states": "checkers.states",
     "simulate": "sim.simulate",
 }
 

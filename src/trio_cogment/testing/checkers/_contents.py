@@ -1,6 +1,6 @@
 """Checkers over what is sent: observations, actions and rewards reach those they are for, in time, once.
 
-What fake participants send says whose it is (`fakes.contents`); contents of other making are not judged.
+The contents that fake participants send say whose they are (`fakes.contents`); other contents are not judged.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from trio_cogment.testing.checkers._sessions import events_by, sessions
+from trio_cogment.testing.checkers._grouping import events_by, sessions
 from trio_cogment.testing.fakes.contents import EVERYBODY, WRONG, action_content, greeted, rewarded, shown_to
 from trio_cogment.testing.history import History, HistoryEvent
 
@@ -108,33 +108,6 @@ def messages_come_once(history: History) -> Iterator[str]:
                 yield f"{trial_id}: {who} heard what {sender} said at the ticks {heard}"
 
 
-def samples_tell_what_happened(history: History) -> Iterator[str]:
-    """The sample of a tick has the actions that its environment got and the rewards that its actors got."""
-    complete = {event.trial_id for event in history if event.what == "complete"}
-    told: dict[tuple[str, int], set[str]] = defaultdict(set)
-    sampled = set()
-    for event in history:
-        if event.what in ("sample", "afterthought") and "actions" in event.details:
-            told[event.trial_id, event.details["tick"]].update(event.details["actions"] + event.details["rewards"])
-            if event.what == "sample":
-                sampled.add((event.trial_id, event.details["tick"]))
-            if event.details["lost"]:
-                complete.discard(event.trial_id)
-    for event in history:
-        key = event.trial_id, event.details.get("tick", -1)
-        if key not in sampled or event.trial_id not in complete:
-            continue
-        happened: list[str] = []
-        if event.what == "actions":
-            own = (action_content(name, key[1]).decode() for name in event.details["contents"])
-            happened = [content for content in own if content in event.details["contents"].values()]
-        elif event.what == "reward":
-            happened = [note for note in event.details.get("notes", ()) if rewarded(note) is not None]
-        missing = [one for one in happened if one not in told[key]]
-        if missing:
-            yield f"{event.trial_id}: the samples of tick {key[1]} lack {missing}, which {event.who} got"
-
-
 def _actor(event: HistoryEvent) -> str:
     return event.who.removeprefix("actor ")
 
@@ -149,5 +122,4 @@ CONTENT_CHECKERS = (
     rewards_come_in_time,
     messages_reach_their_receivers,
     messages_come_once,
-    samples_tell_what_happened,
 )

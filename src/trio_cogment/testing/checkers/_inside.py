@@ -1,4 +1,4 @@
-"""More checkers, over what is noted from inside: by `Probe`, `RecordedCalls`, and a `FakeDatalog` with files."""
+"""Checkers over what is seen from inside a process, by `Probe` and `RecordedCalls`: queues, tasks, shields, calls."""
 
 from __future__ import annotations
 
@@ -63,33 +63,10 @@ def calls_end_once(history: History) -> Iterator[str]:
             yield f"{key[0]}: call {key[1]} ({names.get(key)}) noted {whats}"
 
 
-def acknowledged_samples_are_kept(history: History) -> Iterator[str]:
-    """What a data log has made durable is in its file in the end, and nothing that it was not sent, each tick once."""
-    stored: dict[str, set[int]] = defaultdict(set)
-    sent: dict[str, set[int]] = defaultdict(set)
-    kept: dict[str, list[int]] = {}
-    for event in history:
-        if event.what == "stored":
-            stored[event.trial_id].add(event.details["tick"])
-        elif event.what == "sample":
-            sent[event.trial_id].add(event.details["tick"])
-        elif event.what == "kept":
-            kept[event.trial_id] = event.details["ticks"]
-    for trial_id, ticks in kept.items():
-        lost = sorted(stored[trial_id].difference(ticks))
-        strange = sorted(set(ticks) - sent[trial_id])
-        if lost or strange or len(ticks) != len(set(ticks)):
-            yield f"{trial_id}: of the samples {sorted(stored[trial_id])} there are {ticks} in the file"
-    for trial_id in stored:
-        if trial_id not in kept and kept:
-            yield f"{trial_id}: samples were stored, and nobody has looked for them"
-
-
-INNER_CHECKERS = (
+INSIDE_CHECKERS = (
     queues_stay_within_limits,
     tasks_end_with_their_trial,
     shields_have_deadlines,
     hosts_leave_in_time,
     calls_end_once,
-    acknowledged_samples_are_kept,
 )

@@ -1,6 +1,6 @@
 """Checkers over what a trial's parameters promise: steps, defaults, required actors, timeouts.
 
-A scenario notes them with `record_params`; trials of which nobody has are not judged.
+A scenario notes them with `record_params`; a trial without such a note is not judged.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.testing.checkers._sessions import sessions
+from trio_cogment.testing.checkers._grouping import sessions
 from trio_cogment.testing.fakes.contents import action_content, as_text
 from trio_cogment.testing.history import History
 
