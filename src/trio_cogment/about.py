@@ -1,4 +1,4 @@
-"""What every server of ours answers to `Version` and `Status`."""
+"""What every server answers to `Version` and `Status`."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from trio_cogment.api.common_pb2 import StatusReply, StatusRequest, VersionInfo,
 
 #: The release of the Cogment API that the messages in `protos/` follow.
 API_VERSION = "2.22.0"
-#: The transport is our own, so its version is ours.
+#: The transport is part of this package and has its version.
 GRPC_VERSION = f"trio-cogment {__version__}"
 
 _HIGHEST_LOAD = 100
-#: The load is measured over this long at least; who asks more often gets the same answer.
+#: The shortest interval over which the load is measured; within it, the answer stays the same.
 _LOAD_SECONDS = 1.0
 
 
 class LoadMeter:
-    """How near to its limit this server is, from 0 to 100.
+    """The load of this server, from 0 to 100.
 
-    That is the larger of two shares. One is this process's use of one processor since somebody asked before: a server
-    runs in one thread, so it can do no more than that. The other is the machine's one-minute load average by its number
-    of processors: with nobody else on it the server may still be waiting for its turn.
+    It is the larger of two values. One is the share of one processor that this process has used since the previous
+    query: a server runs in one thread and cannot use more. The other is the machine's one-minute load average divided
+    by its number of processors: when it is high, the server may be waiting for a processor.
 
     Args:
-        cpu_seconds: the processor time this process has used.
-        clock: seconds that never go back, nor jump with the time of day.
-        machine: the machine's share, from 0 to 1 or more.
+        cpu_seconds: returns the processor time that this process has used.
+        clock: returns monotonic time in seconds.
+        machine: returns the machine's share, from 0 to 1 or more.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class LoadMeter:
         self._before = (clock(), cpu_seconds())
 
     def percent(self) -> int:
-        """Return the load; cheap enough for whoever asks, however often."""
+        """Return the load; cheap enough to be called often."""
         now = self._clock()
         began, used_before = self._before
         if now - began >= _LOAD_SECONDS:
@@ -54,7 +54,7 @@ class LoadMeter:
 
 
 def machine_share() -> float:
-    """Return the machine's one-minute load average by its number of processors; 0 where none is kept."""
+    """Return the one-minute load average divided by the number of processors; 0 where the system has none."""
     try:
         return os.getloadavg()[0] / (os.cpu_count() or 1)
     except OSError:
@@ -70,9 +70,9 @@ def overall_load() -> int:
 
 
 def version_info() -> VersionInfo:
-    """Return the versions a peer may want to know.
+    """Return the answer to `Version`.
 
-    There is no entry `cogment`: the reference's own has its version there, and we are another program.
+    There is no entry `cogment`: the reference implementation reports its own version under that name.
     """
     entries = {
         "trio-cogment": __version__,
@@ -84,17 +84,17 @@ def version_info() -> VersionInfo:
 
 
 def status_reply(names: Iterable[str], statuses: dict[str, Callable[[], str]]) -> StatusReply:
-    """Return the asked-for statuses: `*` means all, unknown names are ignored, none asked means none."""
+    """Return the statuses with these names: `*` means all; unknown names are ignored; no names mean no statuses."""
     wanted = list(names)
     chosen = statuses if "*" in wanted else [name for name in wanted if name in statuses]
     return StatusReply(statuses={name: statuses[name]() for name in chosen})
 
 
 class About:
-    """`Version` and `Status`, to be inherited by the implementation of a service."""
+    """Base class that gives the implementation of a service the methods `Version` and `Status`."""
 
     def statuses(self) -> dict[str, Callable[[], str]]:
-        """Return the standard statuses of this service, each with what computes it."""
+        """Return the statuses of this service: for each name, the function that computes it."""
         return {"overall_load": lambda: str(overall_load())}
 
     async def Version(self, _request: VersionRequest, _call: object) -> VersionInfo:

@@ -1,14 +1,15 @@
 """The endpoint grammar, shared by parameters, hooks, command lines and clients.
 
-* ``grpc://host:port``: dial there.
-* ``cogment://client``: the actor comes to us; actors only. The bare word ``client`` is the deprecated spelling.
-* ``cogment://discover``, or nothing at all: whoever serves this kind, class and implementation: the platform's own
-  registrations are asked first, then the directory. A path (``/actor``, ``/environment``...) names the kind explicitly,
-  a query adds properties, ``/service?__id=N`` names one registration.
+* ``grpc://host:port``: connect there.
+* ``cogment://client``: the actor connects to the orchestrator; for actors only. The bare word ``client`` is the
+  deprecated spelling.
+* ``cogment://discover``, or an empty text: any service of the required kind, actor class and implementation. The
+  platform's own registrations are searched first, then the directory. A path (``/actor``, ``/environment``...) names
+  the kind explicitly, a query adds properties, and ``/service?__id=N`` names one registration.
 
-Scheme, host and path are case-insensitive; nothing is percent-decoded. Blanks around an endpoint do not count, those
-within a query do. Values of properties are optional; the first of repeated ones counts. (The reference's two parsers
-differ there: the orchestrator's takes the first, the other one refuses. What an orchestrator takes stays good.)
+Scheme, host and path are case-insensitive; nothing is percent-decoded. Blanks around an endpoint are ignored, those
+within a query are not. Values of properties are optional; of repeated properties the first is used. (The reference has
+two parsers: the orchestrator's takes the first, the other refuses repetitions. This one follows the orchestrator's.)
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TypeAlias
 from trio_cogment.errors import EndpointError
 from trio_cogment.services import AUTHENTICATION_TOKEN, ServiceKind
 
-#: What leads to a client actor, and to whatever the context describes.
+#: A client actor; and a service that is found by what the context needs.
 CLIENT = "cogment://client"
 DISCOVER = "cogment://discover"
 #: The host with which a client actor is registered.
@@ -31,13 +32,13 @@ CLIENT_HOST = "client"
 _ID = "__id"
 _TOKEN = f"__{AUTHENTICATION_TOKEN}"
 _TOKEN_VALUE = re.compile(rf"({_TOKEN}=)[^&]*")
-#: More digits make no number that we use, and Python refuses to read very many.
+#: No number in an endpoint has more digits, and Python refuses to parse very long ones.
 _MOST_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcEndpoint:
-    """A host and a port to dial."""
+    """A host and a port to connect to."""
 
     host: str
     port: int
@@ -49,7 +50,7 @@ class GrpcEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class ClientEndpoint:
-    """The actor will come to the orchestrator."""
+    """The actor connects to the orchestrator."""
 
     def __str__(self) -> str:
         return CLIENT
@@ -57,14 +58,14 @@ class ClientEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class DiscoverEndpoint:
-    """To be found by what it is.
+    """A service to be found by its kind and properties.
 
     Attributes:
-        kind: None when the context tells it.
-        properties: what the registration must have, in the order given.
-        service_id: one registration, 0 for any.
-        token: replaces the general authentication token for this inquiry (an empty one: by none); never sent as a
-            property, never shown.
+        kind: the kind of service; None: determined by the context.
+        properties: properties that the registration must have, in the order given.
+        service_id: the id of one registration; 0 for any.
+        token: used for this inquiry instead of the general authentication token (empty: no token); never sent as a
+            property, and never shown.
     """
 
     kind: ServiceKind | None = None
@@ -73,10 +74,10 @@ class DiscoverEndpoint:
     token: str | None = field(default=None, repr=False)
 
     def in_context(self, kind: ServiceKind, properties: Mapping[str, str]) -> DiscoverEndpoint:
-        """Return what is looked for where a `kind` with these properties is needed.
+        """Return the endpoint completed for a context that needs a `kind` with these properties.
 
-        An endpoint that names a kind or a registration itself takes no properties from the context; otherwise its own
-        win over the context's.
+        An endpoint that names a kind or a registration takes no properties from the context. Otherwise its own
+        properties override those of the context.
         """
         if self.kind is not None:
             return self
@@ -96,11 +97,11 @@ Endpoint: TypeAlias = GrpcEndpoint | ClientEndpoint | DiscoverEndpoint
 
 
 def parse_endpoint(text: str, *, field_name: str = "endpoint") -> Endpoint:
-    """Read an endpoint; an empty text means ``cogment://discover``.
+    """Parse an endpoint; an empty text means ``cogment://discover``.
 
     Raises:
-        EndpointError: the text does not follow the grammar; the message names `field_name` and what was expected. A
-            token in the text is not repeated in the message.
+        EndpointError: the text does not follow the grammar; the message names `field_name` and what was expected.
+            A token in the text is masked in the message.
     """
     trimmed = text.strip()
     if not trimmed:
@@ -115,7 +116,7 @@ def parse_endpoint(text: str, *, field_name: str = "endpoint") -> Endpoint:
 
 
 def is_client_endpoint(text: str) -> bool:
-    """Tell whether an actor with this endpoint comes to the orchestrator; a bad endpoint is none of a client."""
+    """Return whether an actor with this endpoint connects to the orchestrator; False for an invalid endpoint."""
     try:
         return isinstance(parse_endpoint(text), ClientEndpoint)
     except EndpointError:
@@ -123,12 +124,12 @@ def is_client_endpoint(text: str) -> bool:
 
 
 class _GrammarError(Exception):
-    """Says what was expected."""
+    """The text says what was expected."""
 
 
 def _parse(text: str) -> Endpoint:
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise _GrammarError("expected UTF-8")  # what Python makes of other bytes in arguments and variables
+        raise _GrammarError("expected UTF-8")  # how Python decodes invalid bytes in arguments and variables
     scheme, separator, rest = text.partition("://")
     if separator and scheme.lower() == "grpc":
         return _parse_grpc(rest)
@@ -193,5 +194,5 @@ def _service_id(properties: dict[str, str]) -> int:
 
 
 def _number(text: str) -> int:
-    """Return a number, 0 for what is none."""
+    """Return a number; 0 for a text that is not one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0

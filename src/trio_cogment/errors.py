@@ -1,10 +1,10 @@
 """One exception tree, and the one table from exception to gRPC status.
 
-What we raise on purpose derives from `CogmentError` and carries a text that may be shown to a peer. Any other
-exception that escapes is a bug of ours (or of the user's code): it is logged whole, and the peer is told UNKNOWN with
-a fixed text.
+Every exception that this package raises deliberately derives from `CogmentError`, and its text may be shown to a peer.
+Any other exception is a bug, in this package or in the user's code: it is logged with its traceback, and the peer gets
+UNKNOWN with a fixed text.
 
-This module knows nothing of Trio or of the wire, so that the pure parts may raise from it.
+This module depends neither on Trio nor on the wire format, so that pure modules can use it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class StatusCode(enum.IntEnum):
 
 
 class CogmentError(Exception):
-    """Root of everything this package raises on purpose. Its text may be shown to a peer."""
+    """Base class of all exceptions that this package raises deliberately. The text may be shown to a peer."""
 
 
 class InvalidArgumentError(CogmentError):
-    """The caller's input is wrong whatever the state of the system; the text names the field and what was expected."""
+    """The input is invalid, whatever the state of the system; the text names the field and what was expected."""
 
 
 class EndpointError(InvalidArgumentError):
@@ -48,35 +48,35 @@ class EndpointError(InvalidArgumentError):
 
 
 class NotFoundError(CogmentError):
-    """What the caller names does not exist."""
+    """The requested object does not exist."""
 
 
 class AlreadyExistsError(CogmentError):
-    """What the caller wants to create is there already."""
+    """The object to create exists already."""
 
 
 class FailedPreconditionError(CogmentError):
-    """The input is fine, the system is not in a state that allows it."""
+    """The input is valid, but the state of the system does not allow the operation."""
 
 
 class ResourceExhaustedError(CogmentError):
-    """A named limit was reached."""
+    """A limit was reached; the text names it."""
 
 
 class DataLossError(CogmentError):
-    """What the caller names was there, and is gone for good."""
+    """The requested object existed, and is lost for good."""
 
 
 class UnavailableError(CogmentError):
-    """A peer that is needed cannot be reached, or we are stopping; trying again later may help."""
+    """A peer that is needed cannot be reached, or the server is stopping; a retry may succeed."""
 
 
 class UnimplementedError(CogmentError):
-    """The method or option exists in the API but not here."""
+    """The method or option exists in the API, but is not implemented here."""
 
 
 class ProtocolError(CogmentError):
-    """A rule of a protocol was broken; raised only as one of its two children."""
+    """A protocol was violated; raised only as one of its two subclasses."""
 
     def __init__(self, *args: object) -> None:
         if type(self) is ProtocolError:
@@ -85,14 +85,14 @@ class ProtocolError(CogmentError):
 
 
 class LocalProtocolError(ProtocolError):
-    """Our own code (or the user's, through us) used a call or a machine against its rules."""
+    """Local code, in this package or in the user's program, violated the protocol of a call or a state machine."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer broke the rules; it is told so, and nobody else notices."""
+    """The peer violated the protocol; it gets the error, and other peers are not affected."""
 
 
-#: Trailing metadata with a serialized `google.rpc.Status`; the one name beginning with `grpc-` that errors may carry.
+#: Trailing metadata with a serialized `google.rpc.Status`: the only name with the prefix `grpc-` that errors may have.
 STATUS_DETAILS = "grpc-status-details-bin"
 
 
@@ -127,7 +127,7 @@ class RpcError(CogmentError):
 
 UNEXPECTED_FAILURE = "unexpected failure in the handler; the server's log has the details"
 
-#: The nearest listed ancestor decides.
+#: The nearest ancestor in this table decides.
 STATUS_OF: dict[type[Exception], StatusCode] = {
     InvalidArgumentError: StatusCode.INVALID_ARGUMENT,
     NotFoundError: StatusCode.NOT_FOUND,
@@ -143,7 +143,7 @@ STATUS_OF: dict[type[Exception], StatusCode] = {
 
 
 def status_of(error: Exception) -> tuple[StatusCode, str]:
-    """Return the status and the text a peer gets for `error`; internals never leak into the text."""
+    """Return the status and the text that a peer gets for `error`; the text never contains internals."""
     if isinstance(error, RpcError):
         return error.code, error.message
     for ancestor in type(error).__mro__:

@@ -1,10 +1,10 @@
-"""Which trial a line of the log is about.
+"""Which trial a log record is about.
 
-Two things tell: a message whose format begins with `trial %s: ` and has the id as its first argument, and otherwise the
-trial that the running task works for, if it said so by `bind_trial`. The first is for code that runs in whatever task
-brings an input, the second for tasks of a trial and handlers of its participants, the user's own code included.
+A message whose format begins with `trial %s: ` has the id as its first argument. Any other message is about the trial
+that the current task was bound to with `bind_trial`. The first form is for code that runs in the task of whoever
+delivers an input; the second is for tasks of a trial and handlers of its participants, including the user's code.
 
-`TrialFilter` puts the id into each record; our command line uses it, and any other program may.
+`TrialFilter` puts the id into each record. The command line installs it, and any other program may.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-#: What the format of a message about a trial begins with; the id is the first argument.
+#: The prefix of the format of a message about a trial; the id is the first argument.
 PREFIX = "trial %s: "
 
 _current: ContextVar[str] = ContextVar("trio_cogment_trial", default="")
 
 
 def bind_trial(trial_id: str) -> None:
-    """Say that the running task, and those it starts from now on, work for this trial; an empty id: for none."""
+    """Bind the current task, and tasks that it starts from now on, to a trial; an empty id: to none."""
     _current.set(trial_id)
 
 
 @contextmanager
 def trial_bound(trial_id: str) -> Iterator[None]:
-    """Do the same for the time of a `with` block, in a task that is somebody else's."""
+    """Bind the current task to a trial for a `with` block."""
     token = _current.set(trial_id)
     try:
         yield
@@ -36,12 +36,12 @@ def trial_bound(trial_id: str) -> Iterator[None]:
 
 
 def bound_trial() -> str:
-    """Return the trial that the running task works for; an empty text for none."""
+    """Return the id of the trial that the current task is bound to; empty if none."""
     return _current.get()
 
 
 class TrialFilter(logging.Filter):
-    """Sets `trial_id` of every record; an empty text for lines about no trial. Nothing is filtered out."""
+    """Sets `trial_id` of every record; empty if the record is about no trial. No record is dropped."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """See `logging.Filter.filter`."""

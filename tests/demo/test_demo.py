@@ -90,7 +90,7 @@ async def test_the_command(grpc: bool) -> None:
     assert "\x1b" not in output.out
     first, last = re.findall(r"tenth (\d\.\d\d)", output.out)
     assert float(last) - float(first) > MARGIN
-    assert output.out.count("mean reward of late") == 5
+    assert output.out.count("recent mean reward") == 5
     for name in (*COLOURS, *SYMBOLS):
         assert name in output.out
     assert max(map(len, output.out.splitlines())) <= 80

@@ -20,7 +20,7 @@ from trio_cogment.api.directory_pb2 import (
 )
 from trio_cogment.config import DirectoryConfig, RpcConfig
 from trio_cogment.discovery import DirectoryClient, Registration, open_directory
-from trio_cogment.discovery._opening import _hasty
+from trio_cogment.discovery._opening import _fast_reconnect
 from trio_cogment.endpoints import ClientEndpoint, GrpcEndpoint
 from trio_cogment.errors import (
     CogmentError,
@@ -182,8 +182,8 @@ async def test_good_replies(data: FullServiceData, endpoint: GrpcEndpoint | Clie
         (reply(host=""), "host ''"),
         (reply(ServiceEndpoint.UNKNOWN), "unknown protocol 0"),
         (reply(17), "unknown protocol 17"),
-        (reply(ServiceEndpoint.COGMENT, "discover"), "only cogment://client can be"),
-        (reply(ServiceEndpoint.COGMENT, ""), "only cogment://client can be"),
+        (reply(ServiceEndpoint.COGMENT, "discover"), "only cogment://client is allowed"),
+        (reply(ServiceEndpoint.COGMENT, ""), "only cogment://client is allowed"),
         (reply(kind=ServiceType.ENVIRONMENT_SERVICE), "type ENVIRONMENT_SERVICE and not ACTOR_SERVICE"),
         (reply(kind=ServiceType.UNKNOWN_SERVICE), "type UNKNOWN_SERVICE and not ACTOR_SERVICE"),
         (reply(kind=55), "type 55 and not ACTOR_SERVICE"),
@@ -201,7 +201,7 @@ async def test_bad_replies_are_refused_by_field(data: FullServiceData, problem: 
     said = str(caught.value)
     assert said.startswith("actors[0].endpoint: cogment://discover")
     assert problem in said
-    assert "Register it anew" in said
+    assert "Register it again" in said
 
 
 @pytest.mark.parametrize(
@@ -473,6 +473,6 @@ def test_settings_are_checked() -> None:
 
 
 def test_times_of_the_channel_fit_into_an_inquiry() -> None:
-    hasty = _hasty(RpcConfig(keepalive_seconds=0), DirectoryConfig(inquiry_timeout_seconds=10))
+    hasty = _fast_reconnect(RpcConfig(keepalive_seconds=0), DirectoryConfig(inquiry_timeout_seconds=10))
     assert (hasty.keepalive_seconds, hasty.keepalive_timeout_seconds) == (2, 2)
     assert (hasty.connect_backoff_initial_seconds, hasty.connect_backoff_max_seconds) == (1, 2)

@@ -207,7 +207,7 @@ async def test_a_directory_that_forgets(autojump_clock: Clock, caplog: pytest.Lo
     assert not bench.fake.entries
     warnings = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert len(warnings) == 2
-    assert "does not show service 1 (actservice grpc://us:9001) any more; registering it again" in warnings[0]
+    assert "no longer shows service 1 (actservice grpc://us:9001); registering it again" in warnings[0]
 
 
 async def test_a_directory_that_hides_us_has_never_two_of_us(
@@ -322,7 +322,7 @@ async def test_leaving_is_bounded_when_the_directory_hangs(
         started = trio.current_time()
         bench.leave()
     assert trio.current_time() - started == pytest.approx(3)
-    assert "the directory did not let us deregister within 3 s" in caplog.text
+    assert "the directory did not answer within 3 s; services may still be registered" in caplog.text
 
 
 async def test_errors_while_leaving_are_only_logged(autojump_clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
@@ -381,7 +381,7 @@ async def test_leaving_has_one_limit_for_all_it_does(autojump_clock: Clock, capl
         bench.leave()
     assert fake.methods() == ["Register", "Register", "Deregister"]
     assert trio.current_time() - started == pytest.approx(2)
-    assert "did not let us deregister within 2 s" in caplog.text
+    assert "did not answer within 2 s; services may still be registered" in caplog.text
 
 
 class _Delayed:

@@ -28,7 +28,7 @@ def test_wrong_payload_is_refused_by_name() -> None:
 
 
 def test_bytes_that_are_no_message_are_refused_by_name() -> None:
-    with pytest.raises(RemoteProtocolError, match="observation: 1 bytes that are no UInt32Value"):
+    with pytest.raises(RemoteProtocolError, match="observation: 1 bytes, not a valid UInt32Value"):
         decode(b"\xff", UInt32Value, "observation")
 
 

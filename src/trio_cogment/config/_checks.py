@@ -1,4 +1,4 @@
-"""What the classes of settings check of their values."""
+"""Checks that the settings classes share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECONDS_OR_NEVER: Range = (0.0, 10.0**9)
 
 
 def check_ranges(config: Any, ranges: Mapping[str, Range]) -> None:
-    """Raise ValueError if a value is below or above what its field may have; None has no range."""
+    """Raise ValueError if a value is outside the range of its field; None is always allowed."""
     for name, (least, most) in ranges.items():
         value = getattr(config, name)
         if value is not None and not least <= value <= most:  # also refuses NaN
@@ -23,7 +23,7 @@ def check_ranges(config: Any, ranges: Mapping[str, Range]) -> None:
 
 
 def check_not_negative(config: Any) -> None:
-    """Raise ValueError if a value is negative, infinite or none at all."""
+    """Raise ValueError if a value is negative, infinite or NaN; None is allowed."""
     for field in fields(config):
         value = getattr(config, field.name)
         if value is not None and not 0 <= value < math.inf:  # also refuses NaN

@@ -1,4 +1,4 @@
-"""Settings of a directory, and of those who use one."""
+"""Settings of a directory, and of its clients."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from trio_cogment.config._checks import SECONDS, SECONDS_OR_NEVER, SIZE, Range, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryConfig:
-    """How a directory is asked, and how registrations are kept in it.
+    """How a client uses a directory: inquiries, and keeping services registered.
 
     Attributes:
-        inquiry_timeout_seconds: how long one inquiry may take, connecting and waiting for its first reply included.
-            15 s suffice for noticing that a connection (older than 20 s) has died without a word, and for another one.
-        registration_timeout_seconds: the same for a registration, and for a look whether it is still there. A directory
-            that calls a service back before it answers may take more than 20 s to find that it cannot.
-        deregistration_timeout_seconds: how long leaving may take, all registrations together.
-        check_interval_seconds: how often the directory is asked whether it still knows us (give or take a fifth).
-        retry_initial_seconds: the pause after a first failure to register (give or take a fifth); each further one is
-            twice as long.
+        inquiry_timeout_seconds: how long one inquiry may take, including connecting and waiting for the first reply.
+            15 s are enough to notice that a connection (older than 20 s) is dead, and to open another.
+        registration_timeout_seconds: how long a registration may take, or the check whether it still exists. The
+            directory calls the service back before it answers; if it cannot reach it, that may take more than 20 s.
+        deregistration_timeout_seconds: how long deregistering may take on leaving, all registrations together.
+        check_interval_seconds: how often the registrations are verified (plus or minus a fifth).
+        retry_initial_seconds: the pause after the first failure to register (plus or minus a fifth); each further pause
+            is twice as long.
         retry_max_seconds: the longest of these pauses.
         reconnect_max_seconds: the longest pause between attempts to connect to the directory.
     """
@@ -38,33 +38,33 @@ class DirectoryConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryServerConfig:
-    """How a directory looks after what is registered with it.
+    """How a directory checks and keeps registrations.
 
     Attributes:
-        check_interval_seconds: how often a service that is shown is looked at, counted from the last look.
-        recheck_initial_seconds: the pause before a service is looked at again that has failed once; each further one is
-            twice as long, and none longer than `check_interval_seconds`.
-        scan_interval_seconds: how often it is found out who is due.
-        connect_timeout_seconds: how long one look tries to connect.
-        answer_timeout_seconds: how long one look may take, connecting included.
-        max_failures: a service is forgotten when so many looks in a row have failed, and not before
-        forget_seconds: have passed since the first of them.
-        max_concurrent_checks: services that are shown and are being looked at, at the same time; and again as many
-            that are not shown.
-        registration_wait_seconds: how long the reply to a registration waits for the first look.
-        inquiry_wait_seconds: how long an inquiry waits for looks (`check_on_inquire`).
-        fresh_check_seconds: a look no older than this is not repeated for an inquiry.
-        registration_lag_seconds: how long an inquiry that finds nobody waits for somebody to come; 0: not at all.
-        load_balancing: show only those with little load, in any order.
-        check_on_inquire: look at those who fit before an inquiry is answered.
-        force_permanent: every registration is a permanent one.
-        max_entries: registrations; further ones are refused.
-        max_duplicates: registrations that are the same in everything; a further one takes the place of the oldest, of a
-            server that crashed and is back, most likely.
-        max_entry_bytes: host and properties of one registration.
-        max_total_bytes: of all of them.
-        max_pending_changes: registrations and deregistrations that wait for the file; further ones wait for these.
-        write_retry_seconds: how long after a failure the file is written again.
+        check_interval_seconds: the pause between two health checks of a service that is shown.
+        recheck_initial_seconds: the pause after the first check that failed; each further pause is twice as long, and
+            none is longer than `check_interval_seconds`.
+        scan_interval_seconds: how often the directory looks for checks that are due.
+        connect_timeout_seconds: how long one check may take to connect.
+        answer_timeout_seconds: how long one check may take, including connecting.
+        max_failures: a registration is removed when this many checks in a row have failed, and
+        forget_seconds: this much time has passed since the first of them.
+        max_concurrent_checks: how many checks may run at the same time of services that are shown, and again of
+            services that are not.
+        registration_wait_seconds: how long the reply to a registration waits for the first check.
+        inquiry_wait_seconds: how long an inquiry waits for checks (`check_on_inquire`).
+        fresh_check_seconds: a check that is not older than this is not repeated for an inquiry.
+        registration_lag_seconds: how long an inquiry without results waits for a service to appear; 0: not at all.
+        load_balancing: show only the services with the lowest load, in random order.
+        check_on_inquire: check the matching services before an inquiry is answered.
+        force_permanent: make every registration permanent.
+        max_entries: the most registrations; further ones are refused.
+        max_duplicates: the most registrations that are equal in everything; a further one replaces the oldest, which
+            was most likely left behind by a server that crashed.
+        max_entry_bytes: the largest size of the host and properties of one registration.
+        max_total_bytes: the largest size of the hosts and properties of all registrations.
+        max_pending_changes: the most changes that wait to be written; further requests wait for room.
+        write_retry_seconds: the pause before the file is written again after a failure.
     """
 
     check_interval_seconds: float = 10.0

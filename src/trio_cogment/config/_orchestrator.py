@@ -9,7 +9,7 @@ from trio_cogment.config._checks import check_not_negative, check_positive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrchestratorConfig:
-    """How an orchestrator treats its trials. Times are in seconds; 0 means without limit where it says so.
+    """How an orchestrator treats its trials. Times are in seconds; 0 means no limit where the text says so.
 
     Attributes:
         soft_end_patience_seconds: how long a soft end may take to reach the final observation before the trial is ended
@@ -17,29 +17,29 @@ class OrchestratorConfig:
         environment_init_timeout_seconds: how long an environment may take to answer its initial message; 0: for ever.
         environment_ack_timeout_seconds: how long an environment may take for its LAST_ACK.
         actor_ack_timeout_seconds: the same for an actor.
-        heartbeat_seconds: a participant silent for so long is sent a HEARTBEAT, and again as often, but not while the
-            trial waits for it; 0: none.
+        heartbeat_seconds: a participant that is silent for this long is sent a HEARTBEAT, and again after each such
+            interval, but not while the trial waits for it; 0: none.
         farewell_seconds: how long END messages may take to leave once a trial has ended or is being cancelled.
         hook_timeout_seconds: how long one pre-trial hook may take.
         datalog_connect_timeout_seconds: how long the data log may take to accept a trial's stream.
-        datalog_flush_seconds: how long the data log of an ended trial may go without taking any of what is left.
-        datalog_grace_seconds: how long a trial whose queue is full waits for a data log that is away; after that it
-            goes on, and the oldest samples are dropped. 0: it does not wait.
-        datalog_reconnect_initial_seconds: the pause before a lost data log is tried again (give or take a fifth); each
-            further one is 1.6 times as long.
+        datalog_flush_seconds: how long the data log of an ended trial may make no progress with the remaining samples.
+        datalog_grace_seconds: how long a trial whose queue is full waits for a data log that cannot be reached; after
+            that it goes on, and the oldest samples are dropped. 0: it does not wait.
+        datalog_reconnect_initial_seconds: the pause before the first reconnection to a data log (plus or minus a
+            fifth); each further pause is 1.6 times as long.
         datalog_reconnect_max_seconds: the longest of these pauses.
-        max_queued_samples: samples waiting for the data log before the trial is made to wait; and as many that a data
-            log which confirms has not confirmed are kept beside them.
-        max_outbox_messages: messages waiting for one participant beyond what its call holds, before it is given up (a
-            large trial is allowed more: see `OUTBOX_MESSAGES_PER_PARTICIPANT`).
+        max_queued_samples: the most samples that wait for the data log; then the trial waits. As many again are kept
+            until a data log that confirms samples has confirmed them.
+        max_outbox_messages: the most messages that wait for one participant, beyond those that its call holds; with
+            more it is considered lost (a large trial is allowed more: see `OUTBOX_MESSAGES_PER_PARTICIPANT`).
         max_outbox_bytes: their total size; one message of any size is always allowed.
-        client_join_timeout_seconds: how long a client actor may take to say who it is.
-        watch_queue_entries: entries waiting for a watcher before it is given up.
-        max_properties_bytes: the names and values of one trial's properties, in total; they are in every description of
-            the trial, and those must fit into a message.
-        max_ended_trials: ended trials that can still be asked about.
-        ended_trial_age_seconds: how long they can be asked about.
-        gc_frequency: forget all of them on every so-manieth start, besides (0 or 1: on every one); None: on none.
+        client_join_timeout_seconds: how long a client actor may take to send its first message.
+        watch_queue_entries: the most entries that wait for a watcher; with more its call is ended.
+        max_properties_bytes: the total size of the names and values of one trial's properties; every description of the
+            trial contains them, and must fit into a message.
+        max_ended_trials: how many ended trials are remembered.
+        ended_trial_age_seconds: how long ended trials are remembered.
+        gc_frequency: also forget all ended trials at every n-th start of a trial (0 or 1: at every start); None: never.
     """
 
     soft_end_patience_seconds: float = 120.0
@@ -66,7 +66,7 @@ class OrchestratorConfig:
 
     def __post_init__(self) -> None:
         check_not_negative(self)
-        # With none of these nothing would work: a trial would wait for ever for room in a queue that has none.
+        # With 0 nothing would work: a trial would wait for ever for room in a queue without any.
         check_positive(
             self,
             "hook_timeout_seconds",
@@ -82,10 +82,10 @@ class MetricsConfig:
     """How metrics are measured and served.
 
     Attributes:
-        request_timeout_seconds: how long one HTTP connection may last, its request and our answer together.
+        request_timeout_seconds: how long one HTTP connection may last, including request and response.
         max_connections: connections served at the same time; further ones are closed at once.
         max_request_bytes: a longer request head is refused (431).
-        max_actor_classes: classes of actors told apart; those that come later are one, `other`.
+        max_actor_classes: how many actor classes get metrics of their own; further ones share the label `other`.
     """
 
     request_timeout_seconds: float = 10.0

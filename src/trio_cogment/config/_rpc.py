@@ -1,4 +1,4 @@
-"""Settings of connections, of both sides."""
+"""Settings of connections, for servers and clients."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ class RpcConfig:
 
     Attributes:
         max_receive_message_bytes: a longer message is refused from its length prefix alone (RESOURCE_EXHAUSTED).
-        max_send_message_bytes: a longer message is refused before it is sent; None for no limit of our own.
+        max_send_message_bytes: a longer message is refused before it is sent; None for no limit.
         max_concurrent_streams: calls one client may have open on one connection; more are refused (REFUSED_STREAM).
         max_header_list_bytes: metadata of one call, counted as HTTP/2 does (32 bytes are added for each entry).
-        stream_window_bytes: what a peer may send on one call before the receiver has taken it, beside one message
-            larger than that, which is let through whole as soon as `connection_memory_bytes` allows.
-        connection_window_bytes: what a peer may have in flight on one connection (65535 at least); it is credited on
+        stream_window_bytes: what a peer may send on one call before the application receives it. One message larger
+            than that is let through whole as soon as `connection_memory_bytes` allows.
+        connection_window_bytes: what a peer may have in flight on one connection (at least 65535); it is credited on
             receipt, until `connection_memory_bytes` are held.
-        connection_memory_bytes: what one connection may hold of messages that nobody has taken, and again of messages
-            that its peer does not take; one message larger than that passes at a time.
-        max_frame_bytes: the largest DATA frame we accept (and, if the peer allows, send).
-        call_outbox_messages: messages that may wait in one call until the peer takes them.
-        call_outbox_bytes: their total size; one message of any size is always taken.
-        write_high_water_bytes: unsent bytes of a connection above which its calls queue on their own.
-        max_control_output_bytes: answers to frames of a peer (PING, SETTINGS, resets, refusals) that may wait for it to
-            read.
-        flood_interval_seconds: the time over which the next four count.
-        max_resets: calls that a client resets, or that its faults end, before the first byte of a response, and calls
-            beyond `max_concurrent_streams`.
+        connection_memory_bytes: what one connection may hold of messages that the application has not received, and
+            again of messages that its peer does not read; one message larger than that passes at a time.
+        max_frame_bytes: the largest DATA frame that is accepted and, if the peer allows it, sent.
+        call_outbox_messages: the most messages that wait in one call until the peer reads them.
+        call_outbox_bytes: their total size; one message of any size is always accepted.
+        write_high_water_bytes: with more unsent bytes on a connection, messages wait in their calls.
+        max_control_output_bytes: the most bytes of responses to control frames (PING, SETTINGS, resets, refusals) that
+            wait for the peer to read.
+        flood_interval_seconds: the interval to which the next four limits apply.
+        max_resets: calls that a client resets, or that end by its errors, before the first byte of a response, and
+            calls beyond `max_concurrent_streams`.
         max_pings: PINGs without data between them.
         max_settings: SETTINGS frames.
         max_empty_frames: frames that carry nothing: DATA and CONTINUATION without payload, PRIORITY, unknown types,
-            WINDOW_UPDATEs of next to nothing beyond those that what we send may bring about.
+            and tiny WINDOW_UPDATEs beyond those that sent data explains.
         handshake_timeout_seconds: how long a peer may take for its first SETTINGS.
-        idle_timeout_seconds: how long a server keeps a connection without calls; 0 for ever.
-        keepalive_seconds: a server PINGs a client from which it has heard nothing for so long; 0 never.
-        client_keepalive_seconds: a channel with running calls PINGs a silent server so often (but once after
-            `keepalive_seconds` when data has come since, which every server allows); 0 never.
-        keepalive_timeout_seconds: how long a PINGed peer may stay silent before it is given up.
-        message_stall_timeout_seconds: how long a large message may come no further while others wait for its share of
+        idle_timeout_seconds: how long a server keeps a connection without calls; 0: for ever.
+        keepalive_seconds: a server sends a PING to a client that has been silent for this long; 0: never.
+        client_keepalive_seconds: how often a channel with running calls sends a PING to a silent server (but once after
+            `keepalive_seconds` when data has come since, which every server allows); 0: never.
+        keepalive_timeout_seconds: how long a peer may take to answer a PING before the connection is closed.
+        message_stall_timeout_seconds: how long a large message may make no progress while others wait for its share of
             `connection_memory_bytes`.
-        drain_grace_seconds: how long running calls may go on when a server drains, and their clients take to read.
-        connect_timeout_seconds: how long a channel tries to connect, until the server's SETTINGS have come.
-        connect_backoff_initial_seconds: the pause after a first failure to connect (give or take a fifth); each further
-            one is 1.6 times as long.
+        drain_grace_seconds: how long running calls may go on when a server drains, and their clients may read.
+        connect_timeout_seconds: how long a channel may take to connect, until the server's SETTINGS have come.
+        connect_backoff_initial_seconds: the pause after the first failure to connect (plus or minus a fifth); each
+            further pause is 1.6 times as long.
         connect_backoff_max_seconds: the longest of these pauses.
-        max_channel_connections: connections of one channel; there is more than one when the server limits the calls on
-            each.
-        surplus_idle_seconds: how long all but the first of these stay when they have no calls.
-        farewell_timeout_seconds: how long a closing end tries to tell its peer why, and waits for it to close too.
+        max_channel_connections: the most connections of one channel; it opens more than one when the server limits the
+            calls on each.
+        surplus_idle_seconds: how long all but the first of these stay open without calls.
+        farewell_timeout_seconds: how long a closing end may take to send the reason, and waits for its peer to close.
     """
 
     max_receive_message_bytes: int = 4 * 1024 * 1024

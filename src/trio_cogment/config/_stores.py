@@ -1,4 +1,4 @@
-"""Settings of what keeps things: the trial datastore and the model registry."""
+"""Settings of the trial datastore and the model registry."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ class DatastoreConfig:
     """How a trial datastore writes and reads, whatever its storage.
 
     Attributes:
-        commit_samples: so many writes, of all streams together, are committed at once.
-        commit_bytes: or so many bytes of them.
-        commit_delay_seconds: or what there is so long after the first, at most: where commits are quick it is sooner.
-        max_pending_writes: writes that wait or are being committed; then streams are made to wait.
-        max_pending_bytes: their size; one of any size is always taken.
-        max_stream_writes: how many of these a single stream may have.
-        abandoned_after_seconds: a trial whose data log is away for so long is marked as ended abnormally. That a host
-            is gone without a word is noticed within 30 s (`keepalive_seconds` and `keepalive_timeout_seconds`): with
-            the default nobody waits for its trials 60 s later.
+        commit_samples: the most writes in one commit, of all streams together.
+        commit_bytes: the most bytes in one commit.
+        commit_delay_seconds: the longest time a write waits for others to be committed with it; less where commits
+            are fast.
+        max_pending_writes: the most writes that wait or are being committed; with more, streams wait.
+        max_pending_bytes: their total size; one write of any size is always accepted.
+        max_stream_writes: how many of these writes a single stream may have.
+        abandoned_after_seconds: a trial whose data log has been disconnected for this long is marked as ended
+            abnormally. A host that vanished is noticed within 30 s (`keepalive_seconds` and
+            `keepalive_timeout_seconds`), so that with the default readers of its trials wait at most 60 s.
         abandoned_after_start_seconds: the same for trials that were open when the datastore started: their data logs
-            may take 30 s to notice that its predecessor has gone, and a pause before they come back.
-        page_samples: samples that a reader's call reads from the storage at a time.
-        page_bytes: their size; one of any size is always read.
-        max_reply_bytes: a reply with trials that would be longer is refused: the published SDK takes no longer one.
-        farewell_seconds: how long a datastore that stops may take to write what it has been given.
+            may take 30 s to notice that the previous process is gone, and pause before they reconnect.
+        page_samples: how many samples a reader's call reads from the storage at a time.
+        page_bytes: their total size; one sample of any size is always read.
+        max_reply_bytes: a larger reply with trials is refused, as the published SDK does not accept it.
+        farewell_seconds: how long a datastore that stops may take to write what it has accepted.
     """
 
     commit_samples: int = 500
@@ -48,7 +49,7 @@ class DatastoreConfig:
         check_ranges(self, dict.fromkeys(self.__slots__, SIZE) | _DATASTORE_RANGES)
 
 
-#: A trial is given up within a minute of its orchestrator's end.
+#: So that a trial is marked as ended within a minute of its orchestrator's end.
 _DATASTORE_RANGES: dict[str, Range] = {
     "commit_delay_seconds": (0.0, 60.0),
     "abandoned_after_seconds": (0.001, 60.0),
@@ -59,21 +60,22 @@ _DATASTORE_RANGES: dict[str, Range] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRegistryConfig:
-    """How a model registry keeps and hands out versions.
+    """How a model registry stores and sends versions.
 
     Attributes:
-        sent_version_chunk_bytes: how much of a version goes into one message to who retrieves it; clients take 4 MiB
-            unless they were told otherwise.
-        cache_max_items: versions that are not archived, of all models together, that are kept.
-        cache_max_bytes: their bytes together, and again those of all that are being uploaded; a larger one is refused.
-        max_metadata_bytes: the id and user data of one model or version, in total; they must fit into one message.
-        max_page_bytes: descriptions in one reply, about; the rest is on the next page.
-        max_uploads: versions that are received at a time; more wait for their turn.
-        max_downloads: versions that are sent at a time; more wait for their turn.
-        transfer_stall_seconds: how long an upload or download may wait for its client to send or take a chunk.
-        watch_queue_versions: versions waiting for a client that follows a model; one that falls behind misses the
-            oldest of them, never the newest.
-        storage_threads: threads that read and write at a time.
+        sent_version_chunk_bytes: the size of the chunks in which a version is sent; clients accept messages of 4 MiB
+            unless configured otherwise.
+        cache_max_items: the most versions that are kept without being archived, of all models together.
+        cache_max_bytes: their total size, and separately that of all uploads in progress; a larger version is refused.
+        max_metadata_bytes: the total size of the id and user data of one model or version; they must fit into one
+            message.
+        max_page_bytes: the approximate size of the descriptions in one reply; the rest is on the next page.
+        max_uploads: how many versions are received at the same time; further uploads wait.
+        max_downloads: how many versions are sent at the same time; further downloads wait.
+        transfer_stall_seconds: how long an upload or download may wait for its client to send or read a chunk.
+        watch_queue_versions: how many versions wait for a client that follows a model; a slow client misses the oldest
+            of them, never the newest.
+        storage_threads: how many threads read and write at the same time.
     """
 
     sent_version_chunk_bytes: int = 2 * 1024 * 1024

@@ -1,8 +1,8 @@
-"""The actors: two tables that learn from rewards, and from nothing else.
+"""The actors: two tables that learn from rewards only.
 
-The learning is Q-learning without a future: what a choice is worth is the mean of what it brought. Two things make two
-such learners agree on a code every time. They begin as optimists, so that each choice is tried until it disappoints.
-And they explore less and less: while the other still changes its mind, what it did long ago must not weigh too much.
+They use Q-learning without discounted future rewards: the value of a choice is a running mean of its rewards. Two
+things let the learners agree on a code every time. The initial values are optimistic, so that each choice is tried
+until it disappoints. And exploration decreases over time, so that both settle on one code.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from trio_cogment.demo._game import SILENCE
 from trio_cogment.sdk import ActorSession, EventType
 
 LEARNING_RATE = 0.02
-#: How often the first choices are made blindly, and after which part of the trial none is.
+#: The initial share of random choices, and the part of the trial after which there are none.
 EXPLORATION = 1.0
 EXPLORATION_ENDS = 0.8
-#: The most a choice can bring.
+#: The initial value of each choice: the highest possible reward.
 OPTIMISM = 1.0
 
 
 class Learner:
-    """What somebody believes each choice to be worth in each situation.
+    """The estimated value of each choice in each situation.
 
     Args:
-        situations: how many there are.
-        choices: how many there are.
-        rng: for exploring, and for choosing among equals.
-        ticks: how long the trial will be.
-        learning: False: guess, always.
+        situations: the number of situations.
+        choices: the number of choices.
+        rng: the source of randomness for exploring and for ties.
+        ticks: the length of the trial.
+        learning: False: always choose at random.
     """
 
     def __init__(self, situations: int, choices: int, rng: random.Random, *, ticks: int, learning: bool = True) -> None:
@@ -40,7 +40,7 @@ class Learner:
         self._learning = learning
 
     def choose(self, situation: int, tick_id: int) -> int:
-        """Make a choice, now and then a blind one."""
+        """Choose: at random while exploring, otherwise the best choice."""
         worth = self._worth[situation]
         exploration = EXPLORATION * max(0.0, 1 - tick_id / self._exploration_ends)
         if not self._learning or self._rng.random() < exploration:
@@ -49,19 +49,19 @@ class Learner:
         return self._rng.choice([choice for choice, value in enumerate(worth) if value == highest])
 
     def learn(self, situation: int, choice: int, reward: float) -> None:
-        """Remember what a choice brought."""
+        """Update the value of a choice with its reward."""
         if self._learning:
             worth = self._worth[situation]
             worth[choice] += LEARNING_RATE * (reward - worth[choice])
 
     def best(self, situation: int) -> int:
-        """Return the choice believed to be worth most."""
+        """Return the choice with the highest value."""
         worth = self._worth[situation]
         return worth.index(max(worth))
 
 
 class Speaker:
-    """Sees a colour, says a symbol. Whether the listener understood shows a tick later."""
+    """Sees a colour and sends a symbol. The reward for it arrives one tick later."""
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
@@ -79,7 +79,7 @@ class Speaker:
 
 
 class Listener:
-    """Sees a symbol, names a colour."""
+    """Sees a symbol and names a colour."""
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner

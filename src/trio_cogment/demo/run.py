@@ -1,4 +1,4 @@
-"""Running the demo's trial, within the process or over sockets of this machine: only the wiring differs."""
+"""Runs the demo's trial, in process or over local sockets; only the connections differ."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _MAX_INACTIVITY_SECONDS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """What came out. The same seed, length and learning give the same, but for `seconds` and `grpc`.
+    """The result. The same seed, length and learning give the same result, except for `seconds` and `grpc`.
 
     Attributes:
-        seed: where all chance comes from.
+        seed: the seed of all random generators.
         ticks: the length of the trial.
         learning: whether the actors learned.
         grpc: whether it ran over sockets.
         rewards: one for each guess: 1 for right, 0 for wrong.
-        symbols: for each colour what the speaker says.
-        meanings: for each symbol what the listener understands.
+        symbols: for each colour, the symbol that the speaker sends.
+        meanings: for each symbol, the colour that the listener names.
         seconds: how long the trial took.
     """
 
@@ -64,7 +64,7 @@ class DemoResult:
         return self.ticks // 10
 
     def curve(self, points: int) -> list[float]:
-        """Return the mean rewards of so many equal parts of the trial."""
+        """Return the mean rewards of `points` equal parts of the trial."""
         count = len(self.rewards)
         bounds = [count * point // points for point in range(points + 1)]
         return [_mean(self.rewards[start:end]) for start, end in pairwise(bounds) if end > start]
@@ -86,21 +86,21 @@ async def run_demo(
     grpc: bool = False,
     on_tick: OnTick = _quiet,
 ) -> DemoResult:
-    """Run the trial and return what came out.
+    """Run the trial and return the result.
 
     Args:
-        seed: where all chance comes from.
+        seed: the seed of all random generators.
         ticks: the length of the trial, 20 or more.
-        learning: False lets the actors guess.
-        grpc: over sockets of this machine.
-        on_tick: told after each tick.
+        learning: False: the actors guess.
+        grpc: use local sockets instead of the in-process channel.
+        on_tick: called after each tick.
 
     Raises:
-        UnavailableError: the trial was broken off.
+        UnavailableError: the trial ended early.
 
     After `Cancelled` nothing is left running.
     """
-    # Everybody draws from a source of their own: what one does cannot change another's luck.
+    # Each participant has a random generator of its own, so that they do not influence each other.
     environment = Environment(random.Random(f"{seed} environment"), ticks=ticks, on_tick=on_tick)
     speaker, listener = learners(seed, ticks=ticks, learning=learning)
     participants = Participants(SPEC)
@@ -123,7 +123,7 @@ async def run_demo(
         await controller.wait_trial(trial_id)
         seconds = time.perf_counter() - started
     if len(environment.rewards) < ticks - 1:
-        raise UnavailableError(f"the trial was broken off: {environment.details or 'no reason given'}")
+        raise UnavailableError(f"the trial ended early: {environment.details or 'no reason given'}")
     return DemoResult(
         seed=seed,
         ticks=ticks,
@@ -137,7 +137,7 @@ async def run_demo(
 
 
 def learners(seed: int, *, ticks: int, learning: bool) -> tuple[Learner, Learner]:
-    """Return the speaker's and the listener's."""
+    """Return the learners of the speaker and the listener."""
     speaking, listening = (random.Random(f"{seed} {name}") for name in (SPEAKER, LISTENER))
     return (
         Learner(len(COLOURS), len(SYMBOLS), speaking, ticks=ticks, learning=learning),
@@ -153,7 +153,7 @@ async def _in_process(participants: Participants) -> AsyncIterator[tuple[Control
 
 @asynccontextmanager
 async def _over_sockets(participants: Participants) -> AsyncIterator[tuple[Controller, str]]:
-    # The orchestrator knows nobody of this process: participants and control come to it through sockets.
+    # The participants are not registered with this orchestrator: they and the controller use sockets.
     async with open_platform(SPEC) as platform, trio.open_nursery() as nursery:
         served = await nursery.start(partial(serve_participants, participants, host=_LOOPBACK))
         serving = await nursery.start(serve, platform.services, await open_listeners(_LOOPBACK))

@@ -1,4 +1,4 @@
-"""The demo for people (a live line, then a page) and for programs (JSON)."""
+"""Output of the demo: for people (a progress line, then a page) and for programs (JSON)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _BAR_WIDTH = 32
 
 
 class Progress:
-    """Shows how far a trial is: a line that changes on a terminal, a few lines elsewhere. To be used with `with`.
+    """A context manager that shows the progress of a trial: one changing line on a terminal, a few lines elsewhere.
 
     Args:
-        console: where to.
+        console: where to print.
         ticks: the length of the trial.
     """
 
@@ -35,7 +35,7 @@ class Progress:
         self._console = console
         self._ticks = ticks
         self._every = max(1, ticks // (_UPDATES if console.is_terminal else _PLAIN_UPDATES))
-        # Refreshed by hand: a thread of its own would only be in the trial's way.
+        # Refreshed explicitly: a refresh thread would slow the trial down.
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> Progress:
@@ -48,12 +48,12 @@ class Progress:
             self._live.stop()
 
     def on_tick(self, tick_id: int, rewards: Sequence[float]) -> None:
-        """Take note of a tick."""
+        """Update the progress after a tick."""
         if (tick_id + 1) % self._every or not rewards:
             return
         recent = rewards[-self._ticks // 10 :]
         mean = sum(recent) / len(recent)
-        text = f"tick {tick_id + 1} of {self._ticks}, mean reward of late {mean:.2f}"
+        text = f"tick {tick_id + 1} of {self._ticks}, recent mean reward {mean:.2f}"
         if self._live is None:
             self._console.print(text)
             return
@@ -68,7 +68,7 @@ def chart(values: Sequence[float], blocks: str = _BLOCKS) -> str:
 
 
 def page(result: DemoResult, *, ascii_only: bool = False) -> RenderableType:
-    """Return the result for reading."""
+    """Return the result as a page for people."""
     blocks = _ASCII_BLOCKS if ascii_only else _BLOCKS
     arrow = "->" if ascii_only else "→"
     where = "over gRPC" if result.grpc else "in process"
@@ -103,7 +103,7 @@ def _code(result: DemoResult, arrow: str) -> Table:
 
 
 def as_json(result: DemoResult) -> str:
-    """Return the result for programs, on one line."""
+    """Return the result as JSON on one line."""
     code = [
         {"colour": COLOURS[colour], "symbol": SYMBOLS[symbol], "understood_as": COLOURS[result.meanings[symbol]]}
         for colour, symbol in enumerate(result.symbols)

@@ -1,4 +1,4 @@
-"""Finishing something though everything around is being cancelled."""
+"""A grace period: a block that may finish although it is being cancelled."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import trio
 from trio_cogment.rpc import OwnNursery
 
 
-class Lingering:
-    """How it goes.
+class GracePeriod:
+    """The state of a block with a grace period.
 
     Attributes:
-        cancelled_at: when it was cancelled from outside; infinite before.
+        cancelled_at: when the block was cancelled from outside; infinite before that.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -25,7 +25,7 @@ class Lingering:
         self._seconds = seconds
 
     async def watch(self) -> None:
-        """Feel the cancellation in the block's stead."""
+        """Wait for the cancellation that the shield keeps from the block, and set the deadline of the block."""
         try:
             await trio.sleep_forever()
         finally:
@@ -35,9 +35,9 @@ class Lingering:
 
 
 @asynccontextmanager
-async def lingering(seconds: float) -> AsyncIterator[Lingering]:
-    """Let a block go on when it is cancelled from outside, for so many seconds from then on."""
-    state = Lingering(seconds)
+async def grace_period(seconds: float) -> AsyncIterator[GracePeriod]:
+    """When the block is cancelled from outside, let it go on for at most `seconds` from then."""
+    state = GracePeriod(seconds)
     async with OwnNursery() as nursery:
         nursery.start_soon(state.watch)
         try:

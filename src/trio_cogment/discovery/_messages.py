@@ -1,4 +1,4 @@
-"""What goes to a directory and what comes from it, as messages."""
+"""Conversion between endpoints and kinds and the messages of the directory."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from trio_cogment.services import SERVICES, ServiceKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a directory says about a service.
+    """A service as a directory describes it.
 
     Attributes:
-        endpoint: where it is; a `ClientEndpoint` comes to us.
+        endpoint: where it is; `ClientEndpoint` for a client actor, which connects to the orchestrator.
         kind: what it is.
-        ssl: it expects TLS.
-        service_id: of its registration.
-        properties: what it was registered with.
+        ssl: whether it expects TLS.
+        service_id: the id of its registration.
+        properties: the properties of its registration.
     """
 
     endpoint: GrpcEndpoint | ClientEndpoint
@@ -36,7 +36,7 @@ class Found:
 
 
 def inquiry_for(wanted: DiscoverEndpoint) -> InquireRequest:
-    """Return what to ask a directory."""
+    """Return the request that looks for an endpoint."""
     if wanted.service_id:
         return InquireRequest(service_id=wanted.service_id)
     assert wanted.kind is not None
@@ -44,13 +44,13 @@ def inquiry_for(wanted: DiscoverEndpoint) -> InquireRequest:
 
 
 def details_of(kind: ServiceKind | None, properties: Mapping[str, str] | None) -> ServiceDetails:
-    """Return a kind, None for any, and properties as a message."""
+    """Return a kind (None: any) and properties as a message."""
     name = ServiceType.Name(SERVICES[kind].directory_type) if kind else None
     return ServiceDetails(type=name, properties=properties)
 
 
 def described(wanted: DiscoverEndpoint) -> str:
-    """Return what is looked for, for a sentence."""
+    """Return what an endpoint asks for, as part of a sentence."""
     if wanted.service_id:
         return f"service {wanted.service_id}"
     assert wanted.kind is not None
@@ -59,7 +59,7 @@ def described(wanted: DiscoverEndpoint) -> str:
 
 
 def wire_endpoint(endpoint: GrpcEndpoint | ClientEndpoint, ssl: bool) -> ServiceEndpoint:
-    """Return where a service is, as it is registered."""
+    """Return an endpoint as it is registered."""
     if isinstance(endpoint, ClientEndpoint):
         return ServiceEndpoint(protocol=ServiceEndpoint.COGMENT, host=CLIENT_HOST)
     protocol = ServiceEndpoint.GRPC_SSL if ssl else ServiceEndpoint.GRPC
@@ -67,14 +67,14 @@ def wire_endpoint(endpoint: GrpcEndpoint | ClientEndpoint, ssl: bool) -> Service
 
 
 class ReplyError(Exception):
-    """Says what is wrong with a registration."""
+    """A registration is invalid; the text continues a sentence that begins with the service."""
 
 
 def checked(data: FullServiceData, kind: ServiceKind) -> Found:
-    """Return what a reply says, if it can be of use where `kind` is wanted.
+    """Return the service that a reply describes, if it is valid and of this kind.
 
     Raises:
-        ReplyError: it cannot.
+        ReplyError: it is not.
     """
     if not data.HasField("endpoint"):
         raise ReplyError("has no endpoint")
@@ -86,11 +86,11 @@ def checked(data: FullServiceData, kind: ServiceKind) -> Found:
     endpoint: GrpcEndpoint | ClientEndpoint
     if protocol == ServiceEndpoint.COGMENT:
         if host != CLIENT_HOST:
-            raise ReplyError(f"has the endpoint cogment://{host}, where only cogment://{CLIENT_HOST} can be")
+            raise ReplyError(f"has the endpoint cogment://{host}, where only cogment://{CLIENT_HOST} is allowed")
         endpoint = ClientEndpoint()
     elif protocol in (ServiceEndpoint.GRPC, ServiceEndpoint.GRPC_SSL):
         if not host or not 0 < port < 65536:
-            raise ReplyError(f"has host {host!r} and port {port}, where nobody can be")
+            raise ReplyError(f"has the invalid host {host!r} or port {port}")
         endpoint = GrpcEndpoint(host, port)
     else:
         raise ReplyError(f"has the unknown protocol {protocol}")

@@ -1,4 +1,4 @@
-"""A channel to a directory that finds it again soon, and outlives a cancellation by as long as saying goodbye takes."""
+"""A channel to a directory that reconnects quickly, and stays open for deregistering after a cancellation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from trio_cogment.config import DirectoryConfig, RpcConfig
-from trio_cogment.discovery._grace import lingering
+from trio_cogment.discovery._grace import grace_period
 from trio_cogment.discovery.client import DirectoryClient
 from trio_cogment.endpoints import GrpcEndpoint, parse_endpoint
 from trio_cogment.errors import EndpointError
@@ -28,27 +28,28 @@ async def open_directory(
     rpc_config: RpcConfig | None = None,
     rng: random.Random | None = None,
 ) -> AsyncIterator[DirectoryClient]:
-    """Connect to a directory, when it is needed and as often as it is, for the time of an `async with` block.
+    """Open a channel to a directory for an `async with` block; it connects, and reconnects, when it is used.
 
-    When the block is cancelled, what it does on its way out can use the directory still, for as long as
-    deregistrations may take.
+    When the block is cancelled, its cleanup can still use the directory for `deregistration_timeout_seconds`.
 
     Args:
         endpoint: `grpc://host:port`.
         token: see `DirectoryClient`.
-        tls: encrypt; for example from `trio_cogment.rpc.client_tls`.
-        config: how long things may take.
-        rpc_config: for the channel; some of its times are made shorter, so that a dead connection is noticed while an
-            inquiry waits, and a directory that is back is found soon.
-        rng: decides by how much the pauses between attempts to connect differ.
+        tls: the TLS context, for example from `trio_cogment.rpc.client_tls`; None for no encryption.
+        config: timeouts.
+        rpc_config: the settings of the channel. Some of its times are shortened, so that a dead connection is noticed
+            during an inquiry, and a directory that has restarted is found soon.
+        rng: the source of jitter for the pauses between attempts to connect.
 
     Raises:
-        EndpointError: the endpoint is something else.
-        InvalidArgumentError: a token that cannot travel.
+        EndpointError: the endpoint is not `grpc://host:port`.
+        InvalidArgumentError: the token is not printable ASCII.
     """
     address = directory_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
     config = config or DirectoryConfig()
-    channel = Channel(address.host, address.port, tls=tls, config=_hasty(rpc_config or RpcConfig(), config), rng=rng)
+    channel = Channel(
+        address.host, address.port, tls=tls, config=_fast_reconnect(rpc_config or RpcConfig(), config), rng=rng
+    )
     client = DirectoryClient(channel, token=token, config=config, name=f"the directory at {address}")
     closing = trio.Event()
     async with OwnNursery() as nursery:
@@ -60,10 +61,10 @@ async def open_directory(
 
 
 def directory_endpoint(text: str, *, field_name: str = "directory_endpoint") -> GrpcEndpoint:
-    """Return where a directory is.
+    """Parse the endpoint of a directory.
 
     Raises:
-        EndpointError: it is no `grpc://host:port`; who looks for services cannot be discovered.
+        EndpointError: it is not `grpc://host:port`; a directory cannot itself be discovered.
     """
     endpoint = parse_endpoint(text, field_name=field_name)
     if not isinstance(endpoint, GrpcEndpoint):
@@ -71,16 +72,16 @@ def directory_endpoint(text: str, *, field_name: str = "directory_endpoint") -> 
     return endpoint
 
 
-async def _hold(channel: Channel, closing: trio.Event, linger: float, *, task_status: trio.TaskStatus[None]) -> None:
-    """Keep a channel open until it is not needed any more."""
-    async with lingering(linger), channel:
+async def _hold(channel: Channel, closing: trio.Event, grace: float, *, task_status: trio.TaskStatus[None]) -> None:
+    """Keep the channel open until `closing` is set, and for the grace period after a cancellation."""
+    async with grace_period(grace), channel:
         task_status.started()
         await closing.wait()
 
 
-def _hasty(rpc_config: RpcConfig, config: DirectoryConfig) -> RpcConfig:
-    # A host that vanished sends no RST: only a PING tells. A channel looks every ten seconds whether one is due; what
-    # an inquiry has left then must do for the PING's answer, and for another try over a new connection.
+def _fast_reconnect(rpc_config: RpcConfig, config: DirectoryConfig) -> RpcConfig:
+    # A host that vanished sends no RST: only a PING finds out. A channel checks every ten seconds whether one is due;
+    # the rest of the inquiry's time must suffice for the PING's answer and for another attempt on a new connection.
     fifth = config.inquiry_timeout_seconds / 5
     reconnect = min(rpc_config.connect_backoff_max_seconds, config.reconnect_max_seconds)
     return dataclasses.replace(

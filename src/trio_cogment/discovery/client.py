@@ -1,8 +1,7 @@
-"""The directory's client: who serves what, and telling the directory what we serve.
+"""The directory's client: finding services and registering them.
 
-An inquiry takes the first reply and leaves: sharing out load, and waiting for services that are late, are the
-directory's affair. Nothing is remembered between inquiries. What a reply says is checked, its type included, before
-anybody dials it.
+An inquiry uses the first reply only: load balancing, and waiting for services that start later, are left to the
+directory. Nothing is cached between inquiries. A reply is validated, including its type, before its endpoint is used.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _METHODS = methods_of(SERVICES[ServiceKind.DIRECTORY].descriptor())
 _OK = RegisterReply.OK  # the same number in both replies
 
 
-#: What the directory itself would have to change, or we in what we say; anything else may pass by itself.
+#: Failures that a retry of the same request will not cure; all others may be temporary.
 _LASTING = frozenset(
     {
         StatusCode.INVALID_ARGUMENT,
@@ -66,27 +65,27 @@ _LASTING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a directory gives for a registration; both are needed to take it back."""
+    """What a directory returns for a registration; deregistering needs both."""
 
     service_id: int
     secret: str = field(repr=False)
 
 
 class DirectoryClient:
-    """Asks one directory; any number of tasks may use it at once.
+    """A client of one directory; any number of tasks may use it at the same time.
 
     Args:
-        opener: a channel to the directory; `open_directory` makes one that reconnects soon.
-        token: who we are: only registrations made with the same token are found, and can be taken back.
-        config: how long things may take.
-        name: what errors call the directory.
+        opener: a channel to the directory; `open_directory` makes one that reconnects quickly.
+        token: the authentication token: only registrations with the same token are found, and can be removed.
+        config: timeouts.
+        name: the directory's name in errors.
 
     Every method raises:
         UnavailableError: the directory cannot be reached, failed, or did not answer in time; trying again may help.
         FailedPreconditionError: the directory refused.
 
     Raises:
-        InvalidArgumentError: a token that cannot travel.
+        InvalidArgumentError: the token is not printable ASCII.
     """
 
     def __init__(
@@ -118,38 +117,38 @@ class DirectoryClient:
 
         Args:
             endpoint: a `cogment://discover` endpoint, parsed or as text.
-            kind: what is needed, where the endpoint itself does not say.
-            field_name: named in errors.
-            context: properties that are needed, where the endpoint itself names neither a kind nor a registration.
+            kind: the kind to look for if the endpoint does not name one.
+            field_name: the name of the field in errors.
+            context: properties to look for if the endpoint names neither a kind nor a registration.
 
         Raises:
-            EndpointError: the text is no endpoint, or nothing to be discovered.
-            FailedPreconditionError: nobody is registered who fits, or a registration says what cannot be.
+            EndpointError: the text is not an endpoint, or not a `cogment://discover` endpoint.
+            FailedPreconditionError: no registered service matches, or the registration is invalid.
         """
         if isinstance(endpoint, str):
             parsed = parse_endpoint(endpoint, field_name=field_name)
             if not isinstance(parsed, DiscoverEndpoint):
-                raise EndpointError(f"{field_name}: {endpoint!r}: expected cogment://discover, or nothing")
+                raise EndpointError(f"{field_name}: {endpoint!r}: expected cogment://discover, or an empty text")
             endpoint = parsed
         wanted = endpoint.in_context(kind, context or {})
         assert wanted.kind is not None
         data = await self._inquire(inquiry_for(wanted), wanted.token, f"{field_name}: {wanted}")
         if data is None:
-            hint = "Start it, or see that it is registered there with the same authentication token"
+            hint = "Start it, or register it there with the same authentication token"
             raise FailedPreconditionError(f"{field_name}: {self.name} knows no {described(wanted)}. {hint}")
         try:
             return checked(data, wanted.kind)
         except ReplyError as error:
             raise FailedPreconditionError(
                 f"{field_name}: {wanted}: {self.name} returned service {data.service_id}, which {error}. "
-                "Register it anew"
+                "Register it again"
             ) from None
 
     async def look_up(self, service_id: int) -> FullServiceData | None:
-        """Return what the directory says about one registration, unchecked; None if it shows no such one."""
+        """Return one registration without validating it; None if the directory does not show it."""
         request = InquireRequest(service_id=service_id)
         timeout = self.config.registration_timeout_seconds
-        return await self._inquire(request, None, f"looking for service {service_id}", timeout)
+        return await self._inquire(request, None, f"looking up service {service_id}", timeout)
 
     async def inquire(
         self,
@@ -159,18 +158,18 @@ class DirectoryClient:
         service_id: int = 0,
         token: str | None = None,
     ) -> list[FullServiceData]:
-        """Return what the directory says about everybody who fits, unchecked, in its order.
+        """Return all registrations that match, in the directory's order, without validating them.
 
         Args:
-            kind: None for any.
-            properties: all that it must have.
-            service_id: one registration; then the others do not count.
-            token: another one than ours.
+            kind: the kind of service; None for any.
+            properties: properties that a service must have.
+            service_id: the id of one registration; if given, `kind` and `properties` are ignored.
+            token: an authentication token to use instead of the client's.
         """
         details = details_of(kind, properties)
         request = InquireRequest(service_id=service_id) if service_id else InquireRequest(details=details)
         timeout = self.config.inquiry_timeout_seconds
-        with self._reporting("asking who is registered"):
+        with self._reporting("inquiring for services"):
             async with self._opener.call(_METHODS["Inquire"], metadata=self._metadata(token), timeout=timeout) as call:
                 await call.send(request)
                 await call.done_sending()
@@ -187,7 +186,7 @@ class DirectoryClient:
             except RpcError as error:
                 if error.code is not StatusCode.UNAVAILABLE:
                     raise
-            # It was cut off, as by a restart: asking twice does no harm, and a channel that waits reconnects.
+            # The call was cut off, for example by a restart. An inquiry can be repeated; the channel reconnects.
             return await self._first_reply(request, token, max(0.0, deadline - trio.current_time()))
 
     async def _first_reply(self, request: InquireRequest, token: str | None, timeout: float) -> FullServiceData | None:
@@ -199,7 +198,7 @@ class DirectoryClient:
             reply: InquireReply | None = await call.receive()
         return None if reply is None else reply.data
 
-    # Being found
+    # Registering
 
     async def register(
         self,
@@ -211,17 +210,17 @@ class DirectoryClient:
         permanent: bool = False,
         wait_for_ready: bool = False,
     ) -> Registration:
-        """Register a service, which must be serving: the directory calls it before it answers.
+        """Register a service. It must be serving already: the directory checks it before it answers.
 
         Args:
             kind: what it is.
             endpoint: where others reach it.
-            properties: what it can be found by.
-            ssl: it expects TLS.
-            permanent: it is kept without health checks, and replaces an earlier one like it.
-            wait_for_ready: wait (a bounded time) for a directory that cannot be reached.
+            properties: properties that inquiries can ask for.
+            ssl: whether the service expects TLS.
+            permanent: register it without health checks; it replaces an earlier registration of the same service.
+            wait_for_ready: wait, up to the timeout, for a directory that cannot be reached.
 
-        After `Cancelled` the directory may have registered it all the same; it forgets services that do not answer it.
+        After `Cancelled` the service may be registered nevertheless; the directory removes services that do not answer.
         """
         request = RegisterRequest(
             endpoint=wire_endpoint(endpoint, ssl),
@@ -233,14 +232,14 @@ class DirectoryClient:
         return Registration(reply.service_id, reply.secret)
 
     async def deregister(self, registration: Registration) -> None:
-        """Take a registration back."""
+        """Remove a registration."""
         request = DeregisterRequest(service_id=registration.service_id, secret=registration.secret)
         await self._exchange("Deregister", request, f"deregistering service {registration.service_id}")
 
     async def _exchange(
         self, method: str, request: RegisterRequest | DeregisterRequest, doing: str, wait_for_ready: bool = False
     ) -> Any:
-        """Send one request on a stream of its own, and return the reply if it says OK."""
+        """Send one request on a stream of its own; return the reply if its status is OK."""
         timeout = self.config.registration_timeout_seconds
         with self._reporting(doing):
             async with self._opener.call(
@@ -252,20 +251,20 @@ class DirectoryClient:
         if reply is None:
             raise UnavailableError(f"{doing}: {self.name} ended without a reply")
         if reply.status != _OK:
-            raise FailedPreconditionError(f"{doing}: {self.name} refused: {reply.error_msg or 'it gives no reason'}")
+            raise FailedPreconditionError(f"{doing}: {self.name} refused: {reply.error_msg or 'no reason given'}")
         return reply
 
     # The directory itself
 
     async def version(self) -> dict[str, str]:
-        """Return the versions of the directory's parts."""
+        """Return the directory's answer to `Version`."""
         timeout = self.config.inquiry_timeout_seconds
-        with self._reporting("asking for versions"):
+        with self._reporting("asking for the version"):
             reply = await self._opener.unary(_METHODS["Version"], VersionRequest(), timeout=timeout)
         return {entry.name: entry.version for entry in reply.versions}
 
     async def status(self, names: Iterable[str] = ("*",)) -> dict[str, str]:
-        """Return some statuses of the directory, or all standard ones."""
+        """Return statuses of the directory by name; all of them by default."""
         timeout = self.config.inquiry_timeout_seconds
         with self._reporting("asking for the status"):
             reply = await self._opener.unary(_METHODS["Status"], StatusRequest(names=names), timeout=timeout)

@@ -1,11 +1,11 @@
-"""Keeping services registered: what every server of ours does while it serves.
+"""Keeping services registered: what every server does while it serves.
 
-A directory may start after us, be away for a while, or forget us: it keeps no promise to remember, and drops services
-that once did not answer it. So nothing here fails because of the directory. It is tried again until it works, and
-looked again and again whether it still holds.
+A directory may start after the server, be away for a while, or lose registrations, and it hides services that did not
+answer a health check. So nothing here fails because of the directory: registering is retried until it succeeds, and
+each registration is verified periodically.
 
-A registration that is not shown any more may be hidden only, until the directory has reached us once more: it is taken
-back before a new one is made, so that there are never two.
+A registration that the directory does not show may only be hidden until the next health check. It is removed before
+a new one is made, so that there are never two.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ import trio
 from trio_util import AsyncBool
 
 from trio_cogment._version import __version__
-from trio_cogment.discovery._grace import lingering
+from trio_cogment.discovery._grace import grace_period
 from trio_cogment.discovery._messages import wire_endpoint
 from trio_cogment.discovery.client import DirectoryClient, Registration
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
 from trio_cogment.services import REGISTRATION_SOURCE, SERVICES, VERSION, ServiceKind
 
-#: Values of `REGISTRATION_SOURCE`: the host was found out, or given.
+#: Values of `REGISTRATION_SOURCE`: the host was determined automatically, or given by the user.
 IMPLICIT = "Self-Implicit"
 COMMAND_LINE = "Self-Command_Line"
-#: What participants written with an SDK say, ours like the published one.
+#: The value that participants written with an SDK use, as the published SDK does.
 SDK = "PythonSDK-Implicit"
 
-#: How much pauses differ, so that servers which lost a directory at one moment do not come back at one moment.
+#: The jitter of pauses, so that servers which lost a directory at the same time do not all return at the same time.
 _JITTER = 0.2
 
-#: To listen on these is to listen everywhere.
+#: Addresses that mean all interfaces.
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
 
 _log = logging.getLogger(__name__)
@@ -48,12 +48,12 @@ FindHost: TypeAlias = Callable[[], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """One service of ours that others shall find.
+    """A service to register.
 
     Attributes:
         kind: what it is.
-        port: where it listens.
-        properties: what it can be found by, beside those that all our registrations have.
+        port: the port on which it listens.
+        properties: properties that inquiries can ask for, in addition to those of all registrations.
     """
 
     kind: ServiceKind
@@ -62,10 +62,11 @@ class Offer:
 
 
 class Registrations:
-    """How the registrations are.
+    """The state of the registrations.
 
     Attributes:
-        complete: every service was registered when that was last known; wait for it with `wait_value(True)`.
+        complete: whether every service was registered when that was last verified; can be awaited with
+            `wait_value(True)`.
     """
 
     def __init__(self) -> None:
@@ -73,10 +74,10 @@ class Registrations:
 
 
 async def own_address() -> str:
-    """Return the first IPv4 address of this host's own name; one that others can reach, if there is any.
+    """Return the first IPv4 address of this host's name, preferring one that is not a loopback address.
 
     Raises:
-        UnavailableError: the name has none.
+        UnavailableError: the name has no IPv4 address.
     """
     name = socket.gethostname()
     try:
@@ -84,16 +85,16 @@ async def own_address() -> str:
     except (OSError, UnicodeError) as error:
         raise UnavailableError(
             f"this host's own name, {name!r}, has no IPv4 address: {error}. "
-            "Say which host to register (--directory_registration_host)"
+            "Name the host to register (--directory_registration_host)"
         ) from error
     addresses = [str(address[4][0]) for address in found]
     return next((address for address in addresses if not address.startswith("127.")), addresses[0])
 
 
 def host_finder(addresses: Iterable[str]) -> FindHost:
-    """Return what finds the host to register for servers that listen on these (as in `Serving.addresses`).
+    """Return a function that determines the host to register for servers on these addresses (`Serving.addresses`).
 
-    Who listens on a single address is found there and nowhere else; others at their own address.
+    If all of them listen on one address, the host is that address; otherwise it is this host's own address.
     """
     # `ipv4:127.0.0.1:9000`, `ipv6:[::1]:9000`
     hosts = {address.partition(":")[2].rpartition(":")[0].strip("[]") for address in addresses}
@@ -116,25 +117,25 @@ async def keep_registered(
     rng: random.Random | None = None,
     task_status: trio.TaskStatus[Registrations] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Register services in this order, see that they stay registered, and deregister them in this order on leaving.
+    """Register services in this order, keep them registered, and deregister them in this order on leaving.
 
-    Start it in a nursery when the services serve: the directory calls them before it answers. It goes on until it is
-    cancelled. A directory that cannot be reached or refuses is logged, not raised, and tried again.
+    Start it in a nursery once the services serve, as the directory checks them before it answers. It runs until it is
+    cancelled. When the directory cannot be reached, or refuses, that is logged and retried, not raised.
 
-    After `Cancelled` every registration has been taken back, if the directory allowed it within
-    `DirectoryConfig.deregistration_timeout_seconds`. Half of that is granted to one that is just being made: what the
-    directory never answered for cannot be taken back.
+    After `Cancelled` every registration has been removed, if the directory answered within
+    `DirectoryConfig.deregistration_timeout_seconds`. Half of that time is granted to a registration that is just being
+    made: without the directory's reply it could not be removed.
 
     Args:
-        directory: where; made by `open_directory`, it can still be used when everything is being cancelled.
-        offers: what.
-        host: the name or address that others shall use; without one it is found out.
-        ssl: the services expect TLS.
-        properties: for all of them. They win over an offer's own, and those over ours.
-        source: who registers, for the property `__registration_source`; says without one whether `host` was given.
-        find_host: finds out the host.
-        rng: decides by how much pauses differ.
-        task_status: `started` gets `Registrations` at once, before anything is registered.
+        directory: the client; one made by `open_directory` can still be used during a cancellation.
+        offers: the services.
+        host: the name or address under which others reach the services; determined by `find_host` if empty.
+        ssl: whether the services expect TLS.
+        properties: properties of all registrations. They override those of an offer, which override the standard ones.
+        source: the value of the property `__registration_source`; by default it says whether `host` was given.
+        find_host: determines the host.
+        rng: the source of jitter for the pauses.
+        task_status: `started` gets the `Registrations` at once, before anything is registered.
     """
     source = source or (COMMAND_LINE if host else IMPLICIT)
     entries = [
@@ -147,21 +148,21 @@ async def keep_registered(
         await keeper.run()
     finally:
         limit = directory.config.deregistration_timeout_seconds
-        with trio.move_on_at(keeper.asked_to_leave() + limit, shield=True) as farewell:
+        with trio.move_on_at(keeper.cancelled_at() + limit, shield=True) as farewell:
             await keeper.leave()
         if farewell.cancelled_caught:
-            _log.warning("%s did not let us deregister within %g s", directory.name, limit)
+            _log.warning("%s did not answer within %g s; services may still be registered", directory.name, limit)
 
 
 class _Entry:
-    """An offer and what has become of it."""
+    """An offer and its registration."""
 
     def __init__(self, offer: Offer, properties: Mapping[str, str]) -> None:
         self.offer = offer
         self.properties = properties
         self.endpoint = GrpcEndpoint("", offer.port)
         self.registration: Registration | None = None
-        self.missed = False  # it was gone, and has not been seen since
+        self.missed = False  # it disappeared, and has not been seen since
 
 
 class _Keeper:
@@ -182,7 +183,7 @@ class _Keeper:
         self._find_host = find_host
         self._rng = rng
         self._failures = 0
-        self._complaint = ""
+        self._last_warning = ""
         self._cancelled_at = math.inf
 
     async def run(self) -> None:
@@ -192,22 +193,22 @@ class _Keeper:
                 await self._update()
             except CogmentError as error:
                 self.state.complete.value = False
-                self._complain(str(error))
+                self._warn_once(str(error))
                 pause = min(config.retry_max_seconds, config.retry_initial_seconds * 2.0**self._failures)
                 self._failures = min(self._failures + 1, 1000)  # 2.0**1024 is too much for a float
             else:
                 self.state.complete.value = True
                 self._failures = 0
-                self._complaint = ""
+                self._last_warning = ""
                 pause = config.check_interval_seconds
             await trio.sleep(pause * self._rng.uniform(1 - _JITTER, 1 + _JITTER))
 
-    def asked_to_leave(self) -> float:
-        """Return when we were cancelled, if that is so."""
+    def cancelled_at(self) -> float:
+        """Return when the cancellation came; now, if none came during a registration."""
         return min(trio.current_time(), self._cancelled_at)
 
     async def leave(self) -> None:
-        """Take every registration back; what goes wrong is logged."""
+        """Remove every registration; failures are logged."""
         for entry in self._entries:
             if entry.registration is not None:
                 try:
@@ -216,21 +217,21 @@ class _Keeper:
                     _log.warning("%s", error)
 
     async def _update(self) -> None:
-        """Register what is not registered, or not any more."""
+        """Register every service that is not registered, or no longer."""
         refusal: CogmentError | None = None
         for entry in self._entries:
-            await trio.lowlevel.checkpoint()  # what is cancelled registers nothing more
+            await trio.lowlevel.checkpoint()  # after a cancellation nothing more is registered
             try:
                 if not await self._holds(entry):
                     await self._register(entry)
             except FailedPreconditionError as error:
-                # It concerns this one: the others may be welcome.
+                # This concerns one service only; others may still be accepted.
                 refusal = refusal or error
         if refusal is not None:
             raise refusal
 
     async def _holds(self, entry: _Entry) -> bool:
-        """Tell whether the directory still shows a registration; forget, here and there, one that it does not."""
+        """Return whether the directory still shows a registration; remove one that it does not show."""
         registration = entry.registration
         if registration is None:
             return False
@@ -243,31 +244,31 @@ class _Keeper:
             entry.missed = False
             return True
         self.state.complete.value = False
-        # One that never shows us cannot reach us: saying so once is enough.
+        # A directory that cannot reach the service never shows it: one warning is enough.
         level = logging.DEBUG if entry.missed else logging.WARNING
         what = f"service {registration.service_id} ({entry.offer.kind.value} {entry.endpoint})"
-        _log.log(level, "%s does not show %s any more; registering it again", self._directory.name, what)
+        _log.log(level, "%s no longer shows %s; registering it again", self._directory.name, what)
         entry.missed = True
         try:
             await self._directory.deregister(registration)
         except FailedPreconditionError:
-            pass  # as it should be: the directory has no such registration
+            pass  # the directory has no such registration, as expected
         entry.registration = None
         return False
 
     async def _register(self, entry: _Entry) -> None:
         offer = entry.offer
-        # Found out anew each time: an address may change, and then the directory loses us.
+        # Determined each time: when the address changes, the directory drops the registration.
         entry.endpoint = GrpcEndpoint(self._host or await self._find_host(), offer.port)
-        # A registration whose reply we do not wait for would stay when we are gone.
-        async with lingering(self._directory.config.deregistration_timeout_seconds / 2) as state:
+        # A registration whose reply is not awaited could not be removed.
+        async with grace_period(self._directory.config.deregistration_timeout_seconds / 2) as state:
             try:
                 entry.registration = await self._directory.register(
                     offer.kind,
                     entry.endpoint,
                     entry.properties,
                     ssl=self._ssl,
-                    # The first failure is told at once; after that the channel knows best when the directory is back.
+                    # The first failure is reported at once; after that the channel waits until the directory is back.
                     wait_for_ready=self._failures > 0,
                 )
             finally:
@@ -275,8 +276,8 @@ class _Keeper:
             number, name = entry.registration.service_id, self._directory.name
             _log.info("registered %s %s with %s: service %d", offer.kind.value, entry.endpoint, name, number)
 
-    def _complain(self, text: str) -> None:
-        """Log what is wrong, once for as long as it stays so."""
-        if text != self._complaint:
+    def _warn_once(self, text: str) -> None:
+        """Log a problem once for as long as it stays the same."""
+        if text != self._last_warning:
             _log.warning("%s", text)
-            self._complaint = text
+            self._last_warning = text

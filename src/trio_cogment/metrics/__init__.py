@@ -1,6 +1,6 @@
-"""What servers tell whoever measures them. Nothing here imports a metrics library: `metrics.prometheus` does.
+"""The interface between servers and metrics. Only `metrics.prometheus` and its siblings import a metrics library.
 
-Measuring is chosen by handing an implementation in; without one the code that would call it is not even there.
+A server measures only if it is given an implementation; without one, the measuring code is not even called.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ class OrchestratorGauges:
 
 
 class OrchestratorMetrics(Protocol):
-    """Where an orchestrator's measurements go: called within ticks, so quick, and never raising."""
+    """Receives the measurements of an orchestrator. The methods run within ticks: they are fast and never raise."""
 
     def attach(self, read: Callable[[], OrchestratorGauges]) -> None:
-        """Learn how to read what need not be counted all the time."""
+        """Set the function that reads the gauges when the metrics are collected."""
 
     def tick_began(self) -> None:
-        """Count an observation set that came from an environment."""
+        """Count an observation set received from an environment."""
 
     def tick_answered(self, latency_seconds: float) -> None:
-        """Take the time from an observation set to its action set."""
+        """Record the time from an observation set to its action set."""
 
     def tick_lasted(self, seconds: float) -> None:
-        """Take the time between two successive ordinary action sets of a trial."""
+        """Record the time between two successive ordinary action sets of a trial."""
 
     def actor_acted(self, actor_class: str, latency_seconds: float) -> None:
-        """Take the time from an observation being sent to the actor's action."""
+        """Record the time from sending an observation to the actor's action."""
 
     def participant_lost(self, kind: str) -> None:
         """Count a participant that was lost before the end; `kind` is `actor` or `environment`."""
@@ -52,7 +52,7 @@ class OrchestratorMetrics(Protocol):
         """Count samples on their way to a data log."""
 
     def trial_ended(self, seconds: float) -> None:
-        """Take a trial's time from its creation to ENDED."""
+        """Record the time from a trial's creation to ENDED."""
 
     def collected(self, seconds: float) -> None:
-        """Take the time it took to forget ended trials."""
+        """Record how long forgetting ended trials took."""

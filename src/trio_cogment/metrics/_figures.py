@@ -1,11 +1,11 @@
-"""What is measured, summed up. The library's own `observe` takes a lock, and ten times as long."""
+"""Sums and histograms without locks: the library's own `observe` takes a lock, and ten times as long."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import accumulate
 
-#: From what a tick takes within a process to what a person takes.
+#: From the time of a tick in process to the time that a person takes.
 BUCKETS_SECONDS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
@@ -14,7 +14,7 @@ _BOUNDS = [*(str(bound) for bound in BUCKETS_SECONDS), "+Inf"]
 
 
 class Sum:
-    """How many there were, and how much."""
+    """The number and the sum of observations."""
 
     __slots__ = ("count", "total")
 
@@ -28,7 +28,7 @@ class Sum:
 
 
 class Distribution:
-    """How many there were in each bucket, and how much in all."""
+    """The number of observations in each bucket, and their sum."""
 
     __slots__ = ("counts", "total")
 
@@ -37,7 +37,7 @@ class Distribution:
         self.total = 0.0
 
     def observe(self, seconds: float) -> None:
-        # A bucket has what is not above its bound.
+        # A bucket includes its upper bound.
         self.counts[bisect_left(BUCKETS_SECONDS, seconds)] += 1
         self.total += seconds
 

@@ -1,4 +1,4 @@
-"""Metrics of any gRPC server's calls, with the names that dashboards for gRPC know."""
+"""Metrics of the calls of any gRPC server, with the names that dashboards for gRPC expect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trio_cogment.metrics._figures import Distribution
 
 _PREFIX = "grpc_server_"
 _LABELS = ["grpc_type", "grpc_service", "grpc_method"]
-#: As the reference's language writes them: `Canceled` has one l there, `OK` is in capitals.
+#: The names that grpc-go uses: `Canceled` has one l, and `OK` is in capitals.
 _CODES = {code: code.name.title().replace("_", "") for code in StatusCode} | {
     StatusCode.OK: "OK",
     StatusCode.CANCELLED: "Canceled",
@@ -21,10 +21,10 @@ _CODES = {code: code.name.title().replace("_", "") for code in StatusCode} | {
 
 
 class CallMetrics:
-    """Counts the calls of servers, by method and status; it is a `rpc.ServerObserver`, of one server or of several.
+    """Counts the calls of one or several servers, by method and status; a `rpc.ServerObserver`.
 
     Args:
-        registry: where the metrics go.
+        registry: the registry to register the metrics with.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -40,12 +40,12 @@ class CallMetrics:
 
 
 class _Method:
-    """What happened to one method."""
+    """The calls of one method."""
 
     def __init__(self, labels: list[str]) -> None:
         self.labels = labels
         self.starts = 0
-        # A series that appears with its first value shows no increase.
+        # Present from the start: a series that appears with its first value shows no increase.
         self.ends = {StatusCode.OK: 0}
         self.durations = Distribution()
 
@@ -60,7 +60,7 @@ class _Method:
 
 
 class _Calls(Collector):
-    """Turns what was counted into metrics, when it is asked for."""
+    """Makes metrics of the counts when they are collected."""
 
     def __init__(self, methods: dict[str, _Method]) -> None:
         self._methods = methods

@@ -1,4 +1,4 @@
-"""`GET /metrics` over HTTP/1.1, for a scraper that nobody trusts: everything about a connection is bounded."""
+"""`GET /metrics` over HTTP/1.1. The scraper is not trusted: time and memory of a connection are bounded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 PATH = "/metrics"
 _RECEIVE_BYTES = 4096
-#: What a client may still be sending after our answer; read, or its end of the connection would lose the answer.
+#: What a client may send after the response. It is read, as closing with unread data could destroy the response.
 _LEFTOVER_BYTES = 64 * 1024
 _METHODS = (b"GET", b"HEAD")
 _TEXTS = {400: "bad request", 404: "only /metrics is here", 405: "only GET and HEAD", 431: "the request is too long"}
@@ -31,13 +31,13 @@ async def serve_metrics(
 ) -> None:
     """Serve a registry's metrics until cancelled.
 
-    A connection has one request and `request_timeout_seconds` for all of it; a failing one harms no other.
+    A connection serves one request, within `request_timeout_seconds`. A failing connection affects no other.
 
     Args:
-        registry: whose metrics.
-        listeners: belong to this function from now on.
+        registry: the metrics to serve.
+        listeners: the listeners; this function closes them.
         config: limits.
-        task_status: started when connections are accepted.
+        task_status: `started` is called when connections are accepted.
     """
     config = config or MetricsConfig()
     slots = trio.Semaphore(config.max_connections)
@@ -46,12 +46,12 @@ async def serve_metrics(
         try:
             slots.acquire_nowait()
         except trio.WouldBlock:
-            return  # closed unread; a scraper comes again
+            return  # closed unread; scrapers retry
         try:
             with trio.move_on_after(config.request_timeout_seconds):
                 await _answer(registry, stream, config)
         except trio.BrokenResourceError:
-            pass  # the scraper left: its loss
+            pass  # the scraper left
         except Exception:  # noqa: BLE001  the boundary of a connection
             _log.exception("a request for metrics failed")
         finally:
@@ -91,7 +91,7 @@ async def _answer(registry: CollectorRegistry, stream: trio.SocketStream, config
 
 
 async def _request(connection: h11.Connection, stream: trio.SocketStream) -> h11.Request | int | None:
-    """Return the request, the status that refuses it, or None when the client leaves without one."""
+    """Return the request, the status of a refusal, or None when the client leaves without a request."""
     try:
         while True:
             event: Any = connection.next_event()

@@ -1,6 +1,6 @@
-"""Metrics for Prometheus, in a registry of their own: two servers in a process do not share figures.
+"""Metrics for Prometheus, in a registry of their own: two servers in one process do not share them.
 
-What is measured in every tick is summed up in `_figures` and turned into the library's metrics when somebody asks.
+What is measured in every tick is summed up in `_figures`, and made into the library's metrics when it is collected.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class PrometheusMetrics:
     """An orchestrator's metrics; `docs/operations.md` lists them.
 
     Args:
-        config: how many labels there may be.
-        registry: where they go; one from `new_registry` when left out.
+        config: limits on the number of labels.
+        registry: the registry to register with; one from `new_registry` by default.
 
     Attributes:
-        registry: what an endpoint serves.
+        registry: the registry that an endpoint serves.
     """
 
     def __init__(self, config: MetricsConfig | None = None, *, registry: CollectorRegistry | None = None) -> None:
@@ -73,7 +73,7 @@ class PrometheusMetrics:
         """See `OrchestratorMetrics.actor_acted`."""
         found = self.actor_latencies.get(actor_class)
         if found is None:
-            # Users name classes: without a limit a series for each of them would fill the memory.
+            # Users choose class names: without a limit, one series for each could exhaust the memory.
             if len(self.actor_latencies) >= self._most_classes:
                 actor_class = OTHER_CLASSES
             found = self.actor_latencies.setdefault(actor_class, Distribution())
@@ -89,7 +89,7 @@ class PrometheusMetrics:
 
 
 class _Orchestrator(Collector):
-    """Turns what was measured into metrics, when it is asked for."""
+    """Makes metrics of the measurements when they are collected."""
 
     def __init__(self, metrics: PrometheusMetrics) -> None:
         self._metrics = metrics

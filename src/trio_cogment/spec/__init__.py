@@ -1,4 +1,4 @@
-"""What a project declares: its actor classes and message types, and parameter files."""
+"""The declarations of a project: actor classes, message types, and parameter files."""
 
 from trio_cogment.spec._params_file import load_params as load_params
 from trio_cogment.spec._types import ActorClass as ActorClass

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.spec.yaml_file import YamlFile, is_blank
 
-#: What a file gets that does not say how long a trial may be idle (seconds), as with the reference.
+#: The `max_inactivity` of files that do not give one, in seconds, as with the reference.
 DEFAULT_MAX_INACTIVITY_SECONDS = 30
 
 _ROOT = "trial_params"
@@ -27,7 +27,7 @@ _UINT32 = (0, 2**32 - 1)
 _SINT64 = (-(2**63), 2**63 - 1)
 _LARGEST_FLOAT = 3.4e38
 
-#: How to say today what files of Cogment 1 said, by the place where they said it.
+#: Errors for keys of Cogment 1, by their place in the file.
 _LEGACY = {
     "datalog": "is the layout of Cogment 1; now it is trial_params: {datalog: {endpoint: 'grpc://host:port', "
     "exclude_fields: [...]}}",
@@ -40,14 +40,14 @@ _LEGACY = {
 
 
 def load_params(path: str | Path) -> TrialParams:
-    """Read the `trial_params` of a file; other top-level keys are passed over, so a whole cogment.yaml works.
+    """Read the `trial_params` of a file; other top-level keys are ignored, so that a whole cogment.yaml works.
 
-    Keys are the fields of `TrialParams`, in snake_case or lowerCamelCase; a blank value counts as absent. A file that
-    does not say `max_inactivity` gets 30 s.
+    Keys are the fields of `TrialParams`, in snake_case or lowerCamelCase; a blank value counts as absent. Without a
+    `max_inactivity`, it is 30 s.
 
     Raises:
-        InvalidArgumentError: the file cannot be read, is no YAML, or has an unknown key or a bad value; the text names
-            the file, the line and the key.
+        InvalidArgumentError: the file cannot be read, is not YAML, or has an unknown key or an invalid value; the
+            text names the file, the line and the key.
     """
     file = YamlFile(path)
     params = TrialParams()
@@ -103,7 +103,7 @@ def _set(file: YamlFile, node: yaml.Node, message: Any, field: FieldDescriptor, 
     target = getattr(message, field.name)
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         for key, _, value in file.entries(node, name):
-            # A property may well be there and have no value.
+            # A property may have no value.
             target[key] = "" if is_blank(value) else file.text(value, f"{name}.{key}")
     elif field.is_repeated:
         for item_name, item in file.items(node, name):
@@ -112,7 +112,7 @@ def _set(file: YamlFile, node: yaml.Node, message: Any, field: FieldDescriptor, 
             else:
                 target.append(_scalar(file, item, field, item_name))
     elif field.message_type is not None:
-        # It is there, even if nothing is in it.
+        # The message is present even if it is empty.
         target.SetInParent()
         _fill(file, node, target, name)
     else:
@@ -159,7 +159,7 @@ def _base64(text: str) -> bytes:
         raise ValueError("base64") from None
 
 
-#: How the kinds of fields are read that trial parameters have.
+#: The parsers of the field types that occur in trial parameters.
 _READERS: dict[int, Callable[[str], Any]] = {
     FieldDescriptor.TYPE_STRING: str,
     FieldDescriptor.TYPE_BYTES: _base64,

@@ -1,4 +1,4 @@
-"""Actor classes and the types of what travels: protobuf messages where a type is declared, raw bytes where none is."""
+"""Actor classes and payload types: protobuf messages where a type is declared, raw bytes where none is."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Payload: TypeAlias = Message | bytes
 
 @dataclass(frozen=True, slots=True)
 class ActorClass:
-    """A class of actors. A type left out means that such payloads are raw bytes.
+    """A class of actors. Without a type, such payloads are raw bytes.
 
     Attributes:
-        name: as in the trial parameters.
-        observation: what its actors are shown.
-        action: what they answer with.
-        config: what they are configured with.
+        name: the name in the trial parameters.
+        observation: the type of observations.
+        action: the type of actions.
+        config: the type of actor configurations.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Spec:
 
     @classmethod
     def of(cls, *actor_classes: ActorClass, environment_config: type[Message] | None = None) -> Spec:
-        """Make a spec of some actor classes."""
+        """Return a spec with these actor classes."""
         return cls(tuple(actor_classes), environment_config)
 
     def actor_class(self, name: str) -> ActorClass:
@@ -60,7 +60,7 @@ def encode(payload: Payload, expected: type[Message] | None, what: str) -> bytes
     """Return a payload's bytes.
 
     Raises:
-        InvalidArgumentError: the payload is no message of the declared type (or no bytes, where none is declared).
+        InvalidArgumentError: the payload is neither bytes nor a message of the declared type.
     """
     if expected is not None and type(payload) is expected:
         return payload.SerializeToString()
@@ -76,11 +76,11 @@ def decode(content: bytes, expected: type[Message] | None, what: str) -> Any:
     """Return a message of the declared type, or the bytes where none is declared.
 
     Raises:
-        RemoteProtocolError: the bytes are no such message.
+        RemoteProtocolError: the bytes cannot be parsed as such a message.
     """
     if expected is None:
         return content
     try:
         return expected.FromString(content)
     except DecodeError:
-        raise RemoteProtocolError(f"{what}: {len(content)} bytes that are no {expected.__name__}") from None
+        raise RemoteProtocolError(f"{what}: {len(content)} bytes, not a valid {expected.__name__}") from None

@@ -1,6 +1,6 @@
-"""YAML files whose faults can be located: a tree of nodes, each of which knows its line.
+"""YAML files with error positions: a tree of nodes, each of which knows its line.
 
-Every scalar stays the text it was written as: `no`, `1e3` or `0x10` mean nothing until the reader of a field says so.
+Scalars stay text: what `no`, `1e3` or `0x10` mean is decided by the code that reads the field.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trio_cogment.errors import InvalidArgumentError
 
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _MERGE = "tag:yaml.org,2002:merge"
-#: Aliases make a small file large; nobody needs this many values.
+#: A limit, since aliases can make a small file expand to a huge document.
 MAX_NODES = 100_000
 
 
@@ -25,16 +25,16 @@ class _Loader(yaml.SafeLoader):
 
 
 class YamlFile:
-    """A file that was read.
+    """A YAML file, read and parsed.
 
     Args:
-        path: where it is; named in every error.
+        path: the file; named in every error.
 
     Attributes:
-        root: its only document; None when there is nothing in it.
+        root: the root node of its only document; None if the file is empty.
 
     Raises:
-        InvalidArgumentError: it cannot be read, or is no YAML.
+        InvalidArgumentError: the file cannot be read, or is not YAML.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -59,7 +59,7 @@ class YamlFile:
             raise InvalidArgumentError(f"{path}: nested too deeply") from None
 
     def fault(self, node: yaml.Node | None, text: str) -> InvalidArgumentError:
-        """Return the error that says what is wrong, and where."""
+        """Return an error with the position in the file."""
         where = "" if node is None else f"line {line_of(node)}: "
         return InvalidArgumentError(f"{self.path}: {where}{text}")
 
@@ -69,11 +69,11 @@ class YamlFile:
         """Return (key, the key's node, value) of a mapping, those of its `<<` last.
 
         Args:
-            node: what should be a mapping.
-            name: what it is called in errors.
+            node: the mapping.
+            name: its name in errors.
 
         Raises:
-            InvalidArgumentError: it is none, or has a key twice.
+            InvalidArgumentError: the node is not a mapping, or has a key twice.
         """
         self._count(node)
         if not isinstance(node, yaml.MappingNode):
@@ -98,10 +98,10 @@ class YamlFile:
         return list(own.values())
 
     def items(self, node: yaml.Node, name: str) -> Iterator[tuple[str, yaml.Node]]:
-        """Yield (what it is called, node) of each item of a list.
+        """Yield the name for errors and the node of each item of a list.
 
         Raises:
-            InvalidArgumentError: it is none.
+            InvalidArgumentError: the node is not a list.
         """
         self._count(node)
         if not isinstance(node, yaml.SequenceNode):
