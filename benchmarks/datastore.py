@@ -2,7 +2,9 @@
 
 * `ingest_ratio`: samples per second from an orchestrator's objects to durable rows (the straight path of one process,
   four trials at a time), as a ratio to `sqlite3.executemany` of the very rows that come of it: 500 a transaction,
-  synchronous=FULL, the same unique index.
+  synchronous=FULL, the same unique index. All payloads of one kind have the same length.
+* `ingest_varying_ratio`: the same with payloads whose lengths vary from tick to tick, by half of their mean to either
+  side, each on its own.
 * `grpc_ingest_per_s`: samples per second, confirmed, from another process by `DatalogSP.RunTrialDatalog`.
 * `read_ratio`: samples per second read back in process (`Datastore.reading`, no call), as a ratio to a bare select with
   a protobuf parse of each row.
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import random
 import sqlite3
 import statistics
 import tempfile
@@ -36,7 +39,7 @@ from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, StoredTrialSample
 from trio_cogment.datastore import Datastore, datastore_services, open_store
-from trio_cogment.datastore.conversion import TrialConverter
+from trio_cogment.datastore._conversion import TrialConverter
 from trio_cogment.rpc import Channel, InProcessChannel, RpcConfig, methods_of, open_listeners, serve
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import DatastoreClient, actor_params, trial_params
@@ -45,9 +48,10 @@ RUN = methods_of(datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"])["RunTrial
 #: As within a platform.
 INSIDE = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
 KEYS = (
-    *("ingest_ratio", "grpc_ingest_per_s", "read_ratio", "follow_p99_ms", "client_read_ratio"),
-    *("ingest_cpu_ratio", "read_cpu_ratio", "client_read_cpu_ratio"),
+    *("ingest_ratio", "ingest_varying_ratio", "grpc_ingest_per_s", "read_ratio", "follow_p99_ms", "client_read_ratio"),
+    *("ingest_cpu_ratio", "ingest_varying_cpu_ratio", "read_cpu_ratio", "client_read_cpu_ratio"),
 )
+Row = tuple[int, int, int, int, bytes]
 TRIALS = 4
 BATCH = 500
 OBSERVATION_BYTES = 448
@@ -66,8 +70,14 @@ def params() -> TrialParams:
     return trial_params([actor_params(name, "player") for name in ("ann", "bob")])
 
 
-def samples(count: int) -> list[DatalogSample]:
-    """Return a trial's samples; their payloads differ."""
+def samples(count: int, *, varying: bool = False) -> list[DatalogSample]:
+    """Return a trial's samples; their payloads differ, in their lengths too if these are varying."""
+    drawn = random.Random(1)
+
+    def payload(content: bytes, size: int) -> bytes:
+        words = size // len(content)
+        return content * (drawn.randint(words // 2, words + words // 2) if varying else words)
+
     made = []
     for tick in range(count):
         sample = DatalogSample()
@@ -76,16 +86,16 @@ def samples(count: int) -> list[DatalogSample]:
         sample.info.state = TrialState.ENDED if tick == count - 1 else TrialState.RUNNING
         for actor in range(2):
             content = (tick * 2 + actor).to_bytes(8, "little")
-            sample.observations.observations.append(content * (OBSERVATION_BYTES // 8))
+            sample.observations.observations.append(payload(content, OBSERVATION_BYTES))
             sample.observations.actors_map.append(actor)
-            sample.actions.add(tick_id=tick, content=content * (ACTION_BYTES // 8))
+            sample.actions.add(tick_id=tick, content=payload(content, ACTION_BYTES))
         reward = sample.rewards.add(receiver_name="ann", tick_id=tick, value=1.0)
         reward.sources.add(sender_name="env", value=1.0, confidence=1.0)
         made.append(sample)
     return made
 
 
-def rows(number_of_trial: int, made: list[DatalogSample]) -> list[tuple[int, int, int, int, bytes]]:
+def rows(number_of_trial: int, made: list[DatalogSample]) -> list[Row]:
     converter = TrialConverter(f"trial-{number_of_trial}", params())
     writes = [converter.write(sample) for sample in made]
     return [(number_of_trial, write.tick_id, write.timestamp, 0, write.data) for write in writes]
@@ -110,7 +120,7 @@ class Watch:
 # Bare SQLite
 
 
-def bare_ingest(path: Path, all_rows: list[tuple[int, int, int, int, bytes]]) -> Speed:
+def bare_ingest(path: Path, all_rows: list[Row]) -> Speed:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
@@ -264,12 +274,18 @@ async def grpc_ingest(path: Path, count: int) -> float:
         return (after - before) / seconds
 
 
+def rows_of_trials(made: list[DatalogSample]) -> list[Row]:
+    """Return the rows of all trials in the order in which they come: a transaction has samples of each."""
+    each = [rows(number_of_trial, made) for number_of_trial in range(TRIALS)]
+    return [row for together in zip(*each, strict=True) for row in together]
+
+
 def benchmark(rounds: int, count: int, folder: Path | None) -> dict[str, float | None]:
     one = samples(count)
     trials = [one] * TRIALS
-    made_rows = [rows(number_of_trial, one) for number_of_trial in range(TRIALS)]
-    # In the order in which they come: a transaction has samples of all trials.
-    all_rows = [row for together in zip(*made_rows, strict=True) for row in together]
+    all_rows = rows_of_trials(one)
+    varying = samples(count, varying=True)
+    varying_rows = rows_of_trials(varying)
     figures: dict[str, list[float]] = {}
 
     def note(name: str, value: float) -> None:
@@ -282,6 +298,10 @@ def benchmark(rounds: int, count: int, folder: Path | None) -> dict[str, float |
                 {
                     "bare": partial(bare_ingest, bare, all_rows),
                     "ingest": partial(trio.run, our_ingest, ours, trials),
+                },
+                {
+                    "bare": partial(bare_ingest, Path(name) / "bare_varying.db", varying_rows),
+                    "ingest_varying": partial(trio.run, our_ingest, Path(name) / "ours_varying.db", [varying] * TRIALS),
                 },
                 {
                     "bare": partial(bare_read, bare),
@@ -305,7 +325,12 @@ def benchmark(rounds: int, count: int, folder: Path | None) -> dict[str, float |
     print(f"{TRIALS} trials of {count} samples of about 1 KiB; medians of {rounds} rounds")
     table = [
         [name, *(number(found[f"{what}_{part}"]) for part in ("base", "per_s", "ratio", "cpu_ratio"))]
-        for what, name in (("ingest", "ingest"), ("read", "read"), ("client_read", "read by a client's call"))
+        for what, name in (
+            ("ingest", "ingest"),
+            ("ingest_varying", "ingest, varying lengths"),
+            ("read", "read"),
+            ("client_read", "read by a client's call"),
+        )
     ]
     print_table(["samples/s", "bare", "ours", "ratio", "CPU ratio"], table)
     print(f"over gRPC: {number(found['grpc_ingest_per_s'])} samples/s")

@@ -22,11 +22,11 @@ from trio_cogment.api.common_pb2 import (
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
-from trio_cogment.datastore._layouts import Deliveries, Layouts
-from trio_cogment.datastore._wire import number_of, varint
-from trio_cogment.datastore.conversion import MAX_DELIVERIES, TrialConverter
+from trio_cogment.datastore._conversion import MAX_DELIVERIES, TrialConverter
+from trio_cogment.datastore._conversion_templates import Templates
+from trio_cogment.datastore._protobuf_wire import number_of
+from trio_cogment.datastore._trial_service import check_sample
 from trio_cogment.datastore.storage import WriteKind
-from trio_cogment.datastore.trial_service import check_sample
 from trio_cogment.errors import InvalidArgumentError
 
 PARAMS = params_with("c0.ann", "c1.bob", "c0.ada")
@@ -241,8 +241,7 @@ UNUSUAL: dict[str, DatalogSample] = {
     "message": sample_of(0, messages=[Message(receiver_name="ann")]),
     "default actor": sample_of(0, default_actors=[0]),
     "unavailable actor": sample_of(0, unavailable_actors=[0]),
-    "longer map": sample_of(0, observations=ObservationSet(observations=[b"o"], actors_map=[0, 0, 0, 0])),
-    "many rewards": sample_of(0, rewards=[Reward(receiver_name="ann", sources=[RewardSource(value=1)] * 101)]),
+    "many rewards": sample_of(0, rewards=[Reward(receiver_name="ann", sources=[RewardSource(value=1)] * 1001)]),
     "user data": sample_of(
         0, rewards=[Reward(receiver_name="ann", sources=[RewardSource(value=1, user_data=some_data)])]
     ),
@@ -368,7 +367,7 @@ def test_samples_of_all_kinds_are_written_one_after_the_other(samples: list[Data
     check_written(samples * 3)
 
 
-def test_a_layout_is_known_by_everything_but_numbers_and_contents() -> None:
+def test_a_template_is_told_by_everything_but_numbers_and_contents() -> None:
     one, other = RewardSource(sender_name="ann", value=1, confidence=1), RewardSource(sender_name="bob", value=2)
     rewarded = [
         sample_of(tick, actors=3, rewards=[Reward(receiver_name=receiver, sources=[source])])
@@ -398,87 +397,99 @@ def test_a_layout_is_known_by_everything_but_numbers_and_contents() -> None:
         ),
     ],
 )
-def test_what_only_looks_like_a_layout(known: SampleInfo, longer: SampleInfo) -> None:
+def test_what_only_looks_like_a_template(known: SampleInfo, longer: SampleInfo) -> None:
     known.state = TrialState.RUNNING
     before = DatalogSample(info=known)
     other = DatalogSample(info=longer)
     assert before.ByteSize() == other.ByteSize()
     converter = TrialConverter("t", PARAMS)
     converter.write(before)
-    assert converter.usual.write(before) is not None
-    data = other.SerializeToString()
-    assert converter.usual.layouts.write(data) is None
+    assert converter.templates.convert(before) is not None
+    assert converter.templates.convert(other) is None
 
 
-def test_layouts_of_a_trial_are_bounded_by_their_bytes() -> None:
+def with_payload(size: int, actors: int = 1) -> DatalogSample:
+    return sample_of(1, actors=actors, observations=ObservationSet(observations=[bytes(size)], actors_map=[0]))
+
+
+def test_templates_of_a_trial_are_bounded_by_their_bytes() -> None:
     """Those of samples with many places take more: there are fewer of them."""
-    for actors, least, most in ((2, 100, 200), (64, 1, 16)):
-        layouts = Layouts()
-        usual = TrialConverter("t", params_with(*(f"c.a{number}" for number in range(actors)))).usual
-        samples = [
-            sample_of(0, actors=actors, observations=ObservationSet(observations=[bytes(length)], actors_map=[0]))
-            for length in range(1, 120)
-        ]
+    for actors, least, most in ((2, 100, 100), (64, 1, 16)):
+        converter = TrialConverter("t", params_with(*(f"c.a{number}" for number in range(actors))))
+        samples = [with_payload(size, actors) for size in range(1, 101)]
         for sample in samples:
-            layouts.credit = 256
-            write = usual.write_by_fields(sample)
-            assert write is not None
-            layouts.learn(sample.SerializeToString(), write, Deliveries({}, {}))
-        known = [sample for sample in samples if layouts.write(sample.SerializeToString()) is not None]
+            converter.templates.credit = 256
+            converter.write(sample)
+        known = []
+        for sample in samples:
+            converter.templates.credit = 256
+            if converter.templates.convert(sample) is not None:
+                known.append(sample)
         assert least <= len(known) <= most
         assert known[-1] is samples[-1]
 
 
-def test_samples_unlike_any_other_are_not_looked_at_for_long() -> None:
+def test_little_time_is_spent_on_samples_unlike_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned: list[DatalogSample] = []
+
+    def learn(self: Templates, sample: DatalogSample, *args: Any) -> None:
+        learned.append(sample)
+        really_learn(self, sample, *args)
+
+    really_learn = Templates.learn
+    monkeypatch.setattr(Templates, "learn", learn)
     converter = TrialConverter("t", PARAMS)
-    samples = [
-        sample_of(length, observations=ObservationSet(observations=[bytes(length)], actors_map=[0]))
-        for length in range(2000)
-    ]
-    learned = 0
+    samples = [with_payload(size) for size in range(2000)]
     for sample in samples:
-        layouts = converter.usual.layouts
-        before = layouts.credit
         converter.write(sample)
-        learned += layouts.credit < before - 10
-    assert learned < 100
-    # Once they are alike again, it is seen.
+    assert len(learned) < 20
+    # Once samples are alike again, that is noticed.
     for _ in range(2000):
         converter.write(samples[7])
-    assert converter.usual.layouts.credit > 100
+    assert converter.templates.credit > 100
     check_written(samples[:300])
 
 
-def test_large_samples_are_left_to_their_fields() -> None:
-    large = sample_of(1, observations=ObservationSet(observations=[bytes(20_000)], actors_map=[0, 0]))
-    small = sample_of(1)
+def test_large_samples_have_no_templates() -> None:
+    small, large = with_payload(100), with_payload(20_000)
     converter = TrialConverter("t", PARAMS)
-    converter.write(small)
-    converter.write(large)
-    assert converter.usual.layouts.serialised(large) is None
+    for sample in (small, large) * 2:
+        converter.write(sample)
+    assert converter.templates.convert(large) is None
     check_written([small, large] * 100)
 
 
-@given(usual_samples)
-def test_usual_samples_are_known_as_such(sample: DatalogSample) -> None:
-    assert TrialConverter("t", PARAMS).usual.write(sample) is not None
+USUAL: dict[str, DatalogSample] = {
+    "tick": DatalogSample(info=SampleInfo(tick_id=1, timestamp=1)),
+    "payloads": sample_of(0, actors=3),
+    "longer map": sample_of(0, observations=ObservationSet(observations=[b"o"], actors_map=[0, 0, 0, 0])),
+    "reward": sample_of(
+        0, rewards=[Reward(receiver_name="*", sources=[RewardSource(sender_name="ann", value=0, confidence=-1)])]
+    ),
+}
+
+
+@pytest.mark.parametrize("what", USUAL)
+def test_usual_samples_have_templates(what: str) -> None:
+    converter = TrialConverter("t", PARAMS)
+    converter.write(USUAL[what])
+    assert converter.write_by_template(USUAL[what]) is not None
 
 
 @pytest.mark.parametrize("what", UNUSUAL)
-def test_unusual_samples_are_left_to_the_message(what: str) -> None:
-    assert TrialConverter("t", PARAMS).usual.write(UNUSUAL[what]) is None
+def test_unusual_samples_have_no_templates(what: str) -> None:
+    converter = TrialConverter("t", PARAMS)
+    for _ in range(2):
+        assert converter.write_by_template(UNUSUAL[what]) is None
+        try:
+            converter.write(UNUSUAL[what])
+        except InvalidArgumentError:
+            assert what in BAD
 
 
-def test_trials_of_many_actors_are_left_to_the_message() -> None:
-    params = params_with(*(f"actor{number}" for number in range(65)))
-    assert TrialConverter("t", params).usual.write(sample_of(0)) is None
-    assert len(convert(sample_of(0), params).actor_samples) == 65
-
-
-def test_a_number_of_any_size_is_written_as_protobuf_does() -> None:
-    for number in (0, 1, 127, 128, 300, 16383, 16384, 2**35, 2**63 - 1):
-        assert StoredTrialSample(tick_id=number).SerializeToString() == (b"\x18" + varint(number) if number else b"")
-        assert number_of(varint(number)) == number
+def test_numbers_are_read_as_protobuf_writes_them() -> None:
+    for number in (1, 127, 128, 300, 16383, 16384, 2**35, 2**63 - 1):
+        assert number_of(StoredTrialSample(tick_id=number).SerializeToString()[1:]) == number
 
 
 @given(st.binary(max_size=200))

@@ -21,8 +21,8 @@ from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import LogExporterSampleRequest, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialInfo
 from trio_cogment.datastore import Datastore
+from trio_cogment.datastore._conversion import TrialConverter
 from trio_cogment.datastore._memory import MemoryStore
-from trio_cogment.datastore.conversion import TrialConverter
 from trio_cogment.errors import ResourceExhaustedError, RpcError, StatusCode, UnavailableError
 from trio_cogment.rpc import ClientCall
 

@@ -12,7 +12,7 @@ from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample as Actor
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSampleMessage as Message
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSampleReward as Reward
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample as Sample
-from trio_cogment.datastore.merging import begin_waiting, mean_reward, merge_late
+from trio_cogment.datastore._merging import begin_waiting, mean_reward, merge_late
 from trio_cogment.errors import InvalidArgumentError
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.datastore.stores import Make, in_memory, in_sqlite_inline
 from tests.datastore.test_conformance import name
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.datastore.merging import begin_waiting, merge_late
+from trio_cogment.datastore._merging import begin_waiting, merge_late
 from trio_cogment.datastore.storage import EndWrite, SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, late, new_trial, sample
 

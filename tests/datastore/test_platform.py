@@ -15,7 +15,7 @@ from trio_cogment import open_platform
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import DatastoreConfig, OrchestratorConfig
 from trio_cogment.datastore import Datastore, TrialEnd, TrialStore
-from trio_cogment.datastore.conversion import TrialConverter
+from trio_cogment.datastore._conversion import TrialConverter
 from trio_cogment.errors import InvalidArgumentError, UnavailableError
 from trio_cogment.platform import Platform
 from trio_cogment.sdk import actor_params, trial_params
@@ -155,10 +155,10 @@ async def test_what_the_datastore_cannot_store_is_dropped_and_told_of(
     from trio_cogment.datastore import _intake
 
     class Picky(TrialConverter):
-        def write_usual(self, sample: Any) -> Any:
+        def write_by_template(self, sample: Any) -> Any:
             if sample.info.tick_id == 7:
                 raise InvalidArgumentError("I do not like 7")
-            return super().write_usual(sample)
+            return super().write_by_template(sample)
 
     monkeypatch.setattr(_intake, "TrialConverter", Picky)
     async with stored("memory:", 20) as (platform, table):

@@ -13,9 +13,9 @@ from tests.datastore.test_conversion import samples_drawn
 from trio_cogment.api.common_pb2 import Message, Reward, RewardSource
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, StoredTrialSample
-from trio_cogment.datastore.conversion import TrialConverter
-from trio_cogment.datastore.selection import Selection
-from trio_cogment.datastore.trial_service import check_sample
+from trio_cogment.datastore._conversion import TrialConverter
+from trio_cogment.datastore._selection import Selection
+from trio_cogment.datastore._trial_service import check_sample
 from trio_cogment.errors import InvalidArgumentError
 
 PARAMS = params_with("c0.ann.x", "c1.bob.y", "c0.ada.y")

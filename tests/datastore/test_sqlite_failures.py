@@ -17,7 +17,7 @@ import trio
 
 from tests.datastore import killed_writer
 from tests.datastore.killed_writer import BATCH, TRIALS, payload
-from tests.datastore.test_sqlite_room import big
+from tests.datastore.test_sqlite_disk_reserve import big
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.datastore._sqlite import SqliteStore, open_sqlite
 from trio_cogment.datastore._sqlite_file import connect

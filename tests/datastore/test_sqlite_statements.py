@@ -7,9 +7,9 @@ from contextlib import closing
 
 import pytest
 
-from trio_cogment.datastore._rules import Head
 from trio_cogment.datastore._sqlite_file import _SCHEMA
 from trio_cogment.datastore._sqlite_statements import change_heads, insert_samples
+from trio_cogment.datastore._write_rules import Head
 from trio_cogment.datastore.storage import TrialEnd
 
 

@@ -10,7 +10,7 @@ import trio
 
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, StoredTrialSample
 from trio_cogment.config import DatastoreConfig
-from trio_cogment.datastore.selection import Selection
+from trio_cogment.datastore._selection import Selection
 from trio_cogment.datastore.storage import StoredSample, StoredTrial, TrialEnd, TrialStore
 from trio_cogment.errors import DataLossError, NotFoundError
 from trio_cogment.rpc import OwnNursery

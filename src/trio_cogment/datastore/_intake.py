@@ -9,9 +9,9 @@ import trio
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
+from trio_cogment.datastore._conversion import TrialConverter
+from trio_cogment.datastore._group_commit import Lane, Writer
 from trio_cogment.datastore._leases import Leases
-from trio_cogment.datastore._writer import Lane, Writer
-from trio_cogment.datastore.conversion import TrialConverter
 from trio_cogment.datastore.storage import EndWrite, SampleWrite, TrialEnd, TrialStore, TrialWrite, Write
 from trio_cogment.errors import CogmentError, InvalidArgumentError, ResourceExhaustedError, UnavailableError
 
@@ -47,7 +47,7 @@ class IntakeStream:
             CogmentError: an earlier one could not be stored.
         """
         try:
-            write = self._converter.write_usual(sample) or await self._write_in_steps(sample)
+            write = self._converter.write_by_template(sample) or await self._write_in_steps(sample)
         except InvalidArgumentError:
             # Whoever sent it must be able to tell which one it was.
             await self.flush()

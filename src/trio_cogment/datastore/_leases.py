@@ -7,7 +7,7 @@ import logging
 import trio
 
 from trio_cogment.config import DatastoreConfig
-from trio_cogment.datastore._writer import Writer
+from trio_cogment.datastore._group_commit import Writer
 from trio_cogment.datastore.storage import EndWrite, TrialEnd, TrialStore
 from trio_cogment.errors import CogmentError, NotFoundError
 

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import trio
 
 from trio_cogment.datastore._memory_trial import MemoryTrial, Undo
-from trio_cogment.datastore._rules import NO_SUCH_TRIAL, refusal
 from trio_cogment.datastore._watching import NewsWatch, Watches
+from trio_cogment.datastore._write_rules import NO_SUCH_TRIAL, refusal
 from trio_cogment.datastore.storage import EndWrite, SampleWrite, StoredSample, StoredTrial, TrialWrite, Write
 from trio_cogment.errors import DataLossError, InvalidArgumentError, NotFoundError, ResourceExhaustedError
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.datastore._rules import NO_TICK, RULES, Action, Found, Head
-from trio_cogment.datastore.merging import begin_waiting, merge_late
+from trio_cogment.datastore._merging import begin_waiting, merge_late
+from trio_cogment.datastore._write_rules import NO_TICK, RULES, Action, Found, Head
 from trio_cogment.datastore.storage import SampleWrite, StoredTrial, TrialEnd, TrialWrite, WriteKind
 
 #: What Python needs for a sample beside its data, and for a trial beside its parameters; about.

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from trio_cogment.datastore import _sqlite_reader
-from trio_cogment.datastore._recent import Recent
+from trio_cogment.datastore._recent_samples import Recent
 from trio_cogment.datastore._sqlite_file import connect, file_errors, lock, prepare
 from trio_cogment.datastore._sqlite_reader import Readers
 from trio_cogment.datastore._sqlite_writer import Writer

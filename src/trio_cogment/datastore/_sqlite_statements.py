@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from trio_cogment.datastore._rules import Head
+from trio_cogment.datastore._write_rules import Head
 
 #: So many samples are added by one statement, if there are as many, and SQLite takes as many values: before its version
 #: 3.32 those of 166.

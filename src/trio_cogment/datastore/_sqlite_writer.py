@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from trio_cogment.datastore._recent import Fresh, News
-from trio_cogment.datastore._rules import MAX_NUMBER, NO_SUCH_TRIAL, NO_TICK, RULES, Action, Found, Head, refusal
+from trio_cogment.datastore._merging import begin_waiting, merge_late
+from trio_cogment.datastore._recent_samples import Fresh, News
+from trio_cogment.datastore._sqlite_disk_reserve import Room
 from trio_cogment.datastore._sqlite_file import connect, file_errors
-from trio_cogment.datastore._sqlite_room import Room
 from trio_cogment.datastore._sqlite_statements import change_heads, insert_samples
-from trio_cogment.datastore.merging import begin_waiting, merge_late
+from trio_cogment.datastore._write_rules import MAX_NUMBER, NO_SUCH_TRIAL, NO_TICK, RULES, Action, Found, Head, refusal
 from trio_cogment.datastore.storage import SampleWrite, StoredSample, TrialEnd, TrialWrite, Write, WriteKind
 from trio_cogment.errors import InvalidArgumentError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from purerpc import Service
 
 from trio_cogment.api import datalog_pb2
-from trio_cogment.datastore.datalog_service import DatalogService, LogExporterService
-from trio_cogment.datastore.datastore import Datastore
-from trio_cogment.datastore.trial_service import TrialService
+from trio_cogment.datastore._datalog_service import DatalogService, LogExporterService
+from trio_cogment.datastore._datastore import Datastore
+from trio_cogment.datastore._trial_service import TrialService
 from trio_cogment.rpc import bind
 from trio_cogment.services import LOG_EXPORTER, SERVICES, ServiceKind
 

@@ -23,10 +23,11 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialSample,
 )
 from trio_cogment.config import DatastoreConfig
+from trio_cogment.datastore._conversion import ENVIRONMENT
 from trio_cogment.datastore._following import Follower, find_trials
-from trio_cogment.datastore._writer import Writer
-from trio_cogment.datastore.conversion import ENVIRONMENT, MAX_NUMBER
-from trio_cogment.datastore.selection import Selection
+from trio_cogment.datastore._group_commit import Writer
+from trio_cogment.datastore._selection import Selection
+from trio_cogment.datastore._write_rules import MAX_NUMBER
 from trio_cogment.datastore.storage import SampleWrite, StoredTrial, TrialEnd, TrialStore, TrialWrite, WriteKind
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError
 from trio_cogment.rpc import ServerCall

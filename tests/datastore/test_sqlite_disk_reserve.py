@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from trio_cogment.datastore import _sqlite_room
+from trio_cogment.datastore import _sqlite_disk_reserve
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import SampleWrite, TrialStore, Write
 from trio_cogment.errors import ResourceExhaustedError, UnavailableError
@@ -72,7 +72,7 @@ async def test_a_full_disk_can_be_deleted_from(tmp_path: Path, monkeypatch: pyte
         least = min(least, free)
         return SimpleNamespace(f_frsize=1, f_blocks=disk, f_bavail=free)
 
-    monkeypatch.setattr(_sqlite_room, "os", SimpleNamespace(statvfs=look, stat=os.stat))
+    monkeypatch.setattr(_sqlite_disk_reserve, "os", SimpleNamespace(statvfs=look, stat=os.stat))
     async with open_store(f"sqlite:{tmp_path}/a.db", durability="batch") as store:
         await store.apply([new_trial("a"), new_trial("b")])
         written = await fill(store)
@@ -100,8 +100,8 @@ def test_much_room_is_not_looked_at_for_each_transaction(tmp_path: Path, monkeyp
         looks += 1
         return SimpleNamespace(f_frsize=1, f_blocks=1 << 40, f_bavail=free)
 
-    monkeypatch.setattr(_sqlite_room, "os", SimpleNamespace(statvfs=look, stat=os.stat))
-    room = _sqlite_room.Room(str(tmp_path / "a.db"), clock=lambda: now)
+    monkeypatch.setattr(_sqlite_disk_reserve, "os", SimpleNamespace(statvfs=look, stat=os.stat))
+    room = _sqlite_disk_reserve.Room(str(tmp_path / "a.db"), clock=lambda: now)
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
         for _ in range(34):
             room.keep(connection, 1)
@@ -133,8 +133,8 @@ async def test_after_a_failure_room_is_looked_at(tmp_path: Path, monkeypatch: py
     def look(_path: str) -> SimpleNamespace:
         return SimpleNamespace(f_frsize=1, f_blocks=1 << 40, f_bavail=free)
 
-    monkeypatch.setattr(_sqlite_room, "os", SimpleNamespace(statvfs=look, stat=os.stat))
-    monkeypatch.setattr(_sqlite_room, "_SPARE_SECONDS", 3600.0)
+    monkeypatch.setattr(_sqlite_disk_reserve, "os", SimpleNamespace(statvfs=look, stat=os.stat))
+    monkeypatch.setattr(_sqlite_disk_reserve, "_SPARE_SECONDS", 3600.0)
     async with open_store(f"sqlite:{tmp_path}/a.db") as store:
         await store.apply([new_trial("a")])
         free = 1_000_000

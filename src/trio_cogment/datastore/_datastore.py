@@ -11,10 +11,10 @@ import trio
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest
 from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._following import Follower, SampleReader, find_trials
+from trio_cogment.datastore._group_commit import Writer
 from trio_cogment.datastore._intake import Intake
 from trio_cogment.datastore._leases import Leases
-from trio_cogment.datastore._writer import Writer
-from trio_cogment.datastore.selection import Selection
+from trio_cogment.datastore._selection import Selection
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.rpc import OwnNursery
 

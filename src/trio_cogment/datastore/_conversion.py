@@ -1,33 +1,42 @@
-"""From what a data log is told to what is stored: pure, and quick, since it is done for every tick of every trial.
+"""The conversion of a data log's sample to what is stored, without I/O.
 
-What is better than in the reference, and why, is in `docs/datastore.md`; in short: whoever reads a stored sample finds
-everything that was said, and can tell an action that never came from an empty one.
+`TrialConverter` is the full conversion, for every sample. It is done for every tick of every trial, so samples that are
+like an earlier one of their trial take the fast path of `_conversion_templates`, which is learned from the full one.
+
+What differs from the reference, and why, is in `docs/datastore.md`. In short: a reader finds everything that the data
+log was told, and can tell an action that never came from an empty one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from typing import TypeVar
 
-from trio_cogment.api.common_pb2 import Action, Message, Reward, TrialParams, TrialState
+from trio_cogment.api.common_pb2 import Action, Message, Reward, RewardSource, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
-from trio_cogment.datastore._usual import ENVIRONMENT as ENVIRONMENT
-from trio_cogment.datastore._usual import MAX_NUMBER as MAX_NUMBER
-from trio_cogment.datastore._usual import NO_ACTION_TICK, STATES, UsualSamples
+from trio_cogment.datastore._conversion_templates import Deliveries, Templates
+from trio_cogment.datastore._write_rules import MAX_NUMBER
 from trio_cogment.datastore.storage import SampleWrite, WriteKind
 from trio_cogment.errors import InvalidArgumentError
 
-#: Rewards and messages of one sample, each counted for each of its receivers: a few bytes may stand for that many.
+#: Rewards and messages of one sample, each counted once for each receiver: a few bytes may stand for many deliveries.
 MAX_DELIVERIES = 100_000
-#: After so many of them others may have a turn.
+#: After so many deliveries other tasks get a turn.
 _STEP = 1000
+#: The sender or receiver of a reward or message that is no actor.
+ENVIRONMENT = -1
+#: The tick of an action that never came.
+_NO_ACTION_TICK = -2
+#: Stored samples with more bytes do not become templates: learning takes time for each field.
+_MAX_LEARNED_BYTES = 16 * 1024
 
 T = TypeVar("T")
 
 _EVERYBODY = "*"
-#: Looking up a member of an enumeration of protobuf takes as long as half of a conversion.
+_STATES = frozenset(TrialState.values())
+#: Looking up a member of a protobuf or `enum` enumeration takes as long as half of a conversion.
 _ENDED = TrialState.ENDED
 _LOGGED, _LATE = WriteKind.LOGGED, WriteKind.LATE
 
@@ -35,18 +44,19 @@ _LOGGED, _LATE = WriteKind.LOGGED, WriteKind.LATE
 class TrialConverter:
     """Converts the samples of one trial, in the order of their arrival.
 
-    A sample without `info` (it may be excluded) is numbered by its arrival, and bears the time of its observations.
+    A sample without `info` (which a trial's parameters may exclude) is numbered in the order of arrival, and its
+    timestamp is that of its observations.
 
     Args:
         trial_id: of the trial.
         params: of the trial; not changed, and not to be changed by others.
-        next_tick: the number of a first sample that has none of its own.
+        next_tick: the tick of the first sample, if it has no `info`.
 
     Attributes:
         saw_end: a sample said that the trial has ended.
-        info_missing: a sample had no `info`, so that none may ever say so.
-        next_tick: the number of a next sample that has none of its own.
-        usual: the quick way, for most samples.
+        info_missing: a sample had no `info`, so maybe none will ever say that the trial has ended.
+        next_tick: the tick of the next sample, if it has no `info`.
+        templates: the fast path, for most samples.
     """
 
     def __init__(self, trial_id: str, params: TrialParams, *, next_tick: int = 0) -> None:
@@ -61,12 +71,12 @@ class TrialConverter:
             self._index.setdefault(actor.name, index)
             self._classes.setdefault(actor.actor_class, []).append(index)
         self._names = [actor.name for actor in params.actors]
-        #: What it looks like when nothing is in it, which is copied quicker than made.
+        #: A stored sample with nothing in it. Copying it is faster than making one.
         self._blank = StoredTrialSample(
             trial_id=trial_id, actor_samples=[StoredTrialActorSample(actor=index) for index in self._everybody]
         )
         self._receivers: dict[str, Sequence[int]] = {}
-        self.usual = UsualSamples(trial_id, self._index, self._receivers_of, self._count)
+        self.templates = Templates()
         self.saw_end = False
         self.info_missing = False
 
@@ -76,30 +86,50 @@ class TrialConverter:
         Raises:
             InvalidArgumentError: see `convert`; nothing has changed then.
         """
-        return self.write_usual(sample) or _result(self.writing(sample))
+        return self.write_by_template(sample) or _result(self.writing(sample))
 
-    def write_usual(self, sample: DatalogSample) -> SampleWrite | None:
-        """Do the same with a usual sample; None: it is none, and `writing` is for it."""
-        usual = self.usual.write(sample)
-        if usual is not None:
-            self._logged(usual.tick_id, usual.state)
-        return usual
+    def write_by_template(self, sample: DatalogSample) -> SampleWrite | None:
+        """Do the same by the fast path; None: there is no template for the sample, use `writing`."""
+        write = self.templates.convert(sample)
+        if write is not None:
+            self._logged(write.tick_id, write.state)
+        return write
 
     def writing(self, sample: DatalogSample) -> Generator[None, None, SampleWrite]:
-        """Do the same with any sample, in steps of some milliseconds; nothing has changed before the last.
+        """Do the same by the full conversion, in steps of some milliseconds; nothing has changed before the last one.
 
         Raises:
             InvalidArgumentError: see `convert`.
         """
         stored, kind = yield from self._converting(sample)
         data = stored.SerializeToString()
-        return SampleWrite(self._trial_id, stored.tick_id, stored.timestamp, stored.state, data, kind)
+        write = SampleWrite(self._trial_id, stored.tick_id, stored.timestamp, stored.state, data, kind)
+        if self.templates.wanted and kind is _LOGGED and len(data) <= _MAX_LEARNED_BYTES:
+            self._learn(sample, write)
+        return write
+
+    def _learn(self, sample: DatalogSample, write: SampleWrite) -> None:
+        if not sample.HasField("info") or sample.messages:
+            return
+        received: dict[int, list[int]] = {}
+        sent: dict[int, list[int]] = {}
+        sources = [(reward, source) for reward in sample.rewards for source in reward.sources]
+        for number, (reward, source) in enumerate(sources):
+            if source.HasField("user_data"):
+                return
+            sender = self._index.get(source.sender_name, ENVIRONMENT)
+            for receiver in self._receivers_of(reward.receiver_name):
+                received.setdefault(receiver, []).append(number)
+                if sender >= 0:
+                    sent.setdefault(sender, []).append(number)
+        self.templates.learn(sample, write, Deliveries(received, sent))
 
     def convert(self, sample: DatalogSample) -> tuple[StoredTrialSample, WriteKind]:
         """Convert a sample; it is only read.
 
         Raises:
-            InvalidArgumentError: something in it points to nothing, or there is too much of it; naming the field.
+            InvalidArgumentError: an index or value in it is invalid, or it has too many deliveries; the text names the
+                field.
         """
         return _result(self._converting(sample))
 
@@ -107,7 +137,7 @@ class TrialConverter:
         stored = StoredTrialSample()
         stored.CopyFrom(self._blank)
         kind = self._take_info(sample, stored)
-        # What repeats is taken by slices, in one step: going through it entry by entry takes three times as long.
+        # Repeated fields are read by slices: going through them entry by entry takes three times as long.
         samples = stored.actor_samples[:]
         payloads: list[bytes] = []
         if sample.HasField("observations"):
@@ -144,7 +174,7 @@ class TrialConverter:
             raise InvalidArgumentError(f"sample.info.tick_id: expected less than 2**63 - 1, got {tick_id}")
         if timestamp > MAX_NUMBER:
             raise InvalidArgumentError(f"sample.info.timestamp: expected less than 2**63 nanoseconds, got {timestamp}")
-        if state not in STATES:
+        if state not in _STATES:
             raise InvalidArgumentError(f"sample.info.state: {state} is no trial state")
         stored.tick_id = tick_id
         stored.timestamp = timestamp
@@ -157,7 +187,7 @@ class TrialConverter:
         stored.timestamp = min(sample.observations.timestamp, MAX_NUMBER)
         rewards = sample.rewards
         if len(sample.ListFields()) == 1 and rewards and 0 <= rewards[0].tick_id < self.next_tick:
-            # Nothing but rewards, for a tick that has been: what else than an out-of-sync sample looks like that?
+            # Nothing but rewards, for a tick that is over: only an out-of-sync sample looks like that.
             stored.tick_id = rewards[0].tick_id
             return _LATE
         stored.tick_id = self.next_tick
@@ -168,7 +198,7 @@ class TrialConverter:
     ) -> None:
         payloads += observations.observations[:]
         size = len(payloads)
-        # Entries beyond the last actor are nobody's.
+        # The map may have more entries than there are actors; the others belong to none.
         for stored, content in zip(samples, observations.actors_map[:], strict=False):
             if not 0 <= content < size:
                 raise InvalidArgumentError(
@@ -202,10 +232,10 @@ class TrialConverter:
         for index, action in enumerate(actions):
             if index in missing:
                 continue
-            if action.tick_id != NO_ACTION_TICK:
+            if action.tick_id != _NO_ACTION_TICK:
                 content = action.content
             elif index in defaults:
-                content = self._defaults[index]  # what the environment was given
+                content = self._defaults[index]  # the environment got the default action
             else:
                 continue
             samples[index].action = len(payloads)
@@ -214,14 +244,19 @@ class TrialConverter:
     def _take_rewards(
         self, rewards: Sequence[Reward], samples: Sequence[StoredTrialActorSample], payloads: list[bytes]
     ) -> Iterator[None]:
-        given = [(reward, self._receivers_of(reward.receiver_name)) for reward in rewards]
-        _check_deliveries("rewards", (len(reward.sources) * len(receivers) for reward, receivers in given))
+        given: list[tuple[Sequence[RewardSource], Sequence[int]]] = []
+        deliveries = 0
+        for reward in rewards:
+            receivers = self._receivers_of(reward.receiver_name)
+            if receivers:
+                sources: Sequence[RewardSource] = reward.sources[:]
+                deliveries += len(sources) * len(receivers)
+                given.append((sources, receivers))
+        _check_deliveries("rewards", deliveries)
         sums: dict[int, tuple[float, float]] = {}
         delivered = 0
-        for reward, receivers in given:
-            if not receivers:
-                continue
-            for source in reward.sources[:]:
+        for sources, receivers in given:
+            for source in sources:
                 delivered += len(receivers)
                 if delivered > _STEP:
                     delivered = 0
@@ -235,7 +270,7 @@ class TrialConverter:
                     data = len(payloads)
                     payloads.append(source.user_data.SerializeToString())
                 for receiver in receivers:
-                    # Setting fields costs half of what keyword arguments do.
+                    # Setting fields takes half the time of keyword arguments.
                     entry = samples[receiver].received_rewards.add()
                     entry.sender = sender
                     entry.receiver = receiver
@@ -254,7 +289,7 @@ class TrialConverter:
         self, messages: Sequence[Message], samples: Sequence[StoredTrialActorSample], payloads: list[bytes]
     ) -> Iterator[None]:
         given = [(message, self._receivers_of(message.receiver_name)) for message in messages]
-        _check_deliveries("messages", (len(receivers) for _, receivers in given))
+        _check_deliveries("messages", sum(len(receivers) for _, receivers in given))
         delivered = 0
         for message, receivers in given:
             delivered += len(receivers) + 1
@@ -263,9 +298,9 @@ class TrialConverter:
                 yield
             sender = self._index.get(message.sender_name, ENVIRONMENT)
             if sender < 0 and not receivers:
-                continue  # no actor's: nobody could find it
+                continue  # it belongs to no actor, so no reader could find it
             payload = len(payloads)
-            # Without one it reads as an empty `Any`, which serialises to nothing, too.
+            # A missing payload reads as an empty `Any`, which serialises to nothing, too.
             payloads.append(message.payload.SerializeToString())
             for receiver in receivers:
                 entry = samples[receiver].received_messages.add(sender=sender, receiver=receiver, payload=payload)
@@ -278,13 +313,13 @@ class TrialConverter:
         found = self._receivers.get(pattern)
         if found is None:
             found = self._resolve(pattern)
-            # Patterns come from outside: only those that mean somebody are kept, of which there are not that many.
+            # Patterns come from outside. Only those with receivers are kept, so that their number is bounded.
             if found:
                 self._receivers[pattern] = found
         return found
 
     def _resolve(self, pattern: str) -> Sequence[int]:
-        """Return whom a name stands for, as the orchestrator understands it: an exact name first."""
+        """Return the actors that a name stands for, as in the orchestrator: an exact name first."""
         index = self._index.get(pattern)
         if index is not None:
             return (index,)
@@ -295,13 +330,13 @@ class TrialConverter:
         return members if name == _EVERYBODY else [member for member in members if self._names[member] == name]
 
 
-def _check_deliveries(field: str, counts: Iterable[int]) -> None:
-    if sum(counts) > MAX_DELIVERIES:
+def _check_deliveries(field: str, count: int) -> None:
+    if count > MAX_DELIVERIES:
         raise InvalidArgumentError(f"sample.{field}: expected at most {MAX_DELIVERIES}, each counted for each receiver")
 
 
 def _result(steps: Generator[None, None, T]) -> T:
-    """Take all steps at once."""
+    """Run a generator to its end and return its result."""
     while True:
         try:
             next(steps)

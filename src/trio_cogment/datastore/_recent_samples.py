@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from trio_cogment.datastore._rules import Head
+from trio_cogment.datastore._write_rules import Head
 from trio_cogment.datastore.storage import StoredSample, StoredTrial
 
 #: What is kept of a trial (half of it once it is more), and of how many trials.

@@ -11,7 +11,7 @@ import trio
 
 from tests.datastore.desk import GateStore, params_with
 from trio_cogment.config import DatastoreConfig
-from trio_cogment.datastore._writer import Lane, Writer
+from trio_cogment.datastore._group_commit import Lane, Writer
 from trio_cogment.datastore.storage import SampleWrite, TrialWrite, WriteKind
 from trio_cogment.errors import NotFoundError, UnavailableError
 

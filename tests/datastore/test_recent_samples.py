@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from trio_cogment.datastore import _sqlite_reader
-from trio_cogment.datastore._recent import _OVERHEAD_BYTES, Fresh, News, Recent
-from trio_cogment.datastore._rules import Head
+from trio_cogment.datastore._recent_samples import _OVERHEAD_BYTES, Fresh, News, Recent
+from trio_cogment.datastore._write_rules import Head
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import StoredSample, TrialEnd
 from trio_cogment.errors import NotFoundError
