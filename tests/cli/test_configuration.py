@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any, get_type_hints
 
 import click
@@ -14,9 +14,11 @@ import trio
 
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, run, server
 from trio_cogment import config as config_module
-from trio_cogment.cli._config_file import READERS, SECTIONS, load_configuration
-from trio_cogment.cli._main import datastore, orchestrator, serve
-from trio_cogment.cli._settings import Failure, OrchestratorSettings
+from trio_cogment.cli.configuration import READERS, SECTIONS, load_configuration
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.serve import serve
+from trio_cogment.cli.services.orchestrator import OrchestratorSettings, orchestrator
+from trio_cogment.cli.services.trial_datastore import trial_datastore
 
 DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "configuration.md"
 FLAGS = {"lifecycle_port": False, "pre_trial_hooks": True, "log_level": False}
@@ -36,20 +38,17 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def settings_of(
-    monkeypatch: pytest.MonkeyPatch, module: ModuleType, function: str, command: click.Command, *arguments: str
-) -> object:
-    """Return what a command would run this function with."""
+def settings_of(monkeypatch: pytest.MonkeyPatch, function: str, command: click.Command, *arguments: str) -> object:
+    """Return what a command would run this function of its module with."""
     found: list[object] = []
-    monkeypatch.setattr(module, function, found.append)
+    assert command.callback is not None
+    monkeypatch.setattr(sys.modules[command.callback.__module__], function, found.append)
     command.main(list(arguments), standalone_mode=False)
     return found[0]
 
 
 def settings(monkeypatch: pytest.MonkeyPatch, command: click.Command, *arguments: str) -> OrchestratorSettings:
-    from trio_cogment.cli import _serve
-
-    found = settings_of(monkeypatch, _serve, "run_orchestrator", command, *arguments)
+    found = settings_of(monkeypatch, "run_orchestrator", command, *arguments)
     assert isinstance(found, OrchestratorSettings)
     return found
 
@@ -263,4 +262,4 @@ def test_the_document_has_every_flag_with_its_variables() -> None:
 
 
 def test_the_document_has_the_flags_of_a_datastore() -> None:
-    documented_flags("Trial datastore", datastore, but_those_of=serve)
+    documented_flags("Trial datastore", trial_datastore, but_those_of=serve)

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trio_cogment.cli._logs import TRACE, set_up_logging
-from trio_cogment.cli._options import LOG_LEVELS
-from trio_cogment.cli._settings import LogSettings
+from trio_cogment.cli.logs import LOG_LEVELS, TRACE, LogSettings, set_up_logging
 from trio_cogment.logs import PREFIX, trial_bound
 
 #: What the programs that read the log as JSON know.

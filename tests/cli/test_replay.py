@@ -12,7 +12,7 @@ import pytest
 
 from tests.sim.histories import path_of
 from trio_cogment.cli import main
-from trio_cogment.cli._replay import MAX_FILE_BYTES
+from trio_cogment.cli.replay import MAX_FILE_BYTES
 
 
 def outcome(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[object, str, str]:

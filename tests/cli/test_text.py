@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.process import run_here
-from tests.cli.test_directory_server import directory
-from tests.cli.test_model_registry import asked, client, registry
+from tests.cli.services.test_directory import directory
+from tests.cli.services.test_model_registry import asked, client, registry
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
-from trio_cogment.cli._client_run import columns
-from trio_cogment.cli._text import printable
+from trio_cogment.cli.text import columns, printable
 from trio_cogment.directory import Service
 
 EVIL = "a\nb\x1b]0;title\x07\t\x9b2J\u2028\u202e"

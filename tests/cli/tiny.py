@@ -11,11 +11,12 @@ import trio
 
 from trio_cogment.about import About
 from trio_cogment.api import datalog_pb2, trial_datastore_pb2
-from trio_cogment.cli._directory_options import directory_options
-from trio_cogment.cli._main import main, services
-from trio_cogment.cli._options import server_settings, service_options
-from trio_cogment.cli._serving import Program, Running, Surroundings, run_server
-from trio_cogment.cli._settings import Failure
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.main import main
+from trio_cogment.cli.services import services
+from trio_cogment.cli.services.discovery import directory_options
+from trio_cogment.cli.services.serving import Application, Resources, Running, run_server
+from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.rpc import bind
 
@@ -24,13 +25,13 @@ LOG = datalog_pb2.DESCRIPTOR.services_by_name["DatalogSP"]
 
 
 @asynccontextmanager
-async def opened(broken: str, said: trio.Path | None, surroundings: Surroundings) -> AsyncIterator[Running]:
+async def opened(broken: str, said: trio.Path | None, resources: Resources) -> AsyncIterator[Running]:
     async def stop() -> None:
         if said is not None:
             await said.write_text(f"{await said.read_text()} stopped")
 
     if said is not None:
-        told = {name: getattr(surroundings, name) is not None for name in ("client_tls", "directory", "registry")}
+        told = {name: getattr(resources, name) is not None for name in ("client_tls", "directory", "registry")}
         await said.write_text(" ".join(name for name, there in told.items() if there))
     if broken == "open":
         raise FailedPreconditionError("the store is of a newer version")
@@ -51,12 +52,12 @@ async def opened(broken: str, said: trio.Path | None, surroundings: Surroundings
 def tiny(ctx: click.Context, /, port: int, broken: str, said: trio.Path | None, **_options: Any) -> None:
     """Run it."""
 
-    def prepare() -> Program:
+    def prepare() -> Application:
         if broken == "prepare":
             raise Failure("--broken: so it is")
-        return Program(name="tiny", ports=[port], open=lambda surroundings: opened(broken, said, surroundings))
+        return Application(name="tiny", ports=[port], open=lambda resources: opened(broken, said, resources))
 
-    run_server(server_settings(ctx), prepare)
+    run_server(ServerSettings(**common_settings(ctx)), prepare)
 
 
 if __name__ == "__main__":

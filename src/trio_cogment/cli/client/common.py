@@ -1,0 +1,158 @@
+"""What the commands of the client have in common: their flags, their time limit, and how results are printed.
+
+Each group and each command takes `client_options`, so that these flags may stand anywhere on the line, as with the
+reference; `client_settings` collects them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trio_cogment.cli.errors import Failure, cause_of, failure_of
+from trio_cogment.cli.options import applied, as_duration, nearest
+from trio_cogment.cli.tls import TlsFiles, load_tls, tls_files, tls_options
+from trio_cogment.endpoints import GrpcEndpoint
+
+if TYPE_CHECKING:
+    from trio_cogment.config import RpcConfig
+    from trio_cogment.rpc import Channel
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+_Result = TypeVar("_Result")
+
+#: What stands for standard input and output.
+_STANDARD = Path("-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """What a command of the client is run with.
+
+    Attributes:
+        output: `text` or `json`.
+        timeout_seconds: how long to wait for an answer.
+        tls: every call is encrypted.
+    """
+
+    output: str = "text"
+    timeout_seconds: float = 30.0
+    tls: TlsFiles | None = None
+
+
+def client_options(command: _Decorated) -> _Decorated:
+    """Add the flags of every command of the client."""
+    options = (
+        tls_options,
+        click.option(
+            "--timeout",
+            default="30s",
+            callback=as_duration,
+            metavar="DURATION",
+            envvar="COGMENT_CLIENT_TIMEOUT",
+            show_default=True,
+            show_envvar=True,
+            help="How long to wait for an answer: 30s, 1m30s, 500ms.",
+        ),
+        click.option(
+            "--console_output",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            envvar="COGMENT_CLIENT_CONSOLE_OUTPUT",
+            show_default=True,
+            show_envvar=True,
+            help="Format of the output.",
+        ),
+    )
+    return applied(options, command)
+
+
+def client_settings(ctx: click.Context) -> ClientSettings:
+    """Collect what `client_options` found.
+
+    Raises:
+        Failure: the flags contradict each other.
+    """
+    return ClientSettings(
+        output=nearest(ctx, "console_output"), timeout_seconds=nearest(ctx, "timeout"), tls=tls_files(ctx)
+    )
+
+
+def file_option(text: str) -> Callable[[_Decorated], _Decorated]:
+    """Return the flag with a file to read or write, with this help."""
+    return click.option("--file", type=click.Path(path_type=Path), default=_STANDARD, metavar="PATH", help=text)
+
+
+def as_file(path: Path) -> Path | None:
+    """Return what `file_option` found; None: standard input or output."""
+    # As in the reference's documents, an empty path counts as none.
+    return None if path in (_STANDARD, Path()) else path
+
+
+def run_client(
+    settings: ClientSettings, function: Callable[..., Awaitable[_Result]], *args: Any, bounded: bool = True
+) -> _Result:
+    """Run a function with Trio, and return what it returns.
+
+    Args:
+        settings: how long it may take.
+        function: what to run, with `args`.
+        args: its arguments.
+        bounded: the time limit holds for all of it; otherwise the function itself limits its waits, for a transfer may
+            go on for as long as it makes progress.
+
+    Raises:
+        Failure: it took too long, or ended with an expected error.
+        BrokenPipeError: the reader of the output has gone.
+        KeyboardInterrupt: it was interrupted.
+    """
+    import trio
+
+    async def run() -> _Result:
+        with trio.CancelScope() as scope:
+            if bounded:
+                scope.deadline = trio.current_time() + settings.timeout_seconds
+            return await function(*args)
+        raise Failure(f"no answer within {settings.timeout_seconds:g} s (--timeout)")
+
+    try:
+        return trio.run(run)
+    except Exception as error:
+        failure = failure_of(error)
+        if failure is not None:
+            raise failure from None
+        cause = cause_of(error)
+        if isinstance(cause, BrokenPipeError):
+            raise cause from None
+        raise
+    except BaseExceptionGroup as group:  # Control-C is raised in any of the nurseries
+        if group.subgroup(KeyboardInterrupt) is not None:
+            raise KeyboardInterrupt from None
+        raise
+
+
+def channel_to(settings: ClientSettings, endpoint: GrpcEndpoint, *, config: RpcConfig | None = None) -> Channel:
+    """Return a channel to a server, to be opened with `async with`.
+
+    Args:
+        settings: whether it is encrypted.
+        endpoint: where the server is.
+        config: limits and windows.
+
+    Raises:
+        Failure: the files of TLS cannot be used.
+    """
+    from trio_cogment.rpc import Channel
+
+    tls = None if settings.tls is None else load_tls(settings.tls).client
+    return Channel(endpoint.host, endpoint.port, tls=tls, config=config)
+
+
+def show(settings: ClientSettings, text: str, data: Any) -> None:
+    """Print a result: as text for people, or `data` as JSON on one line."""
+    click.echo(json.dumps(data, ensure_ascii=False) if settings.output == "json" else text)

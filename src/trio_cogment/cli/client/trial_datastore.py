@@ -1,0 +1,218 @@
+"""`trio-cogment client trial_datastore`: lists, deletes, exports and imports stored trials."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trio_cogment._version import __version__
+from trio_cogment.cli.client.common import (
+    ClientSettings,
+    as_file,
+    channel_to,
+    client_options,
+    client_settings,
+    file_option,
+    run_client,
+    show,
+)
+from trio_cogment.cli.options import Group, as_properties, endpoint_option, nearest
+from trio_cogment.cli.text import columns
+from trio_cogment.config import RpcConfig
+from trio_cogment.services import ServiceKind, default_address
+
+if TYPE_CHECKING:
+    from trio_cogment.api.trial_datastore_pb2 import RetrieveTrialsReply
+    from trio_cogment.rpc import Channel
+    from trio_cogment.sdk import Transferred
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+_MAX_COUNT = 2**32 - 1
+#: How many trials are asked for at a time.
+_PAGE = 1000
+#: A sample, with pictures for example, may be larger than the default limit of a message.
+_RPC = RpcConfig(max_receive_message_bytes=256 * 1024 * 1024, max_send_message_bytes=256 * 1024 * 1024)
+
+
+def _datastore_options(command: _Decorated) -> _Decorated:
+    endpoint = endpoint_option(
+        "--endpoint",
+        default=default_address(ServiceKind.DATASTORE),
+        variable="COGMENT_TRIAL_DATASTORE_ENDPOINT",
+        text="Endpoint of the datastore.",
+    )
+    return endpoint(client_options(command))
+
+
+def _channel(ctx: click.Context, settings: ClientSettings) -> Channel:
+    return channel_to(settings, nearest(ctx, "endpoint"), config=_RPC)
+
+
+@click.group("trial_datastore", cls=Group)
+@_datastore_options
+def trial_datastore(**_options: Any) -> None:
+    """Call a trial datastore."""
+
+
+@click.command("list_trials")
+@click.option("--from", "handle", default="", metavar="HANDLE", help="Continue after an earlier list.")
+@click.option(
+    "--properties",
+    multiple=True,
+    callback=as_properties,
+    metavar="NAME=VALUE,...",
+    help="List only trials that have all of these properties; repeatable.",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(1, _MAX_COUNT),
+    default=10,
+    show_default=True,
+    metavar="TRIALS",
+    help="Maximum number of trials.",
+)
+@_datastore_options
+@click.pass_context
+def list_trials(ctx: click.Context, /, count: int, properties: dict[str, str], handle: str, **_options: Any) -> None:
+    """List stored trials in the order of their creation."""
+    from google.protobuf.json_format import MessageToDict
+
+    from trio_cogment.api.trial_datastore_pb2 import RetrieveTrialsReply, RetrieveTrialsRequest
+    from trio_cogment.sdk import DatastoreClient
+
+    settings = client_settings(ctx)
+
+    async def ask() -> RetrieveTrialsReply:
+        whole = RetrieveTrialsReply(next_trial_handle=handle)
+        async with _channel(ctx, settings) as channel:
+            client = DatastoreClient(channel)
+            while missing := count - len(whole.trial_infos):
+                request = RetrieveTrialsRequest(
+                    trials_count=min(missing, _PAGE), properties=properties, trial_handle=whole.next_trial_handle
+                )
+                reply = await client.page_of_trials(request)
+                whole.MergeFrom(reply)
+                if len(reply.trial_infos) < request.trials_count:
+                    break
+        return whole
+
+    reply = run_client(settings, ask)
+    show(settings, _table(reply), MessageToDict(reply))
+
+
+def _table(reply: RetrieveTrialsReply) -> str:
+    from trio_cogment.api.common_pb2 import TrialState
+
+    rows = [("TRIAL", "STATE", "SAMPLES", "USER")]
+    for info in reply.trial_infos:
+        state = TrialState.Name(info.last_state) if info.last_state in TrialState.values() else str(info.last_state)
+        if info.ended_abnormally:
+            state += " (abnormally)"
+        rows.append((info.trial_id, state, str(info.samples_count), info.user_id))
+    return f"{columns(rows)}\nnext: --from {reply.next_trial_handle}"
+
+
+@click.command("delete_trials")
+@click.argument("trial_ids", nargs=-1, required=True, metavar="TRIAL_ID...")
+@_datastore_options
+@click.pass_context
+def delete_trials(ctx: click.Context, /, trial_ids: tuple[str, ...], **_options: Any) -> None:
+    """Delete trials and their samples; trials that do not exist are ignored."""
+    from trio_cogment.sdk import DatastoreClient
+
+    settings = client_settings(ctx)
+
+    async def ask() -> None:
+        async with _channel(ctx, settings) as channel:
+            await DatastoreClient(channel).delete_trials(trial_ids)
+
+    run_client(settings, ask)
+    message = f"deleted: {', '.join(trial_ids)}"
+    show(settings, message, {"message": message, "trial_ids": list(trial_ids)})
+
+
+@click.command()
+@click.argument("trial_ids", nargs=-1, required=True, metavar="TRIAL_ID...")
+@file_option("File to write, replaced in one step; the default, also -, is standard output.")
+@_datastore_options
+@click.pass_context
+def export(ctx: click.Context, /, trial_ids: tuple[str, ...], file: Path, **_options: Any) -> None:
+    """Write all samples of trials to a file. Samples that running trials add meanwhile are not in it."""
+    from trio_cogment.cli.client.transfer import open_target, progress, progress_deadline, report
+    from trio_cogment.sdk import DatastoreClient, export_trials
+
+    settings, path = client_settings(ctx), as_file(file)
+
+    async def write() -> Transferred:
+        async with _channel(ctx, settings) as channel, progress_deadline(settings) as deadline:
+            client = DatastoreClient(channel)
+            export = await export_trials(client, trial_ids, version=__version__, timestamp=time.time_ns())
+            async with export, open_target(path) as target:
+                with progress("export", export.samples_count) as on_progress:
+                    async for piece in export:
+                        await target.write(piece)
+                        on_progress(export.done.samples_count)
+                        deadline.renew()
+        return export.done
+
+    done = run_client(settings, write, bounded=False)
+    message = f"{done.samples_count} samples of {len(done.samples)} trials exported"
+    data = {
+        "bytes": done.size_bytes,
+        "message": message,
+        "trial_ids": list(done.samples),
+        "filepath": "" if path is None else str(path),
+    }
+    report(settings, message, data, to_stderr=path is None)
+
+
+@click.command("import")
+@click.option("--user_id", default="cogment CLI", show_default=True, help="User of the stored trials.")
+@click.option("--prefix", default="", metavar="TEXT", help="Prefix for the id of each trial.")
+@file_option("File to read; the default, also -, is standard input.")
+@_datastore_options
+@click.pass_context
+def import_(ctx: click.Context, /, file: Path, prefix: str, user_id: str, **_options: Any) -> None:
+    """Store the trials of an exported file: all of them, or none."""
+    from trio_cogment.cli.client.transfer import open_source, progress, progress_deadline, report
+    from trio_cogment.sdk import DatastoreClient, import_samples
+
+    settings, path = client_settings(ctx), as_file(file)
+
+    async def store() -> Transferred:
+        async with (
+            _channel(ctx, settings) as channel,
+            open_source(path) as (read, size),
+            progress_deadline(settings) as deadline,
+        ):
+            with progress("import", size) as show_progress:
+
+                def on_progress(done: Transferred) -> None:
+                    show_progress(done.size_bytes)
+                    deadline.renew()
+
+                return await import_samples(
+                    DatastoreClient(channel), read, prefix=prefix, user_id=user_id, on_progress=on_progress
+                )
+
+    done = run_client(settings, store, bounded=False)
+    message = f"{done.samples_count} samples of {len(done.samples)} trials imported"
+    trials = [{"trial_id": trial_id, "samples_count": count} for trial_id, count in done.samples.items()]
+    data = {
+        "message": message,
+        "samples_count": done.samples_count,
+        "trials": trials,
+        "filepath": "" if path is None else str(path),
+    }
+    report(settings, message, data)
+
+
+trial_datastore.add_command(list_trials, aliases=("list",))
+trial_datastore.add_command(delete_trials, aliases=("delete",))
+trial_datastore.add_command(export)
+trial_datastore.add_command(import_)

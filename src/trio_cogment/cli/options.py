@@ -1,0 +1,258 @@
+"""How commands and their flags are written: groups with aliases, types of flags, flags that several commands take.
+
+A flag wins over its environment variable, which wins over the file of `--config`, which wins over the default; an empty
+variable counts as unset.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from trio_cogment.cli.errors import Failure
+from trio_cogment.endpoints import GrpcEndpoint, parse_endpoint
+from trio_cogment.errors import EndpointError
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+_HIGHEST_PORT = 65535
+_UNITS_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+#: The longest duration of the reference: 2**63 nanoseconds.
+_MAX_DURATION_SECONDS = 2**63 / 1e9
+
+
+class Group(click.Group):
+    """A group of commands that shows its help when it is called alone, and whose commands may have aliases."""
+
+    def __init__(self, *args: object, **settings: object) -> None:
+        super().__init__(*args, **{"invoke_without_command": True, **settings})  # type: ignore[arg-type]  # click's own
+        self._aliases: dict[str, str] = {}
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command, or print the help."""
+        result: object = super().invoke(ctx)
+        if ctx.invoked_subcommand is None:
+            click.echo(ctx.get_help())
+        return result
+
+    def add_command(self, cmd: click.Command, name: str | None = None, *, aliases: tuple[str, ...] = ()) -> None:
+        """Add a command; its aliases are not in the help."""
+        super().add_command(cmd, name)
+        self._aliases.update(dict.fromkeys(aliases, name or cmd.name or ""))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command by its name or an alias."""
+        return super().get_command(ctx, self._aliases.get(cmd_name, cmd_name))
+
+
+def not_built(path: str) -> click.Command:
+    """Return a hidden command of the reference that fails, whatever its arguments.
+
+    Args:
+        path: its name, after those of its groups.
+    """
+
+    def refuse(**_arguments: Any) -> None:
+        raise Failure(f"{path}: not built yet")
+
+    return click.Command(
+        path.rpartition(" ")[2],
+        callback=refuse,
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        help="Not built yet.",
+        hidden=True,
+        context_settings={"ignore_unknown_options": True},
+    )
+
+
+def applied(options: Iterable[Callable[[_Decorated], _Decorated]], command: _Decorated) -> _Decorated:
+    """Add options to a command; the last one is the first in its help."""
+    for option in options:
+        command = option(command)
+    return command
+
+
+# Types of flags
+
+
+class FilePath(click.Path):
+    """A path; an empty one is an error, not the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if value == "":
+            self.fail("expected a path, got ''", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def as_endpoint(_ctx: click.Context, _param: click.Parameter, value: str | None) -> GrpcEndpoint | None:
+    """Return the endpoint of a server that cannot be discovered; None only for None."""
+    if value is None:
+        return None
+    try:
+        endpoint = parse_endpoint(value)
+    except EndpointError:
+        endpoint = None
+    if isinstance(endpoint, GrpcEndpoint):
+        return endpoint
+    raise click.BadParameter(f"expected grpc://host:port, got {value!r}")
+
+
+def endpoint_option(flag: str, *, default: str, variable: str, text: str) -> Callable[[_Decorated], _Decorated]:
+    """Return a flag that is the endpoint of a server."""
+    return click.option(
+        flag,
+        callback=as_endpoint,
+        default=default,
+        metavar="ENDPOINT",
+        envvar=variable,
+        show_default=True,
+        show_envvar=True,
+        help=text,
+    )
+
+
+def boolean_option(
+    flag: str, *, text: str, variable: str | None = None, default: str | None = "true"
+) -> Callable[[_Decorated], _Decorated]:
+    """Return a flag that is true or false, or None if that is its default; without a value it is true."""
+    return click.option(
+        flag,
+        type=click.BOOL,
+        is_flag=False,
+        flag_value="true",
+        default=default,
+        metavar="BOOLEAN",
+        envvar=variable,
+        show_default=True,
+        show_envvar=True,
+        help=text,
+    )
+
+
+def port_option(
+    flag: str, *, default: int, text: str, variables: Sequence[str] = ()
+) -> Callable[[_Decorated], _Decorated]:
+    """Return a flag that is a TCP port, or 0."""
+    return click.option(
+        flag,
+        callback=_as_port,
+        metavar="PORT",
+        default=str(default),
+        envvar=list(variables) or None,
+        show_default=True,
+        show_envvar=True,
+        help=text,
+    )
+
+
+def _as_port(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
+    if value.isascii() and value.isdecimal() and int(value) <= _HIGHEST_PORT:
+        return int(value)
+    raise click.BadParameter(f"expected a port from 0 to {_HIGHEST_PORT}, got {value!r}")
+
+
+def as_list(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[str]:
+    """Return a list: separated by commas on the command line and in the file, by blanks in the environment."""
+    # As with the reference. Click has split the variable at the blanks.
+    if param.name and ctx.get_parameter_source(param.name) is ParameterSource.ENVIRONMENT:
+        return list(values)
+    return [item.strip() for value in values for item in value.split(",") if item.strip()]
+
+
+def as_properties(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    """Return `name=value,name` as a dictionary; a value left out is empty."""
+    found = {}
+    for item in (item.strip() for value in values for item in value.split(",")):
+        name, _, value = (part.strip() for part in item.partition("="))
+        if item and (not name or "=" in value):
+            raise click.BadParameter(f"expected name=value,name,..., got {item!r}")
+        if item:
+            found[name] = value
+    return found
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of a duration in the notation of the reference (that is, of Go): `30s`, `1m30s`, `500ms`.
+
+    Raises:
+        ValueError: it is not a duration, or negative, or longer than 292 years.
+    """
+    digits = text.removeprefix("+")
+    if digits == "0":
+        return 0.0
+    parts, end = [], 0
+    for part in _DURATION_PART.finditer(digits):
+        if part.start() != end:
+            break
+        parts.append(float(part[1]) * _UNITS_SECONDS[part[2]])
+        end = part.end()
+    if not parts or end != len(digits) or sum(parts) > _MAX_DURATION_SECONDS:
+        raise ValueError(f"expected a duration such as 30s, 1m30s or 500ms, got {text!r}")
+    return sum(parts)
+
+
+def as_duration(_ctx: click.Context, _param: click.Parameter, value: str) -> float:
+    """Return the seconds of a duration that must be more than 0."""
+    try:
+        seconds = parse_duration(value.strip())
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if not seconds:
+        raise click.BadParameter(f"expected more than 0, got {value!r}")
+    return seconds
+
+
+def token_option(text: str) -> Callable[[_Decorated], _Decorated]:
+    """Return the flag with the authentication token for a directory, with this help."""
+    return click.option(
+        "--directory_authentication_token",
+        default="",
+        callback=_as_token,
+        metavar="TOKEN",
+        envvar="COGMENT_DIRECTORY_AUTHENTICATION_TOKEN",
+        show_envvar=True,
+        help=text,
+    )
+
+
+def _as_token(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    if not all("!" <= character <= "~" for character in value):
+        raise click.BadParameter("expected printable ASCII without blanks")  # without the value, which is a secret
+    return value
+
+
+# Flags that several commands on one line may take
+
+
+def nearest(ctx: click.Context, name: str) -> Any:
+    """Return a flag that several commands on the line may take: given there, the last one wins.
+
+    The environment and the defaults are the same for all of them.
+    """
+    takers = _takers(ctx, name)
+    return next((taker for taker in takers if _has(taker, name)), takers[0]).params[name]
+
+
+def given_on_the_line(ctx: click.Context, name: str) -> bool:
+    """Tell whether a flag that several commands on the line may take is given there."""
+    return any(_has(taker, name) for taker in _takers(ctx, name))
+
+
+def _takers(ctx: click.Context, name: str) -> list[click.Context]:
+    takers = []
+    above: click.Context | None = ctx
+    while above is not None:
+        if name in above.params:
+            takers.append(above)
+        above = above.parent
+    return takers
+
+
+def _has(taker: click.Context, name: str) -> bool:
+    return taker.get_parameter_source(name) is ParameterSource.COMMANDLINE

@@ -1,0 +1,33 @@
+"""`trio-cogment serve`: everything in one process, on one port."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from trio_cogment.cli.options import port_option
+from trio_cogment.cli.services.discovery import own_directory_option
+from trio_cogment.cli.services.model_registry import archive_folder, archive_option
+from trio_cogment.cli.services.orchestrator import (
+    DEFAULT_PORT,
+    orchestrator_options,
+    orchestrator_settings,
+    run_orchestrator,
+)
+from trio_cogment.cli.services.trial_datastore import storage_options, storage_settings
+
+
+@click.command()
+@port_option("--port", default=DEFAULT_PORT, text="TCP port; 0: any free one.")
+@own_directory_option
+@archive_option
+@storage_options
+@orchestrator_options
+@click.pass_context
+def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:
+    """Serve everything on one port: orchestrator, trial datastore, model registry and directory."""
+    settings = orchestrator_settings(
+        ctx, lifecycle_port=port, actor_port=port, storage=storage_settings(ctx), archive=archive_folder(ctx)
+    )
+    run_orchestrator(settings)

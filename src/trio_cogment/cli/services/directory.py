@@ -1,0 +1,129 @@
+"""`trio-cogment services directory`: its flags, and what it serves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trio_cogment.cli.options import applied, boolean_option
+from trio_cogment.cli.services.discovery import persistence_option
+from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
+from trio_cogment.services import SERVICES, ServiceKind
+
+if TYPE_CHECKING:
+    from trio_cogment.cli.services.serving import Application, Resources, Running
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+_SERVICE = "DIRECTORY"
+_MAX_SECONDS = 10**9
+
+
+# Flags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryServerSettings(ServerSettings):
+    """What a directory is started with; with an empty file it keeps registrations in memory."""
+
+    port: int
+    file: str
+
+
+def directory_server_options(command: _Decorated) -> _Decorated:
+    """Add the flags of a directory."""
+    options = (
+        service_options(_SERVICE, port=SERVICES[ServiceKind.DIRECTORY].default_port),
+        _rule("--force_permanent", "FORCE_PERMANENT", "Make every registration permanent."),
+        _rule(
+            "--check_on_inquire",
+            "CHECK_ON_INQUIRE",
+            "Check the health of services before returning them.",
+        ),
+        _rule("--load_balancing", "LOAD_BALANCING", "Return only services with little load, in random order."),
+        persistence_option("File in which registrations are kept; empty: in memory."),
+        click.option(
+            "--registration_lag",
+            type=click.IntRange(0, _MAX_SECONDS),
+            default=None,
+            metavar="SECONDS",
+            envvar=f"COGMENT_{_SERVICE}_REGISTRATION_LAG",
+            show_envvar=True,
+            help="How long an inquiry that finds no service waits for one to register; the default is 0, no wait.",
+        ),
+    )
+    return applied(options, command)
+
+
+def _rule(flag: str, variable: str, text: str) -> Callable[[_Decorated], _Decorated]:
+    return boolean_option(flag, variable=f"COGMENT_{_SERVICE}_{variable}", text=text, default=None)
+
+
+def directory_server_settings(ctx: click.Context) -> DirectoryServerSettings:
+    """Collect what `directory_server_options` found.
+
+    Raises:
+        Failure: the flags contradict each other.
+    """
+    common = common_settings(ctx)
+    common["configuration"] = common["configuration"].overridden(
+        "directory_server",
+        registration_lag_seconds=ctx.params["registration_lag"],
+        load_balancing=ctx.params["load_balancing"],
+        check_on_inquire=ctx.params["check_on_inquire"],
+        force_permanent=ctx.params["force_permanent"],
+    )
+    return DirectoryServerSettings(**common, port=ctx.params["port"], file=ctx.params["persistence_file"])
+
+
+@click.command()
+@directory_server_options
+@click.pass_context
+def directory(ctx: click.Context, /, **_options: Any) -> None:
+    """Run a directory."""
+    run_directory(directory_server_settings(ctx))
+
+
+# What is served
+
+
+def run_directory(settings: DirectoryServerSettings) -> None:
+    """Serve until SIGTERM or SIGINT; all confirmed registrations are in the file then.
+
+    Raises:
+        Failure: it cannot start.
+    """
+    from trio_cogment.cli.services.serving import run_server
+
+    run_server(settings, partial(_application, settings))
+
+
+def _application(settings: DirectoryServerSettings) -> Application:
+    from trio_cogment.cli.services.serving import Application
+
+    return Application(
+        name="directory",
+        ports=[settings.port],
+        open=partial(_opened, settings),
+        # The line that the reference's launch files wait for.
+        ready="Listening [port:{port}]",
+    )
+
+
+@asynccontextmanager
+async def _opened(settings: DirectoryServerSettings, _resources: Resources) -> AsyncIterator[Running]:
+    from trio_cogment.cli.services.registration import opened_directory_server
+    from trio_cogment.cli.services.serving import Running
+    from trio_cogment.directory import directory_services
+
+    async with opened_directory_server(settings.file, settings.configuration) as directory:
+
+        async def stop() -> None:
+            directory.stop()
+
+        yield Running(services=[directory_services(directory)], stop=stop)

@@ -1,0 +1,174 @@
+"""`trio-cogment services model_registry`: its flags, and what it serves.
+
+The folder of archived versions is here for `serve` too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trio_cogment.cli.configuration import Configuration
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import FilePath, applied
+from trio_cogment.cli.services.discovery import directory_options
+from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
+from trio_cogment.errors import CogmentError
+from trio_cogment.services import SERVICES, ServiceKind
+
+if TYPE_CHECKING:
+    from trio_cogment.cli.services.serving import Application, Resources, Running
+    from trio_cogment.model_registry import ModelRegistry
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+_SERVICE = "MODEL_REGISTRY"
+_DEFAULT_ARCHIVE = Path(".cogment") / "model_registry"
+#: The value of `--archive_dir` with which `serve` has no model registry.
+_NO_ARCHIVE = Path("none")
+_MAX_ITEMS = 2**62
+_MAX_CHUNK_BYTES = 2**31 - 1
+
+
+# Flags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRegistrySettings(ServerSettings):
+    """What a model registry is started with."""
+
+    port: int
+    archive: Path
+
+
+def _archive_option(text: str) -> Callable[[_Decorated], _Decorated]:
+    return click.option(
+        "--archive_dir",
+        type=FilePath(path_type=Path),
+        default=_DEFAULT_ARCHIVE,
+        metavar="PATH",
+        envvar=f"COGMENT_{_SERVICE}_ARCHIVE_DIR",
+        show_default=True,
+        show_envvar=True,
+        help=text,
+    )
+
+
+def model_registry_options(command: _Decorated) -> _Decorated:
+    """Add the flags of a model registry."""
+    options = (
+        directory_options(_SERVICE),
+        service_options(_SERVICE, port=SERVICES[ServiceKind.MODEL_REGISTRY].default_port),
+        click.option(
+            "--sent_version_chunk_size",
+            type=click.IntRange(1, _MAX_CHUNK_BYTES),
+            default=None,
+            metavar="BYTES",
+            envvar=f"COGMENT_{_SERVICE}_SENT_MODEL_VERSION_DATA_CHUNK_SIZE",
+            show_envvar=True,
+            help="Bytes of a version in one message to a client that retrieves it; the default is 2097152.",
+        ),
+        click.option(
+            "--cache_max_items",
+            type=click.IntRange(1, _MAX_ITEMS),
+            default=None,
+            metavar="VERSIONS",
+            envvar=f"COGMENT_{_SERVICE}_VERSION_CACHE_MAX_ITEMS",
+            show_envvar=True,
+            help="Number of transient versions kept in memory, of all models together; the default is 100.",
+        ),
+        _archive_option("Folder of archived versions; it is created if it does not exist."),
+    )
+    return applied(options, command)
+
+
+def model_registry_settings(ctx: click.Context) -> ModelRegistrySettings:
+    """Collect what `model_registry_options` found.
+
+    Raises:
+        Failure: the flags contradict each other.
+    """
+    common = common_settings(ctx)
+    common["configuration"] = common["configuration"].overridden(
+        "model_registry",
+        cache_max_items=ctx.params["cache_max_items"],
+        sent_version_chunk_bytes=ctx.params["sent_version_chunk_size"],
+    )
+    return ModelRegistrySettings(**common, port=ctx.params["port"], archive=ctx.params["archive_dir"])
+
+
+def archive_option(command: _Decorated) -> _Decorated:
+    """Add where `serve` archives versions of models."""
+    return _archive_option(f"Folder of the model registry; {_NO_ARCHIVE}: no model registry.")(command)
+
+
+def archive_folder(ctx: click.Context) -> Path | None:
+    """Return what `archive_option` found; None: there is no model registry."""
+    folder: Path = ctx.params["archive_dir"]
+    return None if folder == _NO_ARCHIVE else folder
+
+
+@click.command("model_registry")
+@model_registry_options
+@click.pass_context
+def model_registry(ctx: click.Context, /, **_options: Any) -> None:
+    """Run a model registry."""
+    run_model_registry(model_registry_settings(ctx))
+
+
+# What is served
+
+
+def run_model_registry(settings: ModelRegistrySettings) -> None:
+    """Serve until SIGTERM or SIGINT; then end the calls of clients that follow models, and return.
+
+    Raises:
+        Failure: it cannot start.
+    """
+    from trio_cogment.cli.services.serving import run_server
+
+    run_server(settings, partial(_application, settings))
+
+
+def _application(settings: ModelRegistrySettings) -> Application:
+    from trio_cogment.cli.services.serving import Application
+
+    return Application(name="model_registry", ports=[settings.port], open=partial(_opened, settings))
+
+
+@asynccontextmanager
+async def _opened(settings: ModelRegistrySettings, _resources: Resources) -> AsyncIterator[Running]:
+    from trio_cogment.cli.services.serving import Running
+    from trio_cogment.model_registry import model_registry_services
+
+    async with opened_registry(settings.archive, settings.configuration) as registry:
+
+        async def stop() -> None:
+            registry.stop()
+
+        yield Running(services=[model_registry_services(registry)], stop=stop)
+
+
+@asynccontextmanager
+async def opened_registry(archive: Path, configuration: Configuration) -> AsyncIterator[ModelRegistry]:
+    """Run a model registry over a folder.
+
+    Raises:
+        Failure: the folder cannot be used.
+    """
+    from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+    from trio_cogment.platform import wall_clock_ns
+
+    registry = ModelRegistry(LocalBlobs(archive), wall_clock=wall_clock_ns, config=configuration.model_registry)
+    async with AsyncExitStack() as opened:
+        try:
+            await opened.enter_async_context(registry)
+        except CogmentError as error:
+            raise Failure(f"--archive_dir: {archive}: {error}") from error
+        yield registry

@@ -1,0 +1,346 @@
+"""`trio-cogment services orchestrator`: its flags, what is checked before it starts, and what it serves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.logs import log_options
+from trio_cogment.cli.options import FilePath, applied, as_list, port_option
+from trio_cogment.cli.services.discovery import directory_options
+from trio_cogment.cli.services.model_registry import opened_registry
+from trio_cogment.cli.services.settings import ServerSettings, common_settings, server_options
+from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage
+from trio_cogment.endpoints import ClientEndpoint, DiscoverEndpoint, parse_endpoint
+from trio_cogment.errors import CogmentError
+from trio_cogment.services import SERVICES, ServiceKind
+
+if TYPE_CHECKING:
+    from trio_cogment.api.common_pb2 import TrialParams
+    from trio_cogment.cli.services.serving import Application, Resources, Running
+    from trio_cogment.datastore import TrialStore
+    from trio_cogment.metrics import OrchestratorMetrics
+    from trio_cogment.model_registry import ModelRegistry
+
+_log = logging.getLogger(__name__)
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+DEFAULT_PORT = SERVICES[ServiceKind.LIFECYCLE].default_port
+_MAX_DIGITS = 9
+
+
+# Flags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrchestratorSettings(ServerSettings):
+    """What an orchestrator is started with.
+
+    With a storage it has a datastore too, with an archive a model registry.
+    """
+
+    lifecycle_port: int
+    actor_port: int
+    params: Path | None = None
+    pre_trial_hooks: Sequence[str] = ()
+    storage: StorageSettings | None = None
+    archive: Path | None = None
+
+
+def _as_count(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    if value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS:
+        return int(value)
+    raise click.BadParameter(f"expected a number of starts, 0 or more, got {value!r}")
+
+
+def orchestrator_options(command: _Decorated) -> _Decorated:
+    """Add the flags of an orchestrator, without its ports."""
+    path = FilePath(path_type=Path)
+    options = (
+        *(_refused(*flag) for flag in _NOT_BUILT),
+        log_options,
+        directory_options("ORCHESTRATOR"),
+        click.option(
+            "--gc_frequency",
+            callback=_as_count,
+            metavar="STARTS",
+            envvar="COGMENT_GC_FREQUENCY",
+            show_envvar=True,
+            help="Forget all ended trials after this many starts; the default is to forget by age and number only.",
+        ),
+        click.option(
+            "--status_file",
+            type=path,
+            envvar="COGMENT_STATUS_FILE",
+            show_envvar=True,
+            help="File or FIFO to which I (initializing), R (ready) and T (terminated) are written.",
+        ),
+        click.option(
+            "--pre_trial_hooks",
+            multiple=True,
+            envvar="COGMENT_PRE_TRIAL_HOOKS",
+            show_envvar=True,
+            callback=as_list,
+            metavar="ENDPOINTS",
+            help="Pre-trial hooks in the order of calls, separated by commas (blanks in the environment); repeatable.",
+        ),
+        click.option(
+            "--params",
+            type=path,
+            envvar="COGMENT_DEFAULT_PARAMS_FILE",
+            show_envvar=True,
+            help="YAML file with the default parameters of trials (trial_params).",
+        ),
+        server_options("ORCHESTRATOR", old_names=["PROMETHEUS_PORT"]),
+    )
+    return applied(options, command)
+
+
+#: Flags of the reference: name, environment variables, and the default, which means the same as leaving the flag out.
+_NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("--actor_web_port", ("COGMENT_WEB_PROXY_PORT",), "0"),
+    ("--actor_http_port", (), "0"),
+)
+
+
+def _refuse(default: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    def refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+        if value is None:
+            return
+        if param.name and ctx.get_parameter_source(param.name) is ParameterSource.ENVIRONMENT:
+            if value.strip().lower() == default:
+                return
+            names = " or ".join(param.envvar or ())
+            raise Failure(f"{param.opts[0]} (environment: {names}) is not built yet")
+        raise Failure(f"{param.opts[0]} is not built yet")
+
+    return refuse
+
+
+def _refused(flag: str, variables: tuple[str, ...], default: str) -> Callable[[_Decorated], _Decorated]:
+    # To ignore such a flag would be worse than to refuse it.
+    return click.option(flag, envvar=list(variables), hidden=True, expose_value=False, callback=_refuse(default))
+
+
+def orchestrator_settings(
+    ctx: click.Context,
+    *,
+    lifecycle_port: int,
+    actor_port: int,
+    storage: StorageSettings | None = None,
+    archive: Path | None = None,
+) -> OrchestratorSettings:
+    """Collect what `orchestrator_options` found.
+
+    Raises:
+        Failure: the flags contradict each other.
+    """
+    common = common_settings(ctx)
+    common["configuration"] = common["configuration"].overridden(
+        "orchestrator", gc_frequency=ctx.params["gc_frequency"]
+    )
+    return OrchestratorSettings(
+        **common,
+        lifecycle_port=lifecycle_port,
+        actor_port=actor_port,
+        params=ctx.params["params"],
+        pre_trial_hooks=ctx.params["pre_trial_hooks"],
+        status_file=ctx.params["status_file"],
+        storage=storage,
+        archive=archive,
+    )
+
+
+@click.command(epilog="Flags of the reference that are missing here are refused: they are not built yet.")
+@port_option(
+    "--lifecycle_port",
+    default=DEFAULT_PORT,
+    variables=["COGMENT_LIFECYCLE_PORT", "TRIAL_LIFECYCLE_PORT"],
+    text="Port of the trial lifecycle service; 0: any free one.",
+)
+@port_option(
+    "--actor_port",
+    default=DEFAULT_PORT,
+    variables=["COGMENT_ACTOR_PORT", "TRIAL_ACTOR_PORT"],
+    text="Port for client actors; the same port means one server with both services.",
+)
+@orchestrator_options
+@click.pass_context
+def orchestrator(ctx: click.Context, /, lifecycle_port: int, actor_port: int, **_options: Any) -> None:
+    """Run an orchestrator."""
+    run_orchestrator(orchestrator_settings(ctx, lifecycle_port=lifecycle_port, actor_port=actor_port))
+
+
+# What is served
+
+
+def run_orchestrator(settings: OrchestratorSettings) -> None:
+    """Serve until SIGTERM or SIGINT, then end the trials, tell their participants, and return.
+
+    Raises:
+        Failure: it cannot start.
+    """
+    from trio_cogment.cli.services.serving import run_server
+
+    run_server(settings, partial(orchestrator_application, settings))
+
+
+def orchestrator_application(settings: OrchestratorSettings) -> Application:
+    """Return what an orchestrator serves, and where.
+
+    Raises:
+        Failure: with these settings no trial could start.
+    """
+    from trio_cogment.cli.services.serving import Application
+
+    _check_hooks(settings.pre_trial_hooks, discovery=settings.directory is not None)
+    params = _load_params(settings)
+    return Application(
+        name=_name(settings),
+        ports=[settings.lifecycle_port, settings.actor_port],
+        open=partial(_opened, settings, params),
+    )
+
+
+def _name(settings: OrchestratorSettings) -> str:
+    """Return the name that is announced: those of all services that are served."""
+    parts = {
+        "orchestrator": True,
+        "trial_datastore": settings.storage is not None,
+        "model_registry": settings.archive is not None,
+        "directory": settings.directory is not None and settings.directory.endpoint is None,
+    }
+    return ", ".join(name for name, served in parts.items() if served)
+
+
+@asynccontextmanager
+async def _opened(
+    settings: OrchestratorSettings, params: TrialParams | None, resources: Resources
+) -> AsyncIterator[Running]:
+    from trio_cogment.cli.services.serving import Running
+    from trio_cogment.platform import open_platform
+
+    configuration = settings.configuration
+    async with (
+        _storage(settings) as store,
+        _registry(settings) as registry,
+        open_platform(
+            config=configuration.orchestrator,
+            rpc_config=configuration.rpc,
+            default_params=params,
+            pre_trial_hooks=settings.pre_trial_hooks,
+            directory=resources.directory,
+            client_tls=resources.client_tls,
+            metrics=_metrics(settings, resources),
+            store=store,
+            datastore_config=configuration.datastore,
+            model_registry=registry,
+        ) as platform,
+    ):
+
+        async def stop() -> None:
+            if registry is not None:
+                registry.stop()
+            await platform.orchestrator.stop()
+
+        lifecycle, *others = platform.services
+        yield Running(services=[[lifecycle], others], stop=stop)
+
+
+@asynccontextmanager
+async def _storage(settings: OrchestratorSettings) -> AsyncIterator[TrialStore | None]:
+    if settings.storage is None:
+        yield None
+        return
+    async with opened_storage(settings.storage) as store:
+        yield store
+
+
+@asynccontextmanager
+async def _registry(settings: OrchestratorSettings) -> AsyncIterator[ModelRegistry | None]:
+    if settings.archive is None:
+        yield None
+        return
+    async with opened_registry(settings.archive, settings.configuration) as registry:
+        yield registry
+
+
+def _metrics(settings: OrchestratorSettings, resources: Resources) -> OrchestratorMetrics | None:
+    if resources.registry is None:
+        return None
+    from trio_cogment.metrics.prometheus import PrometheusMetrics
+
+    return PrometheusMetrics(settings.configuration.metrics, registry=resources.registry)
+
+
+def _load_params(settings: OrchestratorSettings) -> TrialParams | None:
+    if settings.params is None:
+        return None
+    from trio_cogment.spec import load_params
+
+    try:
+        params = load_params(settings.params)
+        problem = _problem(params, settings)
+    except CogmentError as error:
+        raise Failure(f"--params: {error}") from error
+    if problem is None:
+        return params
+    text = f"--params: {settings.params}: {problem}"
+    # Hooks may change anything, and without actors the file may be for clients that bring their own.
+    if params.actors and not settings.pre_trial_hooks:
+        raise Failure(text)
+    _log.warning("%s", text)
+    return params
+
+
+def _problem(params: TrialParams, settings: OrchestratorSettings) -> str | None:
+    """Return why no trial could start with these parameters as they are."""
+    from trio_cogment.trial import validate_params
+
+    discovery = settings.directory is not None
+    found_here = {"datalog.endpoint"} if settings.storage is not None else set()
+    try:
+        checked = validate_params(params)
+        fields = {f"actors[{number}].endpoint": actor.endpoint for number, actor in enumerate(checked.actors)}
+        fields["environment.endpoint"] = checked.environment.endpoint
+        if checked.datalog.endpoint:  # an empty one means that there is no data log
+            fields["datalog.endpoint"] = checked.datalog.endpoint
+        for name, endpoint in fields.items():
+            parsed = parse_endpoint(endpoint, field_name=name)
+            if isinstance(parsed, ClientEndpoint) and not name.startswith("actors"):
+                return f"trial_params.{name}: cogment://client is for actors only"
+            if isinstance(parsed, DiscoverEndpoint) and not discovery and name not in found_here:
+                return f"trial_params.{name}: {parsed}: discovery needs a directory (--directory_endpoint)"
+    except CogmentError as error:
+        return f"trial_params.{error}"
+    return None
+
+
+def _check_hooks(endpoints: Iterable[str], *, discovery: bool) -> None:
+    """Refuse endpoints with which every start of a trial would fail.
+
+    Raises:
+        Failure: naming the hook.
+    """
+    for number, text in enumerate(endpoints):
+        name = f"pre_trial_hooks[{number}]"
+        try:
+            endpoint = parse_endpoint(text, field_name=name)
+        except CogmentError as error:
+            raise Failure(str(error)) from error
+        if isinstance(endpoint, ClientEndpoint):
+            raise Failure(f"{name}: {text!r}: expected grpc://host:port or cogment://discover")
+        if isinstance(endpoint, DiscoverEndpoint) and not discovery:
+            raise Failure(f"{name}: {endpoint}: discovery needs a directory (--directory_endpoint)")

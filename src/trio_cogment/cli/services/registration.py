@@ -1,0 +1,169 @@
+"""The directory of a server, elsewhere or in its own process, and the registrations of its services."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import trio
+from purerpc import Service
+
+from trio_cogment.cli.configuration import Configuration
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.services.discovery import DirectorySettings
+from trio_cogment.directory import DirectoryServer, directory_services
+from trio_cogment.directory import Service as RegisteredService
+from trio_cogment.discovery import DirectoryClient, Offer, host_finder, keep_registered, open_directory
+from trio_cogment.discovery.registration import COMMAND_LINE, IMPLICIT, FindHost
+from trio_cogment.errors import CogmentError
+from trio_cogment.rpc import InProcessChannel, Serving
+from trio_cogment.services import REGISTERED_BY_SERVERS, REGISTRATION_SOURCE, ServiceKind, registered_kinds
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The directory of a server.
+
+    Attributes:
+        client: of the directory; None: there is no directory.
+        server: the directory itself, if it is in this process.
+        services: those of the directory in this process.
+    """
+
+    client: DirectoryClient | None = None
+    server: DirectoryServer | None = None
+    services: Sequence[Service] = ()
+
+
+@asynccontextmanager
+async def opened_directory(
+    settings: DirectorySettings | None,
+    *,
+    client_tls: ssl.SSLContext | None,
+    configuration: Configuration,
+) -> AsyncIterator[Directory]:
+    """Connect to the directory, or run one in this process; whether it can be reached is not checked yet.
+
+    Raises:
+        Failure, CogmentError: the one in this process cannot be run.
+    """
+    if settings is None:
+        yield Directory()
+        return
+    if settings.endpoint is None:
+        async with _own_directory(settings, configuration) as directory:
+            yield directory
+        return
+    async with open_directory(
+        settings.endpoint,
+        token=settings.token,
+        tls=client_tls,
+        config=configuration.directory,
+        rpc_config=configuration.rpc,
+    ) as directory:
+        yield Directory(directory)
+
+
+@asynccontextmanager
+async def _own_directory(settings: DirectorySettings, configuration: Configuration) -> AsyncIterator[Directory]:
+    async with opened_directory_server(settings.file, configuration) as server:
+        services = directory_services(server)
+        async with InProcessChannel(services) as channel:
+            client = DirectoryClient(
+                channel, token=settings.token, config=configuration.directory, name="the server's own directory"
+            )
+            yield Directory(client, server, services)
+
+
+@asynccontextmanager
+async def opened_directory_server(file: str, configuration: Configuration) -> AsyncIterator[DirectoryServer]:
+    """Run a directory.
+
+    Raises:
+        Failure: there is no folder for its file.
+        CogmentError: another directory has the file, or there is one and it cannot be read.
+    """
+    path = ""
+    if file:
+        # The file itself is locked and replaced, whichever link names it.
+        path = await trio.to_thread.run_sync(os.path.realpath, file)
+        if not await trio.Path(path).parent.is_dir():
+            raise Failure(f"--persistence_file: {file}: there is no such folder")
+    async with DirectoryServer(
+        random_bytes=os.urandom,
+        path=path,
+        config=configuration.directory_server,
+        rpc_config=configuration.rpc,
+    ) as directory:
+        yield directory
+
+
+async def stay_registered(
+    directory: Directory,
+    settings: DirectorySettings | None,
+    servings: Iterable[tuple[Sequence[Service], Serving]],
+    until: trio.CancelScope,
+    *,
+    tls: bool = False,
+) -> None:
+    """Keep the services registered until `until` is cancelled, unless the settings forbid it.
+
+    First, a directory in this process forgets the registrations of an earlier, killed process at the same endpoints.
+
+    Args:
+        directory: where to register.
+        settings: whether, and with which host and properties.
+        servings: the services and where they listen.
+        until: ends it; the services are deregistered then.
+        tls: the services expect it.
+    """
+    if directory.client is None or settings is None:
+        return
+    ports: dict[ServiceKind, int] = {}
+    addresses: list[str] = []
+    for services, serving in servings:
+        addresses.extend(serving.addresses)
+        ports.update(dict.fromkeys(registered_kinds(service.name for service in services), serving.port))
+    find_host = host_finder(addresses)
+    with until:
+        if directory.server is not None:
+            await _forget_earlier(directory.server, settings, find_host, frozenset(ports.values()))
+        offers = [Offer(kind=kind, port=ports[kind]) for kind in REGISTERED_BY_SERVERS if kind in ports]
+        if offers and settings.auto_register:
+            await keep_registered(
+                directory.client,
+                offers,
+                host=settings.host,
+                ssl=tls,
+                properties=settings.properties,
+                find_host=find_host,
+            )
+
+
+async def _forget_earlier(
+    server: DirectoryServer, settings: DirectorySettings, find_host: FindHost, ports: Collection[int]
+) -> None:
+    """Forget what other servers have registered for the endpoints of this one.
+
+    Those servers are gone, as this one listens there now; but health checks would find them alive, as this one answers.
+    A server elsewhere that keeps registering with this address comes back by itself.
+    """
+    try:
+        host = settings.host or await find_host()
+
+        def is_stale(service: RegisteredService) -> bool:
+            by_itself = service.properties.get(REGISTRATION_SOURCE) in (IMPLICIT, COMMAND_LINE)
+            return by_itself and service.host == host and service.port in ports
+
+        count = await server.forget(is_stale)
+    except CogmentError as error:
+        _log.warning("registrations of an earlier process may be left: %s", error)
+        return
+    if count:
+        _log.info("forgot %d registrations of an earlier process at this endpoint", count)

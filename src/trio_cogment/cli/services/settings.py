@@ -1,0 +1,114 @@
+"""The flags that every server has, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from trio_cogment.cli.configuration import Configuration, config_option, configuration_of
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.logs import LogSettings, log_options, log_settings
+from trio_cogment.cli.options import applied, as_list, boolean_option, port_option
+from trio_cogment.cli.services.discovery import DirectorySettings, directory_settings
+from trio_cogment.cli.tls import TlsFiles, tls_files, tls_options
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """What any server is started with.
+
+    Attributes:
+        hosts: addresses or names to listen on.
+        prometheus_port: of the metrics; 0: no metrics.
+        status_file: what a supervisor reads.
+        grpc_reflection: servers describe their services to clients.
+        tls: for the servers and for every call to other services.
+        configuration: what no flag says.
+        directory: where, and as what, the services are registered.
+        log: where it goes.
+    """
+
+    hosts: Sequence[str]
+    prometheus_port: int = 0
+    status_file: Path | None = None
+    grpc_reflection: bool = True
+    tls: TlsFiles | None = None
+    configuration: Configuration = field(default_factory=Configuration)
+    directory: DirectorySettings | None = None
+    log: LogSettings = field(default_factory=LogSettings)
+
+
+def server_options(service: str, *, old_names: Sequence[str] = ()) -> Callable[[_Decorated], _Decorated]:
+    """Return what adds the flags that every server has.
+
+    Args:
+        service: `ORCHESTRATOR`, for example: the variables that are its own have this in their names.
+        old_names: of the variable for the port of the metrics.
+    """
+    options = (
+        tls_options,
+        port_option(
+            "--prometheus_port",
+            default=0,
+            variables=[f"COGMENT_{service}_PROMETHEUS_PORT", *old_names],
+            text="Port of http://.../metrics; 0: no metrics.",
+        ),
+        click.option(
+            "--host",
+            multiple=True,
+            default=["0.0.0.0"],
+            callback=as_list,
+            metavar="HOSTS",
+            show_default=True,
+            help="Addresses or names to listen on, separated by commas; repeatable.",
+        ),
+        config_option,
+    )
+    return lambda command: applied(options, command)
+
+
+def service_options(service: str, *, port: int) -> Callable[[_Decorated], _Decorated]:
+    """Return what adds the flags of a server with one port: this, those of every server, and those of the log.
+
+    Reflection is on by default; the default of the reference is off.
+
+    Args:
+        service: as for `server_options`.
+        port: the default.
+    """
+    options = (
+        log_options,
+        boolean_option(
+            "--grpc_reflection",
+            variable=f"COGMENT_{service}_GRPC_REFLECTION",
+            text="Serve gRPC reflection, by which clients list the services.",
+        ),
+        server_options(service),
+        port_option("--port", default=port, variables=[f"COGMENT_{service}_PORT"], text="TCP port; 0: any free one."),
+    )
+    return lambda command: applied(options, command)
+
+
+def common_settings(ctx: click.Context) -> dict[str, Any]:
+    """Return the fields of `ServerSettings`, from `service_options` (or `server_options` and `log_options`).
+
+    Raises:
+        Failure: the flags contradict each other.
+    """
+    if not ctx.params["host"]:
+        raise Failure("--host: expected an address or a name at least")
+    return {
+        "hosts": ctx.params["host"],
+        "prometheus_port": ctx.params["prometheus_port"],
+        "grpc_reflection": ctx.params.get("grpc_reflection", True),
+        "tls": tls_files(ctx),
+        "configuration": configuration_of(ctx),
+        "directory": directory_settings(ctx),
+        "log": log_settings(ctx),
+    }

@@ -1,0 +1,215 @@
+"""`trio-cogment services trial_datastore`: its flags, and what it serves.
+
+Where trials are stored is here for `serve` too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import FilePath, applied
+from trio_cogment.cli.services.discovery import directory_options
+from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
+from trio_cogment.services import SERVICES, ServiceKind
+
+if TYPE_CHECKING:
+    from trio_cogment.cli.services.serving import Application, Resources, Running
+    from trio_cogment.datastore import TrialStore
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+_SERVICE = "TRIAL_DATASTORE"
+#: The reference's default file, and that of `serve`.
+DEFAULT_FILE = Path(".cogment") / "trial_datastore.db"
+#: Of the reference.
+_DEFAULT_MEMORY_BYTES = 1073741824
+_MAX_MEMORY_BYTES = 2**32 - 1
+
+
+# Flags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageSettings:
+    """Where trials are stored.
+
+    Attributes:
+        file: an SQLite database; None: in memory.
+        memory_bytes: how much memory they may take there.
+        durability: what a confirmed sample in a file survives, `full` or `batch`.
+    """
+
+    file: Path | None = None
+    memory_bytes: int
+    durability: str = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatastoreSettings(ServerSettings):
+    """What a trial datastore is started with."""
+
+    port: int
+    storage: StorageSettings
+
+
+def _durability_option(command: _Decorated) -> _Decorated:
+    option = click.option(
+        "--durability",
+        type=click.Choice(["full", "batch"]),
+        default="full",
+        envvar=f"COGMENT_{_SERVICE}_DURABILITY",
+        show_default=True,
+        show_envvar=True,
+        help="What a confirmed sample in a file survives: a loss of power (full) or the end of the process (batch).",
+    )
+    return option(command)
+
+
+def datastore_options(command: _Decorated) -> _Decorated:
+    """Add the flags of a trial datastore."""
+    options = (
+        directory_options(_SERVICE),
+        service_options(_SERVICE, port=SERVICES[ServiceKind.DATASTORE].default_port),
+        _durability_option,
+        click.option(
+            "--file_storage",
+            type=FilePath(path_type=Path),
+            is_flag=False,
+            flag_value=str(DEFAULT_FILE),
+            default=None,
+            metavar="[=PATH]",
+            envvar=f"COGMENT_{_SERVICE}_FILE_STORAGE_PATH",
+            show_envvar=True,
+            help=f"Store trials in an SQLite database (without a path: {DEFAULT_FILE}); the default is in memory.",
+        ),
+        click.option(
+            "--memory_storage_max_samples_size",
+            type=click.IntRange(1, _MAX_MEMORY_BYTES),
+            default=_DEFAULT_MEMORY_BYTES,
+            metavar="BYTES",
+            envvar=f"COGMENT_{_SERVICE}_MEMORY_STORAGE_MAX_SAMPLE_SIZE",
+            show_default=True,
+            show_envvar=True,
+            help="Limit for samples in memory; above it the samples of ended trials are dropped, trial by trial.",
+        ),
+    )
+    return applied(options, command)
+
+
+def datastore_settings(ctx: click.Context) -> DatastoreSettings:
+    """Collect what `datastore_options` found.
+
+    Raises:
+        Failure: the flags contradict each other.
+    """
+    return DatastoreSettings(
+        **common_settings(ctx),
+        port=ctx.params["port"],
+        storage=StorageSettings(
+            file=ctx.params["file_storage"],
+            memory_bytes=ctx.params["memory_storage_max_samples_size"],
+            durability=ctx.params["durability"],
+        ),
+    )
+
+
+def storage_options(command: _Decorated) -> _Decorated:
+    """Add where `serve` stores its trials."""
+    storage = click.option(
+        "--storage",
+        default=f"sqlite:{DEFAULT_FILE}",
+        metavar="ADDRESS",
+        envvar="TRIO_COGMENT_STORAGE",
+        show_default=True,
+        show_envvar=True,
+        help="Where trials are stored: sqlite:PATH, memory: or none.",
+    )
+    return storage(_durability_option(command))
+
+
+def storage_settings(ctx: click.Context) -> StorageSettings | None:
+    """Collect what `storage_options` found; None: trials are not stored.
+
+    Raises:
+        Failure: the value is not understood.
+    """
+    address: str = ctx.params["storage"].strip()
+    scheme, colon, path = address.partition(":")
+    if address == "none":
+        return None
+    if colon and scheme == "memory" and not path:
+        return StorageSettings(memory_bytes=_DEFAULT_MEMORY_BYTES, durability=ctx.params["durability"])
+    if scheme == "sqlite" and path:
+        return StorageSettings(file=Path(path), memory_bytes=_DEFAULT_MEMORY_BYTES, durability=ctx.params["durability"])
+    raise Failure(f"--storage: expected sqlite:PATH, memory: or none, got {address!r}")
+
+
+@click.command("trial_datastore")
+@datastore_options
+@click.pass_context
+def trial_datastore(ctx: click.Context, /, **_options: Any) -> None:
+    """Run a trial datastore."""
+    run_datastore(datastore_settings(ctx))
+
+
+# What is served
+
+
+def run_datastore(settings: DatastoreSettings) -> None:
+    """Serve until SIGTERM or SIGINT; return when all accepted samples are stored.
+
+    Raises:
+        Failure: it cannot start.
+    """
+    from trio_cogment.cli.services.serving import run_server
+
+    run_server(settings, partial(_application, settings))
+
+
+def _application(settings: DatastoreSettings) -> Application:
+    from trio_cogment.cli.services.serving import Application
+
+    return Application(name="trial_datastore", ports=[settings.port], open=partial(_opened, settings))
+
+
+@asynccontextmanager
+async def _opened(settings: DatastoreSettings, _resources: Resources) -> AsyncIterator[Running]:
+    from trio_cogment.cli.services.serving import Running
+    from trio_cogment.datastore import Datastore, datastore_services
+
+    async with (
+        opened_storage(settings.storage) as store,
+        Datastore(store, config=settings.configuration.datastore) as datastore,
+    ):
+        yield Running(services=[datastore_services(datastore)])
+
+
+@asynccontextmanager
+async def opened_storage(settings: StorageSettings) -> AsyncIterator[TrialStore]:
+    """Open the storage that the flags name.
+
+    Raises:
+        Failure: the folder of the default file cannot be made.
+        CogmentError: the storage cannot be opened.
+    """
+    from trio_cogment.datastore import open_store
+
+    address = "memory:"
+    if settings.file is not None:
+        address = f"sqlite:{settings.file}"
+        if settings.file == DEFAULT_FILE:
+            # The user did not name this folder, so it need not exist.
+            try:
+                DEFAULT_FILE.parent.mkdir(exist_ok=True)
+            except OSError as error:
+                raise Failure(f"{DEFAULT_FILE.parent}: {error.strerror or error}") from error
+    async with open_store(address, durability=settings.durability, memory_bytes=settings.memory_bytes) as store:
+        yield store

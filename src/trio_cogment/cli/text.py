@@ -1,0 +1,21 @@
+"""Text for a terminal, whoever has written it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def printable(text: str) -> str:
+    """Return a text as one line without control characters; they are escaped as in Python."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as lines, each column as wide as its widest cell; each row is one line whatever it holds."""
+    rows = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
