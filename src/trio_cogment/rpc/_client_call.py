@@ -1,4 +1,13 @@
-"""A call as its caller sees it, over HTTP/2."""
+"""A call as its caller sees it, over HTTP/2.
+
+Its state is changed by the caller, and by what happens on the connection:
+
+* The connection's reader brings the response (`on_response`), messages (`WireCall.on_payload`) and the status
+  (`on_status`), or tells that the stream or the connection is lost (`on_reset`, `on_lost`).
+* The connection's deadlines end the call when its own timeout has passed (`on_deadline`). The deadlines of the cancel
+  scopes around it are Trio's affair; the server is told the nearest of them all.
+* A stream that the server has not processed is replaced, once, by one on another connection; see `_retry`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +30,7 @@ from trio_cogment.rpc.metadata import Metadata
 
 
 class WireClientCall(WireCall, ClientCall):
-    """See `ClientCall`. It has no task: the connection's reader and timer call its `on_` functions."""
+    """See `ClientCall`. It has no task of its own, except while it is made again."""
 
     _undecodable = StatusCode.INTERNAL
     _connection: ClientTransport
@@ -45,9 +54,9 @@ class WireClientCall(WireCall, ClientCall):
         self._hold = method.cardinality in (Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM)
         self._entered = False
         self._own_deadline: float | None = None
-        self._deadline = math.inf  # also that of the scopes around it
-        self._again: trio.CancelScope | None = None  # it is, or was, made for a second time
-        self._newest = 0  # connection of the channel when it was refused for the first time
+        self._deadline = math.inf  # the nearest of its own and those of the scopes around it
+        self._again: trio.CancelScope | None = None  # of the task that makes the call again
+        self._newest = 0  # number of the channel's newest connection when it was refused for the first time
         self._initial: Metadata | None = None
         self._trailing: Metadata | None = None
         self._waiters = trio.lowlevel.ParkingLot()
@@ -63,7 +72,7 @@ class WireClientCall(WireCall, ClientCall):
         if self._timeout is not None:
             self._own_deadline = trio.current_time() + self._timeout
         connection = await self._connect(self._own_deadline)
-        await trio.lowlevel.checkpoint_if_cancelled()  # cancelled while connecting: then there is no deadline to tell
+        await trio.lowlevel.checkpoint_if_cancelled()  # or a deadline that has passed would be sent
         self._deadline = trio.current_effective_deadline()
         if self._own_deadline is not None:
             self._deadline = min(self._deadline, self._own_deadline)
@@ -103,10 +112,10 @@ class WireClientCall(WireCall, ClientCall):
     ) -> None:
         self.cancel()
 
-    # --- once more ---
+    # --- making the call again ---
 
     def _try_again(self, replay: ReplayBuffer) -> None:
-        """The server has not looked at the call: make it again, in a task, as nobody need be waiting for it now."""
+        """Make the call again, in a task of the channel: the caller need not be waiting for anything now."""
         connection = self._connection
         self._newest = self._newest or self._channel.connections_made
         self._again = trio.CancelScope(deadline=math.inf if self._own_deadline is None else self._own_deadline)
@@ -140,7 +149,7 @@ class WireClientCall(WireCall, ClientCall):
         if self._sending_done:
             connection.engine.end(self._stream, [])
         if connection.number > self._newest:
-            self._keep_nothing()  # it is tried once; but one as old as that which refused may be about to go as well
+            self._keep_nothing()  # the one attempt; see `_retry` for why an older connection does not count
         connection.wake()
         self.on_room()
 
@@ -179,7 +188,7 @@ class WireClientCall(WireCall, ClientCall):
     def cancel(self) -> None:
         if not self.over:
             self._give_up(RpcError(StatusCode.CANCELLED, "cancelled by the caller"))
-        elif not self._inbox.is_over():  # it had ended, but not for who has not read it all
+        elif not self._inbox.is_over():  # the call had ended, but its last messages are not read
             self._drop_unread(RpcError(StatusCode.CANCELLED, "cancelled by the caller"))
             if self._engine.out_size:
                 self._connection.wake()
@@ -204,7 +213,7 @@ class WireClientCall(WireCall, ClientCall):
         self._waiters.unpark_all()
         self._connection.retire_if_idle()
 
-    # --- what the reader and the timer say ---
+    # --- what the connection tells ---
 
     def on_response(self, metadata: Metadata) -> None:
         """The response's headers have come."""

@@ -210,7 +210,7 @@ class Connection:
                 self._io_scope.cancel()  # the reader may not have noticed
 
     def _lose_calls(self) -> None:
-        """Every call ends: the peer is gone, or we are."""
+        """End every call: the peer is gone, or this end is closing."""
         self.closed = True
         for stream in list(self.engine.streams.values()):
             if stream.call is not None:

@@ -161,7 +161,7 @@ class End:
         return size
 
     def _refuse(self, size: int) -> None:
-        """Treat a message as too large: our own limit is the sender's affair, the receiver's ends the call."""
+        """Treat a message as too large: the sender's limit fails the send, the receiver's ends the call."""
         config = self._exchange.config
         limit = config.max_send_message_bytes
         if limit is not None and size > limit:

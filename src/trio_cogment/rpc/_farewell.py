@@ -1,8 +1,9 @@
-"""The end of a connection: what has been said must arrive, and nobody may hold us.
+"""The end of a connection: what has been written must arrive, and no peer may keep the connection open.
 
-Closing a socket whose input nobody has read makes the kernel reset the connection, and a reset destroys what the peer
-has not read yet: the tail of a response, or the GOAWAY that says what was wrong. So an end takes three steps: all is
-written, our side is shut, and what still comes is thrown away until the peer's end. Their time is bounded together.
+Closing a socket with unread input makes the kernel reset the connection, and a reset destroys what the peer has not
+read yet: the tail of a response, or the GOAWAY that says what was wrong. So an end takes three steps: everything is
+written, the sending side of the socket is shut, and what still comes is discarded until the peer has closed its side.
+The three together have a time limit.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import trio
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._pipe import Pipe
 
-#: What may come beside the DATA that windows allow, before the peer has seen our end.
+#: What may come beside the DATA that windows allow, before the peer has seen the end.
 _CONTROL_BYTES = 1024 * 1024
 
 
@@ -46,12 +47,12 @@ class Farewell:
         self._patience.cancel()
 
     async def let_leave(self, handlers: trio.Nursery) -> None:
-        """Where all is cancelled, let the handlers end first: what they still say, in shields of their own, is sent.
+        """On cancellation, let the handlers end first: what they send from shields of their own goes out.
 
-        They have half of the time; the other half is for telling the callers of those that do not end.
+        They have half of the time. The other half is for telling the callers of those that do not end.
         """
         if trio.current_effective_deadline() > -math.inf:
-            return  # only the connection ends, and they will feel that
+            return  # only the connection ends, and with it the calls of the handlers
         with trio.CancelScope(shield=True) as scope:
             scope.deadline = trio.current_time() + self._leave_seconds
             while handlers.child_tasks:
@@ -74,7 +75,7 @@ class Farewell:
         """Do what is left to do, and close.
 
         Args:
-            linger: the peer may still have to read what we wrote.
+            linger: the peer may still have to read what was written.
         """
         with trio.CancelScope(shield=True, deadline=self.scope.deadline):
             if linger and self.written.is_set() and not self.scope.cancel_called:

@@ -89,7 +89,8 @@ class Liveness:
             with trio.CancelScope() as self._scope:
                 self._scope.deadline = self.look(trio.current_time())
                 await trio.sleep_forever()
-            # Had we been stopped (SIGSTOP, a debugger), what arrived meanwhile is read in this very step: let it.
+            # If the process had been stopped (SIGSTOP, a debugger), timers and input are due in the same step. Let the
+            # reader take the input first, or a peer that has answered in time would be given up.
             await trio.lowlevel.checkpoint()
 
     def look_soon(self) -> None:
@@ -125,8 +126,8 @@ class Liveness:
             self._pinged = False
         due = self._next_ping(now)
         if now < due:
-            # Nobody tells us that data has come (towards a server it makes the next PING due earlier), or a call: look.
-            # Data that comes from now on makes none due within its own silence.
+            # Data that comes, or a new call, makes the next PING due earlier, but does not wake this task: look again
+            # before that. Data that comes from now on makes no PING due before the keepalive interval has passed.
             patience = self._config.keepalive_seconds if self._engine.streams else 0.0
             return min(due, now + max(patience, _LOOK_SECONDS)) if self._engine.client_side else due
         self._pinged = True
@@ -162,16 +163,16 @@ class Liveness:
             self._calls = self._engine.calls_begun
             self._busy = now
         if now >= self._busy + patience:
-            self._connection.drain(math.inf)  # for ever: a call may just be on its way
+            self._connection.drain(math.inf)  # without a deadline: a call may just be on its way
             return math.inf
         return self._busy + patience
 
 
 class _Queue:
-    """Tells whether a PING may not have arrived yet: on a slow link, data before it can take longer than patience.
+    """Tells whether a PING may not have arrived yet because data was queued before it, as on a slow link.
 
-    A peer whose system takes that data is there. That counts only while much of it is on its way, or a program that
-    has stopped would live for as long as its system has room for what we send.
+    A peer whose system acknowledges that data is alive. That counts only while the queue is long, or a program that
+    has stopped would pass as alive for as long as its system has room in its socket buffer.
     """
 
     def __init__(self, connection: Watched) -> None:
@@ -180,7 +181,7 @@ class _Queue:
         self._long = False
 
     def note(self) -> None:
-        """Remember how things are."""
+        """Note the length of the queue, and what has been delivered so far."""
         self._taken, waiting = self._connection.pipe.delivered()
         self._long = waiting + self._connection.engine.out_size >= _LONG_QUEUE_BYTES
 

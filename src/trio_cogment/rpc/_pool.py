@@ -60,7 +60,7 @@ class Pool:
         self._config = config
         self._nursery: trio.Nursery | None = None
         self._connections: list[Connection] = []  # that take calls, or will when some of theirs have ended
-        self._unused: dict[Connection, float] = {}  # no call has been on them, since when they exist
+        self._unused: dict[Connection, float] = {}  # that no call has used yet, and when they were made
         self._retiring: set[Connection] = set()
         self._lot = trio.lowlevel.ParkingLot()
         self._dialing = False
@@ -122,7 +122,7 @@ class Pool:
         try:
             await trio.lowlevel.checkpoint_if_cancelled()
         except trio.Cancelled:
-            self._lot.unpark()  # woken and cancelled: the room is another's
+            self._lot.unpark()  # this call was woken and then cancelled: wake the next one
             raise
 
     def on_change(self, connection: Connection) -> None:
@@ -139,13 +139,13 @@ class Pool:
     def _dial_if_due(self) -> None:
         connections = self._connections
         for connection in [item for item in connections if item.closed or item.engine.exhausted()]:
-            self._gone(connection)  # it has not told yet
+            self._gone(connection)  # `on_change` has not been called yet
         if self._dialing or self._retry_at > trio.current_time():
             return
         if len(connections) >= self._config.max_channel_connections:
             return
         if any(not connection.engine.streams for connection in connections):
-            return  # the server allows no call at all for now: nor will it on another connection
+            return  # the server allows no call at all for now, and would not on another connection
         assert self._nursery is not None
         self._dialing = True
         self._nursery.start_soon(self._dial, self._nursery, name=f"connecting to {self._target}")
@@ -154,7 +154,7 @@ class Pool:
         try:
             connection = await self._connected(nursery)
         except trio.Cancelled:
-            # The channel's block is being cancelled. A call in a shield would let us dial again and again, for ever.
+            # The channel's block is being cancelled. A call in a shield would dial again and again, for ever.
             self.stop()
             raise
         except RpcError as error:

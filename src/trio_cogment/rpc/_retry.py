@@ -1,9 +1,10 @@
-"""What a client keeps to make a call again that its server has not looked at ("transparent retry", gRPC's A6).
+"""What a client keeps to make a call again that its server has not processed (a "transparent retry", gRPC's A6).
 
-A stream that was refused (RST_STREAM with REFUSED_STREAM), or that is above the last one that a GOAWAY names, has had
-no effect (RFC 9113, 6.8 and 8.7). Its call goes on on another stream, once, as long as all that it has sent is still
-here: until the response's headers have come, and within the limits of an outbox. A GOAWAY does not count on a
-connection that was there before the first refusal: after a partition, all that a channel has may go, one by one.
+A stream that was refused (RST_STREAM with REFUSED_STREAM), or whose number is above the last one that a GOAWAY names,
+has had no effect (RFC 9113, 6.8 and 8.7). The call is made again on another stream, once, as long as all messages that
+it has sent are still in its replay buffer: until the response's headers have come, and within the limits of an outbox.
+A GOAWAY on a connection that was open before the first refusal does not count as the one attempt: after a partition,
+all connections of a channel may turn out to be closing, one after the other.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from trio_cogment.rpc._streams import Stream
 
 
 class Budget:
-    """What the calls of one channel may keep together.
+    """What the replay buffers of one channel may hold together.
 
     Attributes:
-        left: bytes.
+        left: bytes that may still be added.
     """
 
     __slots__ = ("left",)
@@ -29,10 +30,10 @@ class Budget:
 
 
 class ReplayBuffer:
-    """The messages that one call has sent.
+    """The messages that one call has sent, in case it has to be made again.
 
     Attributes:
-        payloads: as they were on the wire, without prefixes.
+        payloads: the messages as they were on the wire, without prefixes.
     """
 
     __slots__ = ("_budget", "_config", "_size", "payloads")
@@ -44,7 +45,7 @@ class ReplayBuffer:
         self.payloads: list[bytes] = []
 
     def has_room(self, size: int) -> bool:
-        """Whether one more of this size may be kept; a first one may be larger than an outbox."""
+        """Whether a message of this size may be added; the first one may be larger than an outbox."""
         if size > self._budget.left:
             return False
         if not self.payloads:
@@ -53,20 +54,24 @@ class ReplayBuffer:
         return len(self.payloads) < config.call_outbox_messages and self._size + size <= config.call_outbox_bytes
 
     def add(self, payload: bytes) -> None:
-        """Keep one more."""
+        """Keep one more message."""
         self.payloads.append(payload)
         self._size += len(payload)
         self._budget.left -= len(payload)
 
     def drop(self) -> None:
-        """Keep nothing any more."""
+        """Empty the buffer, and give its part of the budget back."""
         self._budget.left += self._size
         self._size = 0
         self.payloads.clear()
 
 
 class BufferOnlyEngine:
-    """The engine of a call between its two streams: what is sent meanwhile goes to the replay buffer alone."""
+    """Stands in for the engine while a call has no stream: it was refused, and the next connection is not ready yet.
+
+    The call goes on as if it had a stream. Its messages are in the replay buffer already, from where the call sends
+    them on its new stream; so there is nothing left to do here.
+    """
 
     out_size = 0
 
@@ -74,7 +79,7 @@ class BufferOnlyEngine:
         self._buffer = buffer
 
     def has_room(self, stream: Stream, size: int) -> bool:
-        """Whether the buffer takes one more; it has to be sent again."""
+        """Whether the buffer takes one more message."""
         return self._buffer.has_room(size)
 
     def send_message(self, stream: Stream, payload: bytes) -> None:

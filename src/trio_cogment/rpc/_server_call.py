@@ -1,4 +1,9 @@
-"""A call as a server sees it, over HTTP/2: the handler's task and its cancel scope."""
+"""A call as a server sees it, over HTTP/2: the handler's task and its cancel scope.
+
+The handler's outcome becomes the call's status. An orderly end (`_complete`) waits behind the messages that are still
+queued for the peer; a failure (`_complete_now`) drops them and goes out at once. What happens on the connection while
+the handler runs, such as the client's cancellation, cancels the handler's scope (`_abandon`).
+"""
 
 from __future__ import annotations
 
@@ -110,12 +115,12 @@ class WireServerCall(WireCall, ServerCall):
         """Turn what the handler raised into the call's status."""
         assert isinstance(group, Exception)
         error = outcome_of(group, self.method.path)
-        if not self.over:  # else the peer has gone, or has its status
+        if not self.over:  # or the peer is gone, or has got a status already
             trailing = Metadata.from_wire((*self._trailing, *error.trailing_metadata))
             self._complete_now(error.code, error.message, trailing)
 
     def _complete(self, code: StatusCode, message: str, trailing: Metadata) -> None:
-        """Send the status after everything that waits."""
+        """Send the status after everything that is queued."""
         if self.over:
             return
         if code is StatusCode.OK and not self._stream.headers_sent:
@@ -125,7 +130,7 @@ class WireServerCall(WireCall, ServerCall):
         self._connection.flush_soon()
 
     def _complete_now(self, code: StatusCode, message: str, trailing: Metadata) -> None:
-        """Send the status at once; messages that still wait for the peer are not worth more than a failure."""
+        """Send the status at once, and drop the messages that are queued: a failure matters more."""
         self._engine.finish_now(self._stream, self._trailers(code, message, trailing))
         self._sending_done = True
         self._connection.wake()
@@ -136,7 +141,7 @@ class WireServerCall(WireCall, ServerCall):
         alone = b"" if self._stream.headers_sent else b"200"
         return _wire.trailer_headers(code, message, trailing, alone=alone)
 
-    # --- what the reader says ---
+    # --- what the connection tells ---
 
     def on_half_closed(self) -> None:
         """The client has sent its last message."""
@@ -147,7 +152,7 @@ class WireServerCall(WireCall, ServerCall):
         self._abandon(RpcError(StatusCode.CANCELLED, "the caller cancelled the call"))
 
     def on_lost(self, reason: RpcError) -> None:
-        """The connection is gone, or we are stopping: then the client is told while that is possible."""
+        """The connection is gone, or the server is stopping; in that case the client can still be told."""
         self._engine.finish_now(
             self._stream, self._trailers(StatusCode.UNAVAILABLE, "the server is stopping", Metadata())
         )

@@ -25,7 +25,7 @@ class ServerGroup:
         self.done = trio.Event()
         self._connections: dict[Connection, None] = {}  # in an order that is the same in every run
         self._accepting: list[trio.CancelScope] = []
-        self._deadline: float | None = None  # of the calls, once we drain
+        self._deadline: float | None = None  # of the calls, once the server drains
 
     def accepting(self) -> trio.CancelScope:
         """Return a scope for a task that accepts connections; a drain ends it."""

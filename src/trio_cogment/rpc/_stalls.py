@@ -1,7 +1,7 @@
 """Large messages that do not come any further while the messages of others wait for the room they hold.
 
 The receive window grants a large message its room as a whole, within a budget of the connection (`_receive_window`). A
-sender that announces such messages and does not go on would keep others waiting for ever.
+sender that announces such messages and then stops would keep the others waiting for ever.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from trio_cogment.errors import StatusCode
 from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc._streams import Stream
 
-#: What comes of a message within its patience must be as much as this, or all of it.
+#: A message must make at least this much progress within the patience, or be complete.
 _LEAST_PROGRESS_BYTES = 16 * 1024
-#: Or so much of all large messages of the connection: then it is the link that is slow.
+#: Or the large messages of the connection together must make this much: then the link is slow, and not the sender.
 _BUSY_BYTES = 16 * _LEAST_PROGRESS_BYTES
 
 
@@ -31,10 +31,10 @@ class Holding(Protocol):
 
 
 class _Progress:
-    """How far the large message of one stream has come, as far as we have looked.
+    """How far the large message of one stream has come.
 
     Attributes:
-        seen: bytes that were missing when we looked last.
+        seen: bytes that were missing at the last look.
         missing: the same at `since`.
         others: what had come of all large messages together at `since`.
         since: when it was seen to come further, or had a reason not to.
@@ -51,8 +51,8 @@ class _Progress:
 class Stalls:
     """Ends calls whose large messages do not come any further while the messages of others wait for their room.
 
-    Who sends several may do so one after the other (grpcio does), and its link may be slow: while enough comes of them
-    together, the one that has to wait for its turn is not to blame.
+    A sender of several large messages may send them one after the other (grpcio does), and its link may be slow. While
+    enough comes of all of them together, one that waits for its turn is not stalled.
 
     Args:
         engine: of the connection.

@@ -1,6 +1,16 @@
-"""What server and client calls over HTTP/2 have in common: an inbox, a consumer, and sending through the engine.
+"""What server and client calls over HTTP/2 have in common: an inbox, and sending through the engine.
 
-The inbox holds undecoded messages. Its bound is the stream's window: what waits here is not credited to the peer.
+The inbox holds messages that are not decoded yet, and has no bound of its own: the stream's flow-control window is the
+bound (RFC 9113, 5.2). What a message has used of the window is given back only when the message is taken. So a call
+that nobody reads stops its own peer after one window, while other calls of the connection go on.
+
+When output leaves is decided per message, because a system call costs as much as the rest of a small message:
+
+* The only message of a unary side is held back (`_hold`) until the side ends or the call is waited for, so that
+  headers, message and END_STREAM go out in one piece.
+* An answer, a message that is sent after one was received, goes out at once (`flush_soon`): in a dialogue, nothing
+  follows before the peer has it.
+* Other messages only wake the writer, and share a system call with what follows.
 """
 
 from __future__ import annotations
@@ -65,9 +75,9 @@ class WireCall(Call):
     _engine: CallEngine
     _stream: Stream
     _undecodable: StatusCode
-    _hold: bool  # our side sends a single message: it leaves together with the end, in one piece
-    _compression = ""  # what our messages are compressed with
-    _replay: ReplayBuffer | None = None  # a client's call might have to be made again
+    _hold: bool  # this side sends a single message
+    _compression = ""  # the encoding of the messages that are sent
+    _replay: ReplayBuffer | None = None  # of a client's call that can still be made again
 
     def __init__(self, method: Method, receive_type: type[Message], send_type: type[Message]) -> None:
         self.method = method
@@ -77,7 +87,7 @@ class WireCall(Call):
         self._inbox = Inbox(self, method.path)
         self._status: RpcError | None = None
         self._sending_done = False
-        self._answering = False  # we have received since we sent last
+        self._answering = False  # a message has been received since the last one was sent
         self._senders: deque[trio.lowlevel.Task] = deque()
 
     # --- receiving ---
@@ -86,8 +96,7 @@ class WireCall(Call):
         message = await self._inbox.get()
         if message is not None:
             self._answering = True
-            if self._engine.out_size:
-                self._connection.wake()
+            self._send_credit()
         return message
 
     def on_payload(self, payload: bytes) -> None:
@@ -117,13 +126,14 @@ class WireCall(Call):
         self._send_credit()
 
     def _send_credit(self) -> None:
+        """Send the WINDOW_UPDATE that taking messages may have brought about."""
         if self._engine.out_size:
             self._connection.wake()
 
     # --- what the inbox asks for ---
 
     def take(self, payload: bytes) -> Any:
-        """See `InboxOwner.take`. Only now the peer is credited with what the message took of the stream's window."""
+        """See `InboxOwner.take`: decode the message, and give its part of the stream's window back to the peer."""
         try:
             message = self._decode(payload)
         except (DecodeError, BadMessageError) as bad:
@@ -137,7 +147,7 @@ class WireCall(Call):
         if isinstance(bad, BadMessageError):
             error = RpcError(bad.code, f"{self.method.path}: {bad.message}")
         self.on_broken(error.code, error.message)
-        self._drop_unread(error)  # also where the peer has ended the call already, and well
+        self._drop_unread(error)  # the peer may have ended the call already; what waits is not delivered either
         self._connection.wake()
         return error
 
@@ -146,7 +156,7 @@ class WireCall(Call):
         return self._connection.turn_is_over()
 
     def before_waiting(self) -> None:
-        """See `InboxOwner.before_waiting`: what has been sent must go out now, or the answer never comes."""
+        """See `InboxOwner.before_waiting`: a request that is held back must go out now, or no answer comes."""
         if self._engine.out_size:
             self._connection.wake()
 
@@ -155,6 +165,7 @@ class WireCall(Call):
         self.on_broken(error.code, error.message)
 
     def _drop_unread(self, error: RpcError) -> None:
+        """End the call for whoever receives, at once."""
         self._engine.forget(self._stream)
         self._inbox.abort(error)
 
@@ -162,7 +173,7 @@ class WireCall(Call):
 
     async def send(self, message: Message) -> None:
         payload = self._encode(message)
-        # As `yield_sometimes`, without its coroutine: this is once per message.
+        # As `yield_sometimes`, without the cost of a coroutine for every message.
         if self._connection.turn_is_over():
             await trio.lowlevel.checkpoint()
         else:
@@ -186,7 +197,7 @@ class WireCall(Call):
         self._senders.append(task)
 
         def abort(_: Any) -> trio.lowlevel.Abort:
-            # Called in the task that cancels, which is another one.
+            # This runs in the task that cancels, not in the one that is cancelled.
             self._senders.remove(task)
             return trio.lowlevel.Abort.SUCCEEDED
 
@@ -224,7 +235,7 @@ class WireCall(Call):
         if self._hold:
             return
         if self._answering and not self._inbox.items:
-            # Message by message: nothing will follow before the peer has this one.
+            # A dialogue: nothing will follow before the peer has this message.
             self._answering = False
             self._connection.flush_soon()
         else:

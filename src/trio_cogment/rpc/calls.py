@@ -77,7 +77,7 @@ class Call(abc.ABC):
 
     @abc.abstractmethod
     async def send(self, message: Message) -> None:
-        """Send one message; wait while the peer's window or our own buffer is full.
+        """Send one message; wait while the peer's window or the outbox of this side is full.
 
         Raises:
             RpcError: the call is over, so the message cannot be delivered.
@@ -266,7 +266,7 @@ class CallOpener(abc.ABC):
                 await call.send(request)
                 await call.done_sending()
             except RpcError as error:
-                # A server may refuse before it has read the request: its status says more than our failed send.
+                # A server may refuse before it has read the request: its status says more than the failed send.
                 if error.code is not StatusCode.CANCELLED:
                     raise
             response = await call.receive()

@@ -1,0 +1,137 @@
+"""The writer of a connection, over a pipe that takes what it is told to take."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.rpc._engine import Engine
+from trio_cogment.rpc._pipe import Pipe
+from trio_cogment.rpc._writer import Writer
+
+
+class SlowPipe(Pipe):
+    """Takes `room` bytes without waiting."""
+
+    def __init__(self) -> None:
+        self.room = 2**30
+        self.sent = b""
+        self.waits = 0
+        self.broken = False
+        self.opened = trio.Event()
+
+    async def receive_some(self) -> bytes:
+        raise NotImplementedError
+
+    async def send_all(self, data: bytes) -> None:
+        self.waits += 1
+        if self.broken:
+            raise trio.BrokenResourceError
+        if self.room < len(data):
+            await self.opened.wait()
+        self.sent += data
+
+    def send_now(self, data: bytes) -> int:
+        if self.broken:
+            raise trio.BrokenResourceError
+        taken = data[: self.room]
+        self.sent += taken
+        self.room -= len(taken)
+        return len(taken)
+
+    async def aclose(self) -> None:
+        raise NotImplementedError
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[tuple[Engine, SlowPipe, Writer]]:
+    """A writer that has sent the engine's preface and has nothing to do."""
+    engine, pipe = Engine(client_side=True, config=RpcConfig()), SlowPipe()
+    writer = Writer(engine, pipe)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(writer.run)
+        await trio.testing.wait_all_tasks_blocked()
+        pipe.sent, pipe.waits = b"", 0
+        yield engine, pipe, writer
+        nursery.cancel_scope.cancel()
+
+
+def pings(data: bytes) -> list[bytes]:
+    assert len(data) % 17 == 0
+    return [data[start + 9 : start + 17] for start in range(0, len(data), 17)]
+
+
+async def test_woken_it_sends_what_has_gathered_in_one_piece() -> None:
+    async with running() as (engine, pipe, writer):
+        for number in range(3):
+            engine.ping(bytes([number] * 8))
+            writer.wake()
+        assert pipe.sent == b""
+        await trio.testing.wait_all_tasks_blocked()
+        assert pipe.waits == 1
+        assert pings(pipe.sent) == [bytes([number] * 8) for number in range(3)]
+
+
+async def test_flush_sends_at_once_and_leaves_the_rest_to_the_task() -> None:
+    async with running() as (engine, pipe, writer):
+        engine.ping(b"at once!")
+        writer.flush_soon()
+        assert pings(pipe.sent) == [b"at once!"]
+        pipe.room = 10
+        engine.ping(b"in parts")
+        writer.flush()
+        assert len(pipe.sent) == 27
+        await trio.testing.wait_all_tasks_blocked()
+        # The task waits for the socket now: nothing may overtake the rest of the frame.
+        pipe.room = 0
+        engine.ping(b"behind..")
+        writer.flush()
+        pipe.room = 2**30
+        pipe.opened.set()
+        await trio.testing.wait_all_tasks_blocked()
+        writer.wake()
+        await trio.testing.wait_all_tasks_blocked()
+        assert pings(pipe.sent) == [b"at once!", b"in parts", b"behind.."]
+
+
+async def test_in_a_batch_nothing_is_sent_before_its_end() -> None:
+    async with running() as (engine, pipe, writer):
+        writer.in_batch = True
+        engine.ping(b"waiting.")
+        writer.wake()
+        writer.flush_soon()
+        await trio.testing.wait_all_tasks_blocked()
+        assert pipe.sent == b""
+        writer.in_batch = False
+        writer.flush()
+        assert pings(pipe.sent) == [b"waiting."]
+
+
+async def test_it_finishes_when_everything_has_been_sent() -> None:
+    engine, pipe = Engine(client_side=True, config=RpcConfig()), SlowPipe()
+    writer = Writer(engine, pipe)
+    writer.finish()
+    engine.ping(b"the last")
+    await writer.run()
+    assert pipe.sent.endswith(b"the last")
+
+
+async def test_a_broken_pipe_ends_it() -> None:
+    engine, pipe = Engine(client_side=True, config=RpcConfig()), SlowPipe()
+    writer = Writer(engine, pipe)
+
+    async def run() -> None:
+        with pytest.raises(trio.BrokenResourceError):
+            await writer.run()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        await trio.testing.wait_all_tasks_blocked()
+        pipe.broken = True
+        engine.ping(b"nowhere!")
+        writer.flush()  # leaves it to the task, which meets it again
