@@ -25,7 +25,7 @@ UNITS = {"": 1, " KiB": 2**10, " MiB": 2**20}
 
 
 def promises() -> Iterator[tuple[str, str, str]]:
-    for line in TEXT.partition("## How we look")[0].splitlines():
+    for line in TEXT.partition("## How these promises are tested")[0].splitlines():
         if line.startswith("| ") and not line.startswith("| what goes wrong |"):
             _, fault, promise, tests, _ = (cell.strip() for cell in line.split("|"))
             yield fault, promise, tests
