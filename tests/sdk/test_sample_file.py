@@ -87,14 +87,14 @@ def test_a_file_cut_off_between_two_samples_looks_whole(count: int) -> None:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"PK\x03\x04", "no file of trial samples: expected it to begin with COGMENTTRIALS001"),
-        (b"COGMENTTRIALS002" + bytes(8), "no file of trial samples"),
+        (b"PK\x03\x04", "not a file of trial samples: expected it to begin with COGMENTTRIALS001"),
+        (b"COGMENTTRIALS002" + bytes(8), "not a file of trial samples"),
         (
             b"COGMENTTRIALS001" + b"\xff" * 8,
             f"at byte 16: expected a length of at most {MAX_FRAME_BYTES}, got 4294967295",
         ),
-        (b"COGMENTTRIALS001" + frame(b"\xff\xff"), r"header \(at byte 16\): 2 bytes that are none"),
-        (by_hand() + frame(b"\x0a\xff"), r"sample 0 \(at byte \d+\): 2 bytes that are none"),
+        (b"COGMENTTRIALS001" + frame(b"\xff\xff"), r"header \(at byte 16\): 2 bytes that cannot be parsed"),
+        (by_hand() + frame(b"\x0a\xff"), r"sample 0 \(at byte \d+\): 2 bytes that cannot be parsed"),
         (
             by_hand(SAMPLES[0], StoredTrialSample(trial_id="three")),
             r"sample 1 \(at byte \d+\): its trial 'three' is not in the header",

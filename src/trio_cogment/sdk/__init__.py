@@ -1,4 +1,4 @@
-"""What users write trials with: participants as async functions over a session, and control over trials."""
+"""The SDK: participants as async functions over a session, control of trials, and clients of the stores."""
 
 from trio_cogment.sdk._actor import ActorImplementation as ActorImplementation
 from trio_cogment.sdk._actor import ActorSession as ActorSession

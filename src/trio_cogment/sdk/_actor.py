@@ -1,4 +1,4 @@
-"""The session of an actor, service or client, and what runs it over a call."""
+"""The session of an actor, service actor or client actor, and running it over a call."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class ActorSession(Session):
     """An actor's part in one trial.
 
     Attributes:
-        actor_class: its class.
-        implementation: the implementation asked for; may be empty.
-        environment_name: for messages to the environment.
-        config: of the type that the spec declares, or bytes; None when the trial has none for this actor.
+        actor_class: the class of the actor.
+        implementation: the implementation that was requested; may be empty.
+        environment_name: the environment's name, for messages to it.
+        config: the actor's configuration, of the type that the spec declares, or bytes; None if it has none.
     """
 
     _output_type = ActorRunTrialOutput
@@ -43,7 +43,7 @@ class ActorSession(Session):
         self._observation_type = kind.observation
         self._action_type = kind.action
         self.config = decode(init.config.content, kind.config, "config") if init.HasField("config") else None
-        # A client actor has introduced itself already.
+        # A client actor has sent its initial message already.
         self._started = joined
 
     @property
@@ -52,7 +52,7 @@ class ActorSession(Session):
         return self._name
 
     async def start(self) -> None:
-        """Tell the orchestrator that this actor is ready; asking for the first event does so too."""
+        """Tell the orchestrator that this actor is ready; requesting the first event does so too."""
         await self._ensure_started()
 
     async def _ensure_started(self) -> None:
@@ -61,10 +61,10 @@ class ActorSession(Session):
             self._started = True
 
     async def do_action(self, action: Payload) -> None:
-        """Answer the newest observation. An action on the final observation goes nowhere.
+        """Send the action for the newest observation. An action for the final observation is dropped.
 
         Raises:
-            InvalidArgumentError: the action has not the type that the spec declares.
+            InvalidArgumentError: the action is not of the type that the spec declares.
             LocalProtocolError: the session has not been started.
         """
         self._check_started()
@@ -101,10 +101,10 @@ ActorImplementation: TypeAlias = Callable[[ActorSession], Awaitable[None]]
 
 
 async def receive_init(call: Call) -> ActorInitialInput | None:
-    """Wait for the initial message of a trial; None when the trial ends before.
+    """Wait for the initial message of a trial; None if the trial ends first.
 
     Raises:
-        RemoteProtocolError: something else came first.
+        RemoteProtocolError: another message came first.
     """
     message: Any
     async for message in call:
@@ -130,7 +130,7 @@ async def run_actor(
     wall_clock: WallClock,
     joined: bool = False,
 ) -> None:
-    """Run an implementation over a call whose initial message has come."""
+    """Run an implementation over a call whose initial message has been received."""
     session = ActorSession(call, trial_id, init, spec=spec, wall_clock=wall_clock, joined=joined)
     with trial_bound(trial_id):
         await implementation(session)

@@ -1,6 +1,6 @@
 """Arrays in payloads: the `Array` message of cogment-lab and cogment-verse as NumPy arrays.
 
-NumPy is imported when the first array is asked for: `pip install trio-cogment[arrays]`.
+NumPy is imported when the first array is requested: `pip install trio-cogment[arrays]`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from trio_cogment.errors import InvalidArgumentError
 if TYPE_CHECKING:
     import numpy as np
 
-#: `DType` of cogment-lab's `ndarray.proto`, as NumPy calls them; the data is little-endian and in C order.
+#: NumPy's names for `DType` of cogment-lab's `ndarray.proto`; the data is little-endian and in C order.
 _DTYPES = {1: "<f4", 2: "<f8", 3: "i1", 4: "<i4", 5: "<i8", 6: "u1"}
 _TEXT = 7
-#: Fields of the message with values one by one.
+#: The fields of the message that hold single values.
 _LISTS = ("double_data", "int32_data", "int64_data", "uint32_data", "string_data")
 _ARRAY_FIELDS = ("dtype", "shape", "raw_data", "npy_data")
-#: Where such an array is within an observation or an action.
+#: The field of an observation or action that holds the array.
 _WRAPPER_FIELD = "value"
 
 
@@ -43,10 +43,10 @@ def array_message(payload: Any) -> Message | None:
 def as_array(payload: Any) -> np.ndarray[Any, Any]:
     """Return the array that a payload is, or holds in its field `value`.
 
-    The array cannot be written to where it shares the payload's bytes: copy it to change it.
+    The array is read-only where it shares the payload's bytes: copy it to change it.
 
     Raises:
-        InvalidArgumentError: it is no array, has a type that is unknown, or its data do not fit its shape.
+        InvalidArgumentError: the payload is not an array, its type is unknown, or its data does not match its shape.
     """
     message: Any = array_message(payload)
     if message is None:
@@ -76,7 +76,7 @@ def _values(message: Any) -> np.ndarray[Any, Any]:
 
 
 def _dtype(number: int) -> str:
-    # An unknown type taken for a known one would give numbers, and wrong ones.
+    # Guessing the type would silently give wrong numbers.
     if number not in _DTYPES:
         raise InvalidArgumentError(f"array.dtype: expected one of {sorted([*_DTYPES, _TEXT])}, got {number}")
     return _DTYPES[number]
@@ -85,7 +85,7 @@ def _dtype(number: int) -> str:
 def _npy(data: bytes) -> np.ndarray[Any, Any]:
     import numpy as np
 
-    # Not `np.load`: it takes other formats too, and as much memory as the header asks for.
+    # Not `np.load`: it accepts other formats too, and allocates as much memory as the header says.
     file = io.BytesIO(data)
     try:
         version = np.lib.format.read_magic(file)

@@ -1,4 +1,4 @@
-"""Trial control from the outside: start, watch, describe, terminate; and joining as a client actor."""
+"""Control of trials: start, watch, describe and terminate them; and join them as a client actor."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _CLIENT_ACTOR = methods_of(SERVICES[ServiceKind.CLIENT_ACTOR].descriptor())
 
 
 class Controller:
-    """Controls the trials of an orchestrator, near or far.
+    """A client of an orchestrator, in process or over the network.
 
     Args:
         opener: a channel to the orchestrator.
-        spec: for the type of the trial config.
-        user_id: who is said to start trials.
+        spec: declares the type of the trial config.
+        user_id: the user id of the trials that are started.
 
     Every method raises `RpcError` when the orchestrator refuses or cannot be reached.
     """
@@ -51,14 +51,14 @@ class Controller:
     async def start_trial(
         self, params: TrialParams | None = None, *, config: Payload | None = None, trial_id: str = ""
     ) -> str:
-        """Start a trial; return its id when it is PENDING, or an empty text when the id asked for is taken.
+        """Start a trial; return its id when it is PENDING, or an empty text when the requested id is taken.
 
         Args:
-            params: everything about the trial; without them the orchestrator's default ones go through its hooks.
+            params: the parameters of the trial; by default the orchestrator's, after its pre-trial hooks.
             config: the trial config, for the hooks; not together with `params`.
-            trial_id: the id wanted; without one the orchestrator makes one.
+            trial_id: the id to use; by default the orchestrator makes one.
 
-        After `Cancelled` the trial may have been started all the same: ask for an id of your own if you need to know.
+        After `Cancelled` the trial may have been started nevertheless; give a `trial_id` to be able to find out.
         """
         if params is not None and config is not None:
             raise InvalidArgumentError("config: params carry their own trial_config")
@@ -71,7 +71,7 @@ class Controller:
         return started
 
     async def terminate_trial(self, trial_ids: Iterable[str] | str, *, hard: bool = False) -> None:
-        """Ask trials to end, or end them now; unknown and ended ones are passed over."""
+        """End trials softly, or hard and at once; unknown and ended ones are ignored."""
         ids = [trial_ids] if isinstance(trial_ids, str) else list(trial_ids)
         metadata = [(TRIAL_ID, trial_id) for trial_id in ids]
         request = TerminateTrialRequest(hard_termination=hard)
@@ -80,7 +80,7 @@ class Controller:
     async def trial_infos(
         self, trial_ids: Iterable[str] = (), *, latest_observation: bool = False, actors: bool = False
     ) -> Sequence[TrialInfo]:
-        """Describe some trials, or all that the orchestrator remembers."""
+        """Return the descriptions of these trials; by default of all that the orchestrator remembers."""
         metadata = [(TRIAL_ID, trial_id) for trial_id in trial_ids]
         request = TrialInfoRequest(get_latest_observation=latest_observation, get_actor_list=actors)
         reply = await self._opener.unary(_LIFECYCLE["GetTrialInfo"], request, metadata=metadata)
@@ -90,10 +90,10 @@ class Controller:
     def watch_trials(
         self, states: Iterable[int] = (), *, full_info: bool = False
     ) -> AbstractAsyncContextManager[ClientCall]:
-        """Watch what there is, then every change: `async with controller.watch_trials() as watch:`.
+        """Watch the trials and every change of state: `async with controller.watch_trials() as watch:`.
 
-        The block is entered once the orchestrator watches for us: what happens from then on is seen. `async for entry
-        in watch` gives `TrialListEntry` messages.
+        When the block is entered, the watch is established, and no later change is missed. `async for entry in watch`
+        yields `TrialListEntry` messages.
         """
         return self._watch(TrialListRequest(filter=list(states), full_info=full_info))  # type: ignore[arg-type]  # enum values
 
@@ -106,7 +106,7 @@ class Controller:
             yield call
 
     async def wait_trial(self, trial_id: str, state: int = TrialState.ENDED) -> TrialInfo | None:
-        """Wait until a trial has reached a state or a later one; return its description, None for an unknown trial."""
+        """Wait until a trial reaches a state or a later one; return its description, or None for an unknown trial."""
         async with self.watch_trials() as watch:
             if not await self.trial_infos([trial_id]):
                 return None
@@ -131,7 +131,7 @@ async def join_trial(
     """Take part in a trial as a client actor, by name or by class; return when it is over.
 
     Raises:
-        RpcError: there is no such trial or no free place for such an actor, or the connection was lost.
+        RpcError: the trial does not exist or has no such actor that is free, or the connection was lost.
     """
     if bool(actor_name) == bool(actor_class):
         raise InvalidArgumentError("expected either actor_name or actor_class")

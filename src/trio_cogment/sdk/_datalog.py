@@ -1,4 +1,4 @@
-"""Data logs: they get a trial's parameters, then its samples as the ticks close."""
+"""Data logs: they receive the parameters of a trial, then its samples as the ticks end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from trio_cogment.rpc import ServerCall
 
 
 class DatalogSession:
-    """One trial's log, as an asynchronous iterator of its samples: `async for sample in session`.
+    """The log of one trial, as an asynchronous iterator over its samples: `async for sample in session`.
 
-    The iteration ends with the trial's stream; the last sample of a whole log has the state ENDED.
+    The iteration ends with the trial's stream; the last sample of a complete log has the state ENDED.
 
     Attributes:
         trial_id: the trial.
-        user_id: who started it.
+        user_id: the user who started it.
         params: its parameters.
     """
 
@@ -38,7 +38,7 @@ class DatalogSession:
         message = await self._call.receive()
         if message is None:
             raise StopAsyncIteration
-        # Acknowledged when the next one is asked for: only then has this one been dealt with.
+        # Acknowledged when the next one is requested: only then has this one been processed.
         self._to_acknowledge = True
         sample: DatalogSample = message.sample
         return sample

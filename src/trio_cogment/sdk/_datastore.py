@@ -1,4 +1,4 @@
-"""A datastore's client: trials as objects, samples as an asynchronous iteration that may follow running trials."""
+"""A client of the trial datastore: trials as objects, and samples as asynchronous iterators."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from trio_cogment.spec import Spec
 
 _DATASTORE = methods_of(SERVICES[ServiceKind.DATASTORE].descriptor())
 
-#: How many trials are asked for at a time.
+#: How many trials are requested at a time.
 _PAGE = 100
 
-#: What can be selected of the samples, and its number in the API.
+#: The fields of samples that can be selected, and their numbers in the API.
 FIELDS = {
     "observation": StoredTrialSampleField.STORED_TRIAL_SAMPLE_FIELD_OBSERVATION,
     "action": StoredTrialSampleField.STORED_TRIAL_SAMPLE_FIELD_ACTION,
@@ -48,11 +48,11 @@ Trials: TypeAlias = str | StoredTrial | Iterable[str | StoredTrial]
 
 
 class DatastoreClient:
-    """Reads and writes stored trials, near or far.
+    """A client of a trial datastore, in process or over the network.
 
     Args:
-        opener: a channel to the datastore; of a platform with a store, `platform.channel`.
-        spec: the types of observations and actions; without one they are bytes.
+        opener: a channel to the datastore; for a platform with a store, `platform.channel`.
+        spec: the types of observations and actions; without a spec they are bytes.
 
     Every method raises `RpcError` when the datastore refuses or cannot be reached.
     """
@@ -71,9 +71,9 @@ class DatastoreClient:
         """Return trials, in the order of their creation.
 
         Args:
-            trial_ids: only these, if they are there; None: all.
-            properties: only trials that have all of these, with equal values.
-            wait_seconds: so long, at most, all of `trial_ids` are waited for (with None: any trial at all).
+            trial_ids: return only these, as far as they exist; None: all.
+            properties: return only trials that have all of these properties, with equal values.
+            wait_seconds: how long to wait for all of `trial_ids` to exist (with None: for any trial).
         """
         return [trial async for trial in self.all_trials(trial_ids, properties=properties, wait_seconds=wait_seconds)]
 
@@ -85,14 +85,14 @@ class DatastoreClient:
         wait_seconds: float = 0,
         page: int = _PAGE,
     ) -> AsyncIterator[StoredTrial]:
-        """Yield trials as `trials` returns them, asking for `page` of them at a time.
+        """Yield trials as `trials` returns them, requesting `page` of them at a time.
 
-        Where so many do not fit into a reply, fewer are asked for.
+        If that many do not fit into a reply, fewer are requested.
         """
         wanted = math.inf if trial_ids is None else len(set(trial_ids))
         deadline = trio.current_time() + wait_seconds if wait_seconds else -math.inf
         if trial_ids is not None and wait_seconds:
-            # The wait is over once as many are there as were asked for.
+            # The datastore ends its wait when as many trials exist as were requested.
             page = len(set(trial_ids))
         request = RetrieveTrialsRequest(trial_ids=trial_ids or (), properties=properties or {})
         while wanted:
@@ -112,10 +112,10 @@ class DatastoreClient:
                 page = request.trials_count
 
     async def page_of_trials(self, request: RetrieveTrialsRequest) -> RetrieveTrialsReply:
-        """Return a page of trials as the API has it.
+        """Return a page of trials as a message of the API.
 
         Args:
-            request: where so many do not fit into a reply, its `trials_count` is lowered.
+            request: the request; if the trials do not fit into a reply, its `trials_count` is lowered.
         """
         while True:
             try:
@@ -128,7 +128,7 @@ class DatastoreClient:
                 return reply
 
     async def trial(self, trial_id: str) -> StoredTrial | None:
-        """Return what is known of a trial; None: it is not there."""
+        """Return a trial; None if it does not exist."""
         found = await self.trials([trial_id])
         return found[0] if found else None
 
@@ -144,20 +144,20 @@ class DatastoreClient:
     ) -> SampleIterator:
         """Iterate over samples: `async for sample in store.samples(trial_id, follow=True)`.
 
-        The samples of each trial come in order, those of several trials in any. Leave the loop early in an
-        `async with store.samples(...) as samples:` block, so that the datastore learns of it at once.
+        The samples of one trial come in order; those of several trials are interleaved in any order. To leave the loop
+        early, use an `async with store.samples(...) as samples:` block, so that the call ends at once.
 
         Args:
-            trials: one or more, by id or as `trials` returned them.
-            follow: go on with what is stored later, until all of the trials have ended. Without it the iteration ends
-                with what is stored when it begins.
-            actor_names: only the data of these actors; empty: of all.
-            actor_classes: only of actors of these classes.
-            actor_implementations: only of actors with these implementations in the trial's parameters.
-            fields: only these, keys of `FIELDS`; empty: all.
+            trials: one or more trials, by id or as `trials` returned them.
+            follow: continue with samples that are stored later, until all of the trials have ended. Without it the
+                iteration ends with the samples that are stored when it begins.
+            actor_names: return the data of these actors only; empty: of all.
+            actor_classes: return the data of actors of these classes only; empty: of all.
+            actor_implementations: return the data of actors with these implementations only; empty: of all.
+            fields: return these fields only, keys of `FIELDS`; empty: all.
 
         Raises:
-            InvalidArgumentError: there is no such field.
+            InvalidArgumentError: a field does not exist.
         """
         request = RetrieveSamplesRequest(
             actor_names=actor_names, actor_classes=actor_classes, actor_implementations=actor_implementations
@@ -173,7 +173,7 @@ class DatastoreClient:
         return SampleIterator(self, self._opener, request, follow=follow)
 
     async def delete_trials(self, trial_ids: Iterable[str]) -> None:
-        """Delete trials and their samples; those that are not there are passed over."""
+        """Delete trials and their samples; unknown ids are ignored."""
         await self._opener.unary(_DATASTORE["DeleteTrials"], DeleteTrialsRequest(trial_ids=trial_ids))
 
     async def add_trial(self, trial_id: str, params: TrialParams, *, user_id: str = "trio-cogment") -> None:
@@ -185,8 +185,8 @@ class DatastoreClient:
     async def adding(self, trial_id: str) -> AsyncIterator[SampleAdder]:
         """Add samples to a trial: `async with store.adding(trial_id) as adder: await adder.add(sample)`.
 
-        When the block has been left in good order, the samples are stored. After an exception or `Cancelled` some of
-        them may be.
+        When the block has been left without an exception, all samples are stored. After an exception or `Cancelled`
+        some of them may be stored.
         """
         adder = await self.open_adder(trial_id)
         try:
@@ -196,45 +196,45 @@ class DatastoreClient:
             adder.cancel()
 
     async def open_adder(self, trial_id: str) -> SampleAdder:
-        """Begin to add samples to a trial; somebody has to call `finish` or `cancel`. See `adding`."""
+        """Begin to add samples to a trial; the caller must call `finish` or `cancel`. See `adding`."""
         call = self._opener.call(_DATASTORE["AddSample"], metadata=((TRIAL_ID, trial_id),))
         return SampleAdder(await call.__aenter__())
 
 
 class SampleAdder:
-    """Takes samples for a trial; see `DatastoreClient.adding`."""
+    """Adds samples to a trial; see `DatastoreClient.adding`."""
 
     def __init__(self, call: ClientCall) -> None:
         self._call = call
 
     async def add(self, sample: StoredTrialSample) -> None:
-        """Send a sample; one for a tick that has one already takes its place.
+        """Send a sample; it replaces an existing sample of the same tick.
 
         Raises:
-            RpcError: the datastore has refused one.
+            RpcError: the datastore has refused a sample.
         """
         await self._call.send(AddSampleRequest(trial_sample=sample))
 
     async def finish(self) -> None:
-        """Wait until everything is stored.
+        """Wait until all samples are stored.
 
         Raises:
-            RpcError: not everything was.
+            RpcError: not all samples were stored.
         """
         await self._call.done_sending()
         while await self._call.receive() is not None:
             pass
 
     def cancel(self) -> None:
-        """Stop; without `finish` before, some of the samples may be stored."""
+        """End the call; unless `finish` has returned, some of the samples may be stored."""
         self._call.cancel()
 
 
 class SampleIterator:
     """An iteration over samples.
 
-    It begins when its `async with` block is entered or, without one, when the first sample is asked for; a deadline
-    that holds then holds for all of it. It ends by itself, with an error, or when it is closed.
+    It begins when its `async with` block is entered or, without one, when the first sample is requested. A deadline in
+    effect at that time applies to the whole iteration. It ends with the last sample, with an error, or with `close`.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class SampleIterator:
 
     @property
     def trials(self) -> Sequence[StoredTrial]:
-        """The trials, as they were when the iteration began; empty before it has."""
+        """The trials, as they were when the iteration began; empty before that."""
         return tuple(self._trials.values())
 
     async def __aenter__(self) -> SampleIterator:
@@ -288,14 +288,14 @@ class SampleIterator:
         return StoredSample(message, self._trials[message.trial_id], self._client.spec)
 
     def close(self) -> None:
-        """End the iteration; the datastore is told."""
+        """End the iteration and its call."""
         self._over = True
         call, self._call = self._call, None
         if call is not None:
             call.cancel()
 
     def __del__(self) -> None:
-        # Abandoned in the middle of a loop: the next best time to tell the datastore.
+        # Abandoned in the middle of a loop: this is the last chance to end the call.
         if self._call is not None:
             with contextlib.suppress(RuntimeError):  # Trio runs no longer
                 self._call.cancel()

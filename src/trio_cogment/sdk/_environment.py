@@ -1,4 +1,4 @@
-"""The session of an environment, and what runs it over a call."""
+"""The session of an environment, and running it over a call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trio_cogment.sdk._events import Event, EventType, RecvAction
 from trio_cogment.sdk._session import END, HEARTBEAT, LAST, NORMAL, Session, WallClock
 from trio_cogment.spec import ActorClass, Payload, Spec, decode, encode
 
-#: Who gets an observation: `"*"`, an actor's name, `"class.*"`, or an index in the order of the parameters.
+#: The receiver of an observation: `"*"`, an actor's name, `"class.*"`, or an index in the order of the parameters.
 Target: TypeAlias = str | int
 Observations: TypeAlias = Sequence[tuple[Target, Payload]]
 
@@ -37,9 +37,9 @@ class EnvironmentSession(Session):
     """An environment's part in one trial.
 
     Attributes:
-        implementation: the implementation asked for; may be empty.
-        config: of the type that the spec declares, or bytes; None when the trial has none for the environment.
-        actors: everybody in the trial, in the order of its parameters.
+        implementation: the implementation that was requested; may be empty.
+        config: the environment's configuration, of the type that the spec declares, or bytes; None if it has none.
+        actors: the actors of the trial, in the order of its parameters.
     """
 
     _output_type = EnvRunTrialOutput
@@ -56,7 +56,7 @@ class EnvironmentSession(Session):
         classes = [spec.actor_class(actor.actor_class) for actor in self.actors]
         self._classes = classes
         self._action_types = [kind.action for kind in classes]
-        # Made when something else than "*" is asked for: most environments never do.
+        # Made when a target other than "*" is used: most environments use none.
         self._targets: dict[Target, Sequence[int]] | None = None
         self._everyone = list(range(len(self.actors)))
         self._last_sent = False
@@ -67,7 +67,7 @@ class EnvironmentSession(Session):
         return self._name
 
     async def start(self, observations: Observations | None = None) -> None:
-        """Tell the orchestrator that the environment is ready, and give the first observations if there are any yet."""
+        """Tell the orchestrator that the environment is ready, and send the first observations if they are given."""
         await self._ensure_started()
         if observations is not None:
             await self.produce_observations(observations)
@@ -78,12 +78,12 @@ class EnvironmentSession(Session):
             self._started = True
 
     async def produce_observations(self, observations: Observations) -> None:
-        """Send the next tick's observations: every actor must get one, and the last one given to an actor counts.
+        """Send the observations of the next tick. Every actor must get one; of several for one actor the last counts.
 
-        When the trial is ending they are the final ones.
+        When the trial is ending, they are the final ones.
 
         Raises:
-            InvalidArgumentError: an actor has none, a target means nobody, or a payload has the wrong type.
+            InvalidArgumentError: an actor gets none, a target does not exist, or a payload has the wrong type.
             LocalProtocolError: the session has not been started.
         """
         self._check_started()
@@ -95,9 +95,9 @@ class EnvironmentSession(Session):
         self._final_data = final
 
     async def end(self, final_observations: Observations) -> None:
-        """End the trial with these observations.
+        """End the trial with these final observations.
 
-        After `Cancelled` the trial may have been told that it ends, and still wants the observations: call it again.
+        After `Cancelled` the orchestrator may know that the trial is ending, but lack the observations: call it again.
 
         Raises:
             InvalidArgumentError, LocalProtocolError: as `produce_observations`.
@@ -187,17 +187,17 @@ def _targets(actors: Sequence[ActorInfo]) -> dict[Target, Sequence[int]]:
         by_class.setdefault(actor.actor_class, []).append(actor.index)
         targets[f"{actor.actor_class}.{actor.name}"] = (actor.index,)
     targets.update({f"{name}.*": indexes for name, indexes in by_class.items()})
-    # Exact names come first, whatever dots they contain.
+    # Exact names take precedence, even if they contain dots.
     for actor in actors:
         targets[actor.name] = targets[actor.index] = (actor.index,)
     return targets
 
 
 async def receive_init(call: Call) -> EnvInitialInput | None:
-    """Wait for the initial message of a trial; None when the trial ends before.
+    """Wait for the initial message of a trial; None if the trial ends first.
 
     Raises:
-        RemoteProtocolError: something else came first.
+        RemoteProtocolError: another message came first.
     """
     async for message in call:
         if message.state == NORMAL and message.HasField("init_input"):
@@ -221,7 +221,7 @@ async def run_environment(
     spec: Spec,
     wall_clock: WallClock,
 ) -> None:
-    """Run an implementation over a call whose initial message has come."""
+    """Run an implementation over a call whose initial message has been received."""
     session = EnvironmentSession(call, trial_id, init, spec=spec, wall_clock=wall_clock)
     await implementation(session)
     await session.finish()

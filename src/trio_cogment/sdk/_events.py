@@ -1,4 +1,4 @@
-"""What a session tells its user, one event at a time."""
+"""The events of a session."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from trio_cogment.api.common_pb2 import RewardSource
 
 
 class EventType(enum.Enum):
-    """Where in its life the trial is, as far as this participant was told."""
+    """The phase of the trial, as far as this participant knows."""
 
     ACTIVE = 1
-    #: The trial is ending: an observation of this type is the last one, an action set of this type wants the final
-    #: observations.
+    #: The trial is ending: an observation of this type is the last one; the environment answers an action set of this
+    #: type with the final observations.
     ENDING = 2
-    #: The trial has ended in an orderly way; no further event comes. A trial that is ended hard has no such event.
+    #: The trial has ended in an orderly way; there are no further events. A trial that is ended hard has no such event.
     FINAL = 3
 
 
@@ -37,8 +37,8 @@ class RecvAction:
 
     Attributes:
         actor_index: the actor, in the order of the trial parameters.
-        available: False when the actor gave none in time and has no default; then `payload` is None.
-        payload: of the type that the spec declares, or bytes.
+        available: False if the actor sent none in time and has no default action; then `payload` is None.
+        payload: the action, of the type that the spec declares, or bytes.
     """
 
     actor_index: int
@@ -48,7 +48,7 @@ class RecvAction:
 
 @dataclass(slots=True)
 class RecvReward:
-    """A tick's reward: the mean of its sources, weighted by confidence."""
+    """The reward of a tick: the mean of its sources, weighted by confidence."""
 
     tick_id: int
     value: float
@@ -66,11 +66,11 @@ class RecvMessage:
 
 @dataclass(slots=True)
 class Event:
-    """One thing that arrived. Exactly one of the attributes below `type` and `tick_id` is set, none in a FINAL event.
+    """One event. Exactly one of the attributes after `tick_id` is set; in a FINAL event none is.
 
     Attributes:
         type: see `EventType`.
-        tick_id: the tick it belongs to.
+        tick_id: the tick to which the event belongs.
         observation: for actors.
         actions: for environments, one per actor.
         reward: for actors.

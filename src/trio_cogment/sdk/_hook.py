@@ -1,4 +1,4 @@
-"""Pre-trial hooks: they see the parameters of a trial about to start, and may change them."""
+"""Pre-trial hooks: they receive the parameters of a trial that is about to start, and may change them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from trio_cogment.api.common_pb2 import TrialParams
 
 
 class PreTrialSession:
-    """One call of a hook.
+    """One call of a pre-trial hook.
 
     Attributes:
         trial_id: the trial that will start.
-        user_id: who starts it.
-        params: change them in place; what they are when the hook returns is what goes on.
+        user_id: the user who starts it.
+        params: the parameters; changes in place take effect when the hook returns.
     """
 
     def __init__(self, trial_id: str, user_id: str, params: TrialParams) -> None:

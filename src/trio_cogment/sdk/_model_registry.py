@@ -1,4 +1,4 @@
-"""A model registry's client: publishing, storing, retrieving and following versions of models."""
+"""A client of the model registry: publishing, storing, retrieving and following versions of models."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from trio_cogment.services import SERVICES, ServiceKind
 
 _METHODS = methods_of(SERVICES[ServiceKind.MODEL_REGISTRY].descriptor())
 
-#: What goes into one message; every server takes 4 MiB.
+#: The size of the chunks of an upload; every server accepts messages of 4 MiB.
 CHUNK_BYTES = 2 * 1024 * 1024
-#: How long removing a file that was not finished may take once the call was cancelled.
+#: How long removing an incomplete file may take after a cancellation.
 _CLEANUP_SECONDS = 10.0
 
-#: A version's bytes, or where they come from: a `Path` is a file, which is read in worker threads.
+#: The bytes of a version, or their source. A `Path` names a file, which is read in worker threads.
 VersionData: TypeAlias = bytes | Path | Iterable[bytes] | AsyncIterable[bytes]
 
 
 class ModelRegistryClient:
-    """Talks to a model registry, near or far.
+    """A client of a model registry, in process or over the network.
 
     Args:
         opener: a channel to the registry.
 
-    Every method raises `RpcError` when the registry refuses or cannot be reached: NOT_FOUND where there is no such
-    model or version, DATA_LOSS when bytes are not those that they should be.
+    Every method raises `RpcError` when the registry refuses or cannot be reached: NOT_FOUND if the model or version
+    does not exist, DATA_LOSS if bytes do not match their digest.
     """
 
     def __init__(self, opener: CallOpener) -> None:
@@ -57,7 +57,7 @@ class ModelRegistryClient:
     # Models
 
     async def create_model(self, name: str, user_data: Mapping[str, str] | None = None) -> None:
-        """Create a model, or replace the user data of the one there is."""
+        """Create a model, or replace the user data of an existing one."""
         info = ModelInfo(model_id=name, user_data=user_data or {})
         await self._opener.unary(_METHODS["CreateOrUpdateModel"], CreateOrUpdateModelRequest(model_info=info))
 
@@ -73,7 +73,7 @@ class ModelRegistryClient:
         return info
 
     async def list_models(self, *, page: int = 0) -> AsyncIterator[ModelInfo]:
-        """Yield the models by their names; `page` at a time, or as many as the registry thinks fit."""
+        """Yield the models, sorted by name; requested `page` at a time (0: as many as the registry chooses)."""
         handle = ""
         while True:
             request = RetrieveModelsRequest(models_count=page, model_handle=handle)
@@ -87,7 +87,7 @@ class ModelRegistryClient:
     # Versions
 
     async def list_versions(self, name: str, *, first: int = 0, page: int = 0) -> AsyncIterator[ModelVersionInfo]:
-        """Yield a model's versions by their numbers, from `first` on; `page` at a time, as for `list_models`."""
+        """Yield a model's versions, sorted by number, from `first` on; `page` is as for `list_models`."""
         handle = str(first)
         while True:
             request = RetrieveVersionInfosRequest(model_id=name, versions_count=page, version_handle=handle)
@@ -99,7 +99,7 @@ class ModelRegistryClient:
             handle = reply.next_version_handle
 
     async def version_info(self, name: str, version: int = -1) -> ModelVersionInfo:
-        """Return a version's description: by its number, or the k-th newest for -k."""
+        """Return the description of a version, by its number; -k means the k-th newest."""
         request = RetrieveVersionInfosRequest(model_id=name, version_numbers=[version])
         reply = await self._opener.unary(_METHODS["RetrieveVersionInfos"], request)
         info: ModelVersionInfo = reply.version_infos[0]
@@ -114,19 +114,19 @@ class ModelRegistryClient:
         user_data: Mapping[str, str] | None = None,
         create: bool = True,
     ) -> ModelVersionInfo:
-        """Make a new version that the registry keeps for some time only, in memory.
+        """Create a version that the registry keeps in memory, for a limited time.
 
         Args:
             name: the model.
-            data: the version's bytes: all at once, a file, or pieces.
-            size: how many these are; needed for pieces.
-            user_data: said about the version.
-            create: create the model if there is none.
+            data: the bytes of the version: as a whole, as a file, or in chunks.
+            size: the number of bytes; required for chunks.
+            user_data: names and values to store with the version.
+            create: create the model if it does not exist.
 
         Returns:
-            What the registry says about it: its number among other things.
+            The description of the version, with its number.
 
-        After `Cancelled` the version may be there all the same, whole.
+        After `Cancelled` the version may exist nevertheless; it is complete then.
         """
         info = ModelVersionInfo(model_id=name, user_data=user_data or {})
         return await self._upload(info, data, size, create)
@@ -140,7 +140,7 @@ class ModelRegistryClient:
         user_data: Mapping[str, str] | None = None,
         create: bool = True,
     ) -> ModelVersionInfo:
-        """Make a new version that the registry archives: it is durable when this returns. See `publish`."""
+        """Create a version that the registry archives: when this returns, it is durable. See `publish`."""
         info = ModelVersionInfo(model_id=name, user_data=user_data or {}, archived=True)
         return await self._upload(info, data, size, create)
 
@@ -149,12 +149,12 @@ class ModelRegistryClient:
     ) -> ModelVersionInfo:
         if isinstance(data, bytes):
             size = len(data)
-            if size <= CHUNK_BYTES:  # more of it would hold up everybody else in this thread
+            if size <= CHUNK_BYTES:  # hashing more would block the event loop
                 info.data_hash = _text(hashlib.sha256(data))
         elif isinstance(data, Path):
             size = (await trio.Path(data).stat()).st_size
         if size is None:
-            raise InvalidArgumentError("size: expected the number of bytes, which the registry is told before them")
+            raise InvalidArgumentError("size: expected the number of bytes, which the registry needs before the data")
         info.data_size = size
         known = info.model_id in self._known
         if create and not known:
@@ -164,7 +164,7 @@ class ModelRegistryClient:
         except RpcError as error:
             if error.code is not StatusCode.NOT_FOUND:
                 raise
-            # Somebody has deleted the model meanwhile.
+            # The model has been deleted meanwhile.
             self._known.pop(info.model_id, None)
             if not (create and known and isinstance(data, bytes | Path)):
                 raise
@@ -201,14 +201,14 @@ class ModelRegistryClient:
             await self.create_model(name)
 
     async def retrieve(self, name: str, version: int = -1) -> tuple[ModelVersionInfo, bytes]:
-        """Return a version and its bytes: by its number, or the k-th newest for -k."""
+        """Return the description and the bytes of a version, by its number; -k means the k-th newest."""
         info = await self.version_info(name, version)
         return info, await self._fetch(info)
 
     async def stream(self, name: str, version: int = -1) -> AsyncGenerator[bytes]:
-        """Yield a version's bytes as they come; use `contextlib.aclosing` where the loop may be left early.
+        """Yield the bytes of a version as they arrive; use `contextlib.aclosing` if the loop may be left early.
 
-        After the last of them it raises `RpcError` (DATA_LOSS) if they were not the right ones.
+        After the last chunk it raises `RpcError` (DATA_LOSS) if the bytes do not match their digest.
         """
         async with aclosing(self._download(await self.version_info(name, version))) as chunks:
             async for chunk in chunks:
@@ -218,9 +218,9 @@ class ModelRegistryClient:
         return b"".join([chunk async for chunk in self._download(info)])
 
     async def retrieve_to(self, path: Path, name: str, version: int = -1) -> ModelVersionInfo:
-        """Write a version's bytes to a file, which is there when they are all there.
+        """Write the bytes of a version to a file, which is replaced when all of them have arrived.
 
-        After `Cancelled`, or when it fails, the file is what it was before.
+        After `Cancelled` or an error the file is unchanged.
         """
         info = await self.version_info(name, version)
         opened, name = await trio.to_thread.run_sync(open_beside, os.fspath(path))
@@ -238,7 +238,7 @@ class ModelRegistryClient:
         return info
 
     async def _download(self, info: ModelVersionInfo) -> AsyncGenerator[bytes]:
-        """Yield a version's bytes; raise RpcError (DATA_LOSS) after the last if they are not the right ones."""
+        """Yield the bytes of a version; raise RpcError (DATA_LOSS) after the last if they do not match their digest."""
         digest = hashlib.sha256()
         request = RetrieveVersionDataRequest(model_id=info.model_id, version_number=info.version_number)
         async with self._opener.call(_METHODS["RetrieveVersionData"]) as call:
@@ -253,9 +253,9 @@ class ModelRegistryClient:
 
     @asynccontextmanager
     async def track_latest(self, name: str) -> AsyncIterator[LatestVersion]:
-        """Follow a model for the time of an `async with` block; see `LatestVersion`.
+        """Follow a model for an `async with` block; see `LatestVersion`.
 
-        The model need not have versions yet, but it must be there. The registry may be away now and then.
+        The model must exist, but need not have versions yet. Times when the registry cannot be reached are bridged.
         """
 
         async def fetch(version: int) -> bytes:
@@ -273,7 +273,7 @@ def _text(digest: hashlib._Hash) -> str:
 
 
 async def _sent(call: ClientCall, message: CreateVersionRequestChunk) -> bool:
-    """Send a message; return whether the call is still going on. If not, what is received says why."""
+    """Send a message; return False if the call has ended. Receiving then raises the reason."""
     try:
         await call.send(message)
     except RpcError:

@@ -1,4 +1,4 @@
-"""Trial parameters without the protobuf boilerplate."""
+"""Functions that make trial parameters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def actor_params(
     optional: bool = False,
     default_action: Payload | None = None,
 ) -> ActorParams:
-    """Describe one actor of a trial; see the API document, "Trial Parameters". A timeout of 0 waits for ever."""
+    """Return the parameters of one actor; see the API document, "Trial Parameters". A timeout of 0 means none."""
     return ActorParams(
         name=name,
         actor_class=actor_class,
@@ -64,7 +64,7 @@ def trial_params(
     nb_buffered_ticks: int = 0,
     properties: Mapping[str, str] = {},
 ) -> TrialParams:
-    """Describe a trial; `environment` is the implementation. 0 means no limit, or the default where one must be."""
+    """Return the parameters of a trial; `environment` is the implementation. 0 means no limit, or the default."""
     params = TrialParams(
         trial_config=_serialized(trial_config),
         environment=EnvironmentParams(

@@ -1,4 +1,4 @@
-"""A registry of implementations, and the services that run them: over sockets and in process by the same code."""
+"""A registry of implementations, and the services that run them, over sockets and in process alike."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from trio_cogment.sdk._session import WallClock
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, TRIAL_ID, USER_ID, ServiceKind
 from trio_cogment.spec import Spec
 
-#: Metadata within this process: which registration a discovery chose.
+#: Metadata of calls within this process: the registration that discovery chose.
 CHOSEN = "trio-cogment-implementation"
 
 
@@ -49,8 +49,8 @@ class Participants:
     """Implementations of environments, actors, hooks and data logs, by name.
 
     Args:
-        spec: the types of the project; without one all payloads are bytes.
-        wall_clock: nanoseconds since the epoch, for timestamps.
+        spec: the types of the project; without a spec all payloads are bytes.
+        wall_clock: returns nanoseconds since the epoch, for timestamps.
     """
 
     def __init__(self, spec: Spec | None = None, *, wall_clock: WallClock = time.time_ns) -> None:
@@ -61,7 +61,7 @@ class Participants:
     def register_environment(
         self, implementation: EnvironmentImplementation, name: str = "default", *, properties: Mapping[str, str] = {}
     ) -> None:
-        """Offer an environment: `async def implementation(session: EnvironmentSession)`.
+        """Register an environment: `async def implementation(session: EnvironmentSession)`.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -76,7 +76,7 @@ class Participants:
         *,
         properties: Mapping[str, str] = {},
     ) -> None:
-        """Offer an actor: `async def implementation(session: ActorSession)`. Without classes it serves any class.
+        """Register an actor: `async def implementation(session: ActorSession)`. Without classes it serves all.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -84,7 +84,7 @@ class Participants:
         self._register(ServiceKind.ACTOR, name, implementation, actor_classes, properties)
 
     def register_pre_trial_hook(self, hook: PreTrialHook, name: str = "default") -> None:
-        """Offer a pre-trial hook: `async def hook(session: PreTrialSession)`. All of them run, in this order.
+        """Register a pre-trial hook: `async def hook(session: PreTrialSession)`. All run, in order of registration.
 
         Raises:
             AlreadyExistsError: the name is taken.
@@ -92,7 +92,7 @@ class Participants:
         self._register(ServiceKind.PRE_TRIAL_HOOK, name, hook, (), {})
 
     def register_datalog(self, implementation: DatalogImplementation, name: str = "default") -> None:
-        """Offer a data log: `async def implementation(session: DatalogSession)`.
+        """Register a data log: `async def implementation(session: DatalogSession)`.
 
         Discovery finds the first one, unless the endpoint asks for another: `cogment://discover?__implementation=name`.
 
@@ -117,7 +117,7 @@ class Participants:
         by_name[name] = _Registered(implementation, frozenset(actor_classes), properties)
 
     def choose(self, kind: ServiceKind, properties: Mapping[str, str]) -> str | None:
-        """Return the name of the first implementation that has all these properties, None if there is none."""
+        """Return the name of the first implementation with all these properties, None if there is none."""
         wanted = dict(properties)
         name = wanted.pop(IMPLEMENTATION, "")
         actor_class = wanted.pop(ACTOR_CLASS, "")
@@ -131,10 +131,10 @@ class Participants:
         return None
 
     def find(self, kind: ServiceKind, call: ServerCall, name: str = "", actor_class: str = "") -> Any:
-        """Return the implementation for a call: the one a discovery chose, else one by name, else the first that fits.
+        """Return the implementation for a call: the one discovery chose, or one by name, or the first that matches.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: no implementation matches.
         """
         chosen = call.metadata.texts(CHOSEN)
         found = chosen[0] if chosen else self.choose(kind, {IMPLEMENTATION: name, ACTOR_CLASS: actor_class})
@@ -151,15 +151,15 @@ class Participants:
         return [entry.implementation for entry in self._registered.get(ServiceKind.PRE_TRIAL_HOOK, {}).values()]
 
     def kinds(self) -> set[ServiceKind]:
-        """Return what kinds of implementations are registered."""
+        """Return the kinds of the registered implementations."""
         return {kind for kind, entries in self._registered.items() if entries}
 
     def offers(self, port: int) -> list[Offer]:
-        """Return what to register with a directory, served on a port: as the published SDK does.
+        """Return the services on a port to register with a directory, as the published SDK does.
 
-        An actor is one offer for each of its classes; one that serves any class, for each class of the spec. (Where
-        there is no class to name, it is found only by endpoints that ask for none.) All hooks are one, and so are all
-        data logs: a directory cannot choose among those.
+        An actor has one offer for each of its classes; if it serves all classes, one for each class of the spec. (If
+        there is no class, only endpoints that ask for none find it.) All hooks together are one offer, and so are all
+        data logs, since a directory cannot choose among them.
         """
         offers = []
         for kind, entries in self._registered.items():
@@ -192,14 +192,14 @@ class Participants:
 
 
 class LocalParticipants:
-    """A registry as the services of this process: what `cogment://discover` finds first."""
+    """The registered implementations as services of this process, which `cogment://discover` finds first."""
 
     def __init__(self, participants: Participants, channel: CallOpener) -> None:
         self._participants = participants
         self._channel = channel
 
     def find(self, kind: ServiceKind, properties: Mapping[str, str]) -> CallOpener | None:
-        """Return where the first registration with these properties is called, None if there is none."""
+        """Return the channel to the first registration with these properties, None if there is none."""
         chosen = self._participants.choose(kind, properties)
         if chosen is None:
             return None
@@ -209,7 +209,7 @@ class LocalParticipants:
 
 
 class _Bound(CallOpener):
-    """The in-process channel to one registration: its name travels with each call."""
+    """The in-process channel to one registration, whose name is added to the metadata of each call."""
 
     def __init__(self, channel: CallOpener, chosen: str) -> None:
         self._channel = channel
@@ -241,7 +241,7 @@ def _only(call: ServerCall, name: str) -> str:
 
 
 def _trial_id(call: ServerCall) -> str:
-    """Return the trial that a call is about; what its handler logs is about it too."""
+    """Return the trial id of a call, and bind the log records of its handler to that trial."""
     trial_id = _only(call, TRIAL_ID)
     bind_trial(trial_id)
     return trial_id

@@ -1,4 +1,4 @@
-"""From a datastore to a file of samples, and back: as streams, whatever their size."""
+"""Export from a datastore to a file of samples, and import from one, as streams of any size."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFou
 from trio_cogment.sdk._datastore import DatastoreClient, SampleAdder, SampleIterator
 from trio_cogment.sdk.sample_file import SampleFileReader, encode_header, encode_sample
 
-#: So many trials of a file are written at the same time; with more, those that had no sample for the longest wait.
+#: How many trials are written at the same time; for a further one, the least recently used is finished.
 _OPEN_TRIALS = 16
 
-#: What is written is handed over in pieces of at least this many bytes.
+#: The least size of the pieces of an export.
 _PIECE_BYTES = 256 * 1024
 
-#: How many trials an error names.
+#: How many trials an error text names at most.
 _NAMED = 10
 
-#: How long clearing away a broken import may take.
+#: How long deleting an incomplete import may take.
 _CLEAR_SECONDS = 5.0
 
 
 @dataclass(slots=True)
 class Transferred:
-    """What an export or an import has done.
+    """The progress or result of an export or an import.
 
     Attributes:
-        samples: how many, by the trial's id (in the datastore).
-        size_bytes: of the file.
+        samples: the number of samples by trial id (in the datastore).
+        size_bytes: the size of the file.
     """
 
     samples: dict[str, int] = field(default_factory=dict)
@@ -40,17 +40,17 @@ class Transferred:
 
     @property
     def samples_count(self) -> int:
-        """How many samples in all."""
+        """The number of samples of all trials together."""
         return sum(self.samples.values())
 
 
 class Export:
-    """A file's content, in pieces: iterate over it once. Leave it early in an `async with` block, or close it.
+    """The content of a file, in pieces; can be iterated once. To stop early, use an `async with` block or `close`.
 
     Attributes:
-        trial_ids: the trials in it.
-        samples_count: how many samples there will be.
-        done: what has been given so far.
+        trial_ids: the trials in the file.
+        samples_count: the number of samples that there will be.
+        done: the progress so far.
     """
 
     def __init__(self, samples: SampleIterator, header: bytes, counts: dict[str, int]) -> None:
@@ -83,23 +83,24 @@ class Export:
         self.close()
 
     def close(self) -> None:
-        """Stop; the datastore is told."""
+        """Stop, and end the call to the datastore."""
         self._samples.close()
 
 
 async def export_trials(client: DatastoreClient, trial_ids: Sequence[str], *, version: str, timestamp: int) -> Export:
-    """Prepare a file with all that is stored of some trials now.
+    """Prepare a file with the stored samples of some trials.
 
-    Trials without samples are not in it. Of a running trial it has what was stored when this was called.
+    Trials without samples are left out. Of a running trial, the file has the samples that were stored when this was
+    called.
 
     Args:
-        client: where the trials are.
-        trial_ids: which.
-        version: ours, for the header.
-        timestamp: now, in nanoseconds since the epoch, for the header.
+        client: the datastore.
+        trial_ids: the trials to export.
+        version: the version of the program, for the header.
+        timestamp: the current time in nanoseconds since the epoch, for the header.
 
     Raises:
-        NotFoundError: a trial is not there, or none has samples.
+        NotFoundError: a trial does not exist, or none has samples.
         RpcError: see `DatastoreClient`; also while iterating over what this returns.
     """
     wanted = list(dict.fromkeys(trial_ids))
@@ -125,21 +126,21 @@ async def import_samples(
     user_id: str = "trio-cogment",
     on_progress: Callable[[Transferred], None] = lambda _: None,
 ) -> Transferred:
-    """Store the trials of a file.
+    """Store the trials of a file, either all of them or none.
 
-    All of it or nothing: when this raises, or is cancelled, the trials it has created are deleted again (unless the
-    datastore cannot be reached within a few seconds).
+    When this raises, or is cancelled, the trials that it has created are deleted again, unless the datastore cannot be
+    reached within a few seconds.
 
     Args:
-        client: where to.
-        read: gives the next bytes of the file, none at its end.
-        prefix: goes before every trial's id.
-        user_id: whose trials they are then.
-        on_progress: is told now and then how far it is.
+        client: the datastore.
+        read: returns the next bytes of the file; none at its end.
+        prefix: a prefix for every trial id.
+        user_id: the user id of the new trials.
+        on_progress: called from time to time with the progress.
 
     Raises:
-        InvalidArgumentError: this is no such file, or it is broken or cut off.
-        AlreadyExistsError: one of the trials is there already; nothing was changed.
+        InvalidArgumentError: the file is of another format, broken or cut off.
+        AlreadyExistsError: one of the trials exists already; nothing was changed.
         RpcError: see `DatastoreClient`.
     """
     one = _Import(client, prefix, user_id)
@@ -183,7 +184,7 @@ class _Import:
             await self._finish_oldest()
 
     def cancel(self) -> None:
-        """End the calls that were not finished."""
+        """End the calls that have not been finished."""
         for adder in self._adders.values():
             adder.cancel()
 

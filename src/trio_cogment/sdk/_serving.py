@@ -1,4 +1,4 @@
-"""Serving participants over gRPC, for an orchestrator elsewhere."""
+"""Serving participants over gRPC, for an orchestrator in another process."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ async def serve_participants(
     registration_properties: Mapping[str, str] | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve everything registered, and health and reflection, on one port, until cancelled.
+    """Serve the registered implementations, health and reflection on one port, until cancelled.
 
-    `task_status.started` gets a `Serving`, which tells the bound addresses. After `Cancelled` every trial's session has
-    been cancelled, the sockets are closed, and the directory has been told (see `keep_registered`).
+    `task_status.started` gets a `Serving` with the bound addresses. After `Cancelled` the sessions of all trials have
+    been cancelled, the sockets are closed, and the services are deregistered (see `keep_registered`).
 
     Args:
-        participants: what to serve.
-        port: where; 0 for any free port.
-        host: the addresses to listen on.
+        participants: the implementations.
+        port: the TCP port; 0 for any free port.
+        host: the address to listen on.
         rpc_config: limits and timeouts of the server.
-        directory: where to register what is served, for `cogment://discover`; implementations that are added to
-            `participants` later are not. See `trio_cogment.discovery.open_directory`.
-        registration_host: what others shall call us; without one our own address is found out.
-        registration_properties: for all registrations, beside those of the implementations.
+        directory: the directory with which to register the services, for `cogment://discover`; implementations that
+            are added to `participants` later are not registered. See `trio_cogment.discovery.open_directory`.
+        registration_host: the name or address under which others reach this server; by default its own address.
+        registration_properties: properties of all registrations, in addition to those of the implementations.
         task_status: see above.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is in use.
     """
     listeners = await open_listeners(host, port)
     services = participants.services()

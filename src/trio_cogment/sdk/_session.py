@@ -1,4 +1,4 @@
-"""What the sessions of actors and environments have in common."""
+"""The common base of the sessions of actors and environments."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class TrialEndedHardError(CogmentError):
 
 
 class Session(abc.ABC):
-    """A participant's part in one trial; made by the SDK, handed to the implementation.
+    """A participant's part in one trial; the SDK makes it and passes it to the implementation.
 
-    Sending waits only while the orchestrator does not take what was sent. After `Cancelled` a message has been sent
-    whole or not at all.
+    Sending waits only while the orchestrator does not read. After `Cancelled` a message has been sent completely or
+    not at all.
     """
 
     _output_type: type[Message]
@@ -43,9 +43,9 @@ class Session(abc.ABC):
         self._receive = call.receive
         self._wall_clock = wall_clock
         self.trial_id = trial_id
-        #: The tick of the newest data that arrived; -1 before the first.
+        #: The tick of the most recent data; -1 before the first.
         self.tick_id = -1
-        #: Why the trial was ended hard, None if it was not.
+        #: Why the trial was ended hard; None if it was not.
         self.details: str | None = None
         self._type = EventType.ACTIVE
         self._started = False
@@ -66,7 +66,7 @@ class Session(abc.ABC):
     def all_events(self) -> EventStream:
         """Return the events of the trial, in order, until its end: `async for event in session.all_events()`.
 
-        The first event asked for starts the session if `start` was not called. Asking for the next event after the
+        Requesting the first event starts the session if `start` was not called. Requesting the next event after the
         final data tells the orchestrator that this participant is done.
         """
         return EventStream(self)
@@ -80,14 +80,14 @@ class Session(abc.ABC):
         tick_id: int = -1,
         user_data: Message | None = None,
     ) -> None:
-        """Reward actors.
+        """Send a reward to actors.
 
         Args:
             value: the reward.
-            confidence: its weight in the mean; sources of zero or less are shown but do not count.
+            confidence: its weight in the mean; sources with zero or less are reported but have no weight.
             to: names of actors, `"*"` for all, `"class.*"` for a class.
-            tick_id: the tick rewarded, -1 for the current one.
-            user_data: travels along to the receiver.
+            tick_id: the tick that is rewarded; -1 for the current one.
+            user_data: delivered to the receiver with the reward.
         """
         source = RewardSource(value=value, confidence=confidence)
         if user_data is not None:
@@ -97,10 +97,10 @@ class Session(abc.ABC):
             await self._send(self._output_type(state=NORMAL, reward=reward))
 
     async def send_message(self, payload: Message, to: Iterable[str] | str) -> None:
-        """Send a message, delivered at once.
+        """Send a message, which is delivered immediately.
 
         Args:
-            payload: any protobuf message; one that is an `Any` already goes out as it is.
+            payload: any protobuf message; an `Any` is sent as it is.
             to: names of actors or of the environment, `"*"` for all actors, `"class.*"` for a class.
         """
         packed = AnyMessage()
@@ -122,21 +122,21 @@ class Session(abc.ABC):
             raise LocalProtocolError(f"the session of {self.name!r} has not been started")
 
     async def _post(self, message: Message) -> None:
-        """Send a message, unless the call is over: why it is, the next event tells, as it is on its way already."""
+        """Send a message, unless the call is over; the next event then reports why."""
         try:
             await self._call.send(message)
         except RpcError as error:
             if error.code is StatusCode.RESOURCE_EXHAUSTED:
-                raise  # too large, and the call goes on
+                raise  # the message is too large; the call goes on
             await trio.lowlevel.checkpoint()
 
     @abc.abstractmethod
     async def _ensure_started(self) -> None:
-        """Send the initial answer if it has not been sent."""
+        """Send the initial reply if it has not been sent."""
 
     @abc.abstractmethod
     def _data(self, message: Any) -> Event | None:
-        """Turn a NORMAL message into an event; None for data that means nothing here."""
+        """Convert a NORMAL message to an event; None for data of an unknown type."""
 
     async def _next(self) -> Event:
         """Return the next event.
@@ -178,12 +178,12 @@ class Session(abc.ABC):
     async def _acknowledge(self) -> None:
         if not (self._over or self._acknowledged):
             await self._post(self._output_type(state=LAST_ACK))
-            self._acknowledged = True  # only now: a cancelled session may be asked again
+            self._acknowledged = True  # only now: after a cancellation the next event may be requested again
 
     async def finish(self) -> None:
-        """Do what is left when the implementation returned: acknowledge the final data and wait for the end.
+        """Acknowledge the final data and wait for the end of the trial, once the implementation has returned.
 
-        Called by the SDK. A participant that returns before the final data simply leaves.
+        The SDK calls it. A participant that returns before the final data leaves the trial.
         """
         if self._final_data:
             await self._acknowledge()
@@ -196,7 +196,7 @@ class Session(abc.ABC):
 
 
 class EventStream:
-    """The events of a session, as an asynchronous iterator that holds nothing."""
+    """The events of a session, as an asynchronous iterator without state of its own."""
 
     __slots__ = ("_session",)
 
@@ -207,5 +207,5 @@ class EventStream:
         return self
 
     def __anext__(self) -> Coroutine[Any, Any, Event]:
-        # The session's own coroutine, not one around it: this is once per message.
+        # The session's own coroutine without a wrapper: this runs once per message.
         return self._session._next()

@@ -1,4 +1,4 @@
-"""Stored trials as objects: what a datastore says, with names instead of indexes and payloads of their types."""
+"""Stored trials as objects, with names instead of indexes, and payloads of their declared types."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from trio_cogment.spec import Spec, decode
 if TYPE_CHECKING:
     import numpy as np
 
-#: The place of an actor where somebody else (the environment) is meant.
+#: The index of an actor that stands for the environment.
 _NOT_AN_ACTOR = -1
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTrial:
-    """What a datastore knows of a trial beside its samples.
+    """The description of a stored trial.
 
     Attributes:
-        trial_id: its id.
-        user_id: who started it.
-        state: of its last sample, a `TrialState`; ENDED when no more samples come.
-        samples_count: ticks with a sample, those the datastore had to evict included.
-        params: its parameters.
-        ended_abnormally: its orchestrator went away without a last sample.
+        trial_id: the trial's id.
+        user_id: the user who started it.
+        state: the `TrialState` of its last sample; ENDED when no more samples will come.
+        samples_count: the number of ticks with a sample, including those that the datastore had to evict.
+        params: the parameters of the trial.
+        ended_abnormally: whether its orchestrator went away without sending a last sample.
     """
 
     trial_id: str
@@ -51,23 +51,23 @@ class StoredTrial:
 
     @classmethod
     def of(cls, info: StoredTrialInfo) -> StoredTrial:
-        """Make one of what the API says."""
+        """Return the trial that a message of the API describes."""
         return cls(info.trial_id, info.user_id, info.last_state, info.samples_count, info.params, info.ended_abnormally)
 
     @property
     def ended(self) -> bool:
-        """Whether no more samples come."""
+        """Whether no more samples will come."""
         return self.state == TrialState.ENDED
 
     @property
     def actor_names(self) -> list[str]:
-        """The actors, in the order of the parameters."""
+        """The names of the actors, in the order of the parameters."""
         return [actor.name for actor in self.params.actors]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredReward:
-    """One source's reward; a name is empty where it was not an actor's (the environment's)."""
+    """The reward from one source. An empty name stands for the environment."""
 
     sender: str
     receiver: str
@@ -79,7 +79,7 @@ class StoredReward:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message; a name is empty where it was not an actor's (the environment's)."""
+    """A message. An empty name stands for the environment."""
 
     sender: str
     receiver: str
@@ -88,11 +88,11 @@ class StoredMessage:
 
 
 class ActorSample:
-    """What one actor saw, did, got and sent in a tick. What was not selected, or was not there, is None or empty.
+    """The data of one actor in a tick. Fields that were not selected, or do not exist, are None or empty.
 
     Attributes:
-        name: the actor.
-        message: as the API has it.
+        name: the actor's name.
+        message: the message of the API.
     """
 
     def __init__(self, sample: StoredSample, message: StoredTrialActorSample) -> None:
@@ -114,35 +114,43 @@ class ActorSample:
 
     @property
     def reward(self) -> float | None:
-        """The mean of the rewards got, weighted by confidence; None without any."""
+        """The mean of the received rewards, weighted by confidence; None without any."""
         return self.message.reward if self.message.HasField("reward") else None
 
     @property
     def received_rewards(self) -> list[StoredReward]:
-        """The rewards got, source by source."""
+        """The received rewards, one for each source."""
         return [self._reward(reward) for reward in self.message.received_rewards]
 
     @property
     def sent_rewards(self) -> list[StoredReward]:
-        """The rewards given to actors."""
+        """The rewards sent to actors."""
         return [self._reward(reward) for reward in self.message.sent_rewards]
 
     @property
     def received_messages(self) -> list[StoredMessage]:
-        """The messages got."""
+        """The received messages."""
         return [self._message(message) for message in self.message.received_messages]
 
     @property
     def sent_messages(self) -> list[StoredMessage]:
-        """The messages sent."""
+        """The sent messages."""
         return [self._message(message) for message in self.message.sent_messages]
 
     def observation_array(self) -> np.ndarray[Any, Any]:
-        """Return the observation's array; see `sdk.arrays.as_array`."""
+        """Return the observation as a NumPy array.
+
+        Raises:
+            InvalidArgumentError: it is not an array.
+        """
         return as_array(self.observation)
 
     def action_array(self) -> np.ndarray[Any, Any]:
-        """Return the action's array; see `sdk.arrays.as_array`."""
+        """Return the action as a NumPy array.
+
+        Raises:
+            InvalidArgumentError: it is not an array.
+        """
         return as_array(self.action)
 
     def _decode(self, index: int, what: str) -> Any:
@@ -164,8 +172,8 @@ class StoredSample:
     """One tick of a trial.
 
     Attributes:
-        trial: the trial, as it was when the samples were asked for.
-        message: as the API has it.
+        trial: the trial, as it was when the samples were requested.
+        message: the message of the API.
         spec: the types of the payloads.
     """
 
@@ -176,17 +184,17 @@ class StoredSample:
 
     @property
     def trial_id(self) -> str:
-        """The trial."""
+        """The id of the trial."""
         return self.trial.trial_id
 
     @property
     def tick_id(self) -> int:
-        """The tick, from 0."""
+        """The number of the tick, from 0."""
         return self.message.tick_id
 
     @property
     def timestamp(self) -> int:
-        """When the tick began: nanoseconds since the epoch."""
+        """When the tick began, in nanoseconds since the epoch."""
         return self.message.timestamp
 
     @property
@@ -196,27 +204,27 @@ class StoredSample:
 
     @property
     def special_events(self) -> Sequence[str]:
-        """What the orchestrator had to say about this tick."""
+        """Remarks of the orchestrator about this tick."""
         return self.message.special_events
 
     @property
     def default_actors(self) -> list[str]:
-        """The actors for which their default action was taken."""
+        """The actors whose default action was used."""
         return [self.name(actor) for actor in self.message.default_actors]
 
     @property
     def unavailable_actors(self) -> list[str]:
-        """The actors that were not there."""
+        """The actors that were not available."""
         return [self.name(actor) for actor in self.message.unavailable_actors]
 
     @cached_property
     def actors(self) -> dict[str, ActorSample]:
-        """What is stored of each actor (of those selected), by name."""
+        """The data of each selected actor, by name."""
         samples = [ActorSample(self, message) for message in self.message.actor_samples]
         return {sample.name: sample for sample in samples}
 
     def name(self, actor: int) -> str:
-        """Return an actor's name; an empty one for who is no actor."""
+        """Return the name of an actor by its index; empty for the environment."""
         if actor == _NOT_AN_ACTOR:
             return ""
         if not 0 <= actor < len(self.trial.params.actors):
@@ -230,8 +238,8 @@ class StoredSample:
         return self.message.payloads[index]
 
     def any(self, index: int) -> AnyMessage:
-        """Return a payload that is a message of any type."""
+        """Return a payload that is a `google.protobuf.Any`, by its index."""
         try:
             return AnyMessage.FromString(self.payload(index))
         except DecodeError:
-            raise RemoteProtocolError(f"sample of {self.trial_id}: payload {index} is no google.protobuf.Any") from None
+            raise RemoteProtocolError(f"sample of {self.trial_id}: payload {index} is not a protobuf Any") from None

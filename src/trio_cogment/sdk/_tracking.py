@@ -13,22 +13,22 @@ from trio_cogment.services import SERVICES, ServiceKind
 
 _VERSION_UPDATE = methods_of(SERVICES[ServiceKind.MODEL_REGISTRY].descriptor())["VersionUpdate"]
 
-#: The pause before a registry that is away is asked again; each further one is twice as long, up to the second.
+#: The pause before reconnecting to a registry; each further pause is twice as long, up to the longest.
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 5.0
 
 
 class LatestVersion:
-    """The newest version of a model; `ModelRegistryClient.track_latest` makes it.
+    """The newest version of a model; made by `ModelRegistryClient.track_latest`.
 
-    `async for info in latest` gives the version there is, if there is one, and then each newer one; who takes long gets
-    the newest then, and not those between.
+    `async for info in latest` yields the current version, if there is one, and then each newer one. A slow loop skips
+    versions and gets the newest.
 
     Attributes:
-        info: what is said about it; None as long as there is none.
+        info: the description of the newest version; None if there is none yet.
 
-    While the registry is away, `info` stays what it was. Waiting and iterating raise `RpcError` when there will be no
-    more: with NOT_FOUND if there is no such model, or not any more.
+    While the registry cannot be reached, `info` stays the same. Waiting and iterating raise `RpcError` when there will
+    be no more versions: with NOT_FOUND if the model does not exist, or has been deleted.
     """
 
     def __init__(self, opener: CallOpener, name: str, fetch: Callable[[int], Awaitable[bytes]]) -> None:
@@ -42,26 +42,26 @@ class LatestVersion:
 
     @property
     def number(self) -> int:
-        """Its number; 0 as long as there is none."""
+        """The number of the newest version; 0 if there is none yet."""
         return 0 if self.info is None else self.info.version_number
 
     async def wait_available(self) -> ModelVersionInfo:
-        """Wait until there is a version; return what is said about the newest."""
+        """Wait until there is a version; return the description of the newest."""
         await self._wait_beyond(0)
         assert self.info is not None
         return self.info
 
     async def wait_newer(self) -> ModelVersionInfo:
-        """Wait for a version newer than the one there is now; return what is said about the newest."""
+        """Wait for a version newer than the current one; return the description of the newest."""
         await self._wait_beyond(self._count)
         assert self.info is not None
         return self.info
 
     async def retrieve(self) -> tuple[ModelVersionInfo, bytes]:
-        """Wait until there is a version; return the newest with its bytes.
+        """Wait until there is a version; return the description and the bytes of the newest.
 
         Raises:
-            RpcError: as above; NOT_FOUND also when it is there no more, which a version that is not archived may be.
+            RpcError: as above; NOT_FOUND also when the version is gone, which can happen if it is not archived.
         """
         info = await self.wait_available()
         return info, await self._fetch(info.version_number)
@@ -70,7 +70,7 @@ class LatestVersion:
         return LatestVersions(self)
 
     async def _wait_beyond(self, count: int) -> int:
-        """Wait until something has changed since `count`; return the new count."""
+        """Wait until there are more than `count` updates; return their number."""
         await trio.lowlevel.checkpoint()
         while self._count <= count:
             if self._end is not None:
@@ -79,7 +79,7 @@ class LatestVersion:
         return self._count
 
     async def run(self) -> None:
-        """Follow the model until that is over."""
+        """Follow the model, reconnecting as needed, until an error says that there will be no more versions."""
         pause = FIRST_PAUSE_SECONDS
         while self._end is None:
             before = self._count
@@ -101,8 +101,8 @@ class LatestVersion:
                 self._take(update.version_info)
 
     def _take(self, info: ModelVersionInfo) -> None:
-        # A registry that is back may have lost its newest version, and tell of an older one. A model that was deleted
-        # and made again has lower numbers, too, but what it has is newer.
+        # A registry that restarted may have lost its newest version and report an older one. A model that was deleted
+        # and created again has lower numbers too, but its versions are newer.
         held = self.info
         if held and info.version_number <= held.version_number and info.creation_timestamp <= held.creation_timestamp:
             return

@@ -1,7 +1,7 @@
-"""The reference's file of trial samples, sans I/O.
+"""The reference's format for files of trial samples, without I/O.
 
-A file is `COGMENTTRIALS001`, then frames: a length (four bytes, little-endian) and so many bytes of a protobuf message.
-The first is a `TrialSamplesFileHeader`, all others are `StoredTrialSample`, and the file ends with a frame.
+A file begins with `COGMENTTRIALS001`. Frames follow: a length (four bytes, little-endian) and a protobuf message of
+that length. The first message is a `TrialSamplesFileHeader`, all others are `StoredTrialSample`.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from trio_cogment.errors import InvalidArgumentError
 MAGIC = b"COGMENTTRIALS001"
 _LENGTH_BYTES = 4
 
-#: A longer frame is taken for a broken file.
+#: A longer frame means that the file is broken.
 MAX_FRAME_BYTES = 256 * 1024 * 1024
 
 _MessageT = TypeVar("_MessageT", bound=Message)
 
 
 def encode_header(params: Mapping[str, TrialParams], *, version: str, timestamp: int) -> bytes:
-    """Return how a file begins.
+    """Return the beginning of a file.
 
     Args:
-        params: of every trial that has samples in the file, by its id.
-        version: who wrote the file.
-        timestamp: when: nanoseconds since the epoch.
+        params: the parameters of every trial that has samples in the file, by trial id.
+        version: the version of the program that writes the file.
+        timestamp: the current time, in nanoseconds since the epoch.
     """
     header = TrialSamplesFileHeader(export_timestamp=timestamp, trial_params=params)
-    # The one name that the reference writes.
+    # The only name that the reference writes.
     header.version_info.versions.append(VersionInfo.Version(name="cogment", version=version))
     return MAGIC + _frame(header)
 
 
 def encode_sample(sample: StoredTrialSample) -> bytes:
-    """Return a sample's frame."""
+    """Return a sample as a frame."""
     return _frame(sample)
 
 
@@ -49,7 +49,7 @@ def _frame(message: Message) -> bytes:
 
 
 class SampleFileReader:
-    """Turns the bytes of a file, in pieces of any size, into its header and its samples.
+    """Parses the bytes of a file, in pieces of any size, into its header and its samples.
 
     Attributes:
         header: the file's header, once it has been read.
@@ -64,10 +64,10 @@ class SampleFileReader:
         self.samples = 0
 
     def feed(self, data: bytes) -> Iterator[StoredTrialSample]:
-        """Take the next bytes of the file; yield the samples they complete. Exhaust it before the next call.
+        """Parse the next bytes of the file; yield the samples that they complete. Exhaust it before the next call.
 
         Raises:
-            InvalidArgumentError: this is no such file, or it is broken; the text says where.
+            InvalidArgumentError: the file is of another format, or broken; the text says where.
         """
         self._buffer += data
         if not self._magic_read and not self._read_magic():
@@ -92,10 +92,10 @@ class SampleFileReader:
             del self._buffer[:start]
 
     def finish(self) -> TrialSamplesFileHeader:
-        """Learn that the file has ended; return its header.
+        """Signal the end of the file; return its header.
 
         Raises:
-            InvalidArgumentError: it has ended in the middle.
+            InvalidArgumentError: the file ends within the header or a sample.
         """
         if not self._magic_read or self.header is None or self._buffer:
             raise InvalidArgumentError(
@@ -106,7 +106,7 @@ class SampleFileReader:
 
     def _read_magic(self) -> bool:
         if not MAGIC.startswith(self._buffer[: len(MAGIC)]):
-            raise InvalidArgumentError(f"no file of trial samples: expected it to begin with {MAGIC.decode()}")
+            raise InvalidArgumentError(f"not a file of trial samples: expected it to begin with {MAGIC.decode()}")
         if len(self._buffer) < len(MAGIC):
             return False
         del self._buffer[: len(MAGIC)]
@@ -129,4 +129,4 @@ def _parse(kind: type[_MessageT], content: bytes, what: str, place: int) -> _Mes
     try:
         return kind.FromString(content)
     except DecodeError:
-        raise InvalidArgumentError(f"{what} (at byte {place}): {len(content)} bytes that are none") from None
+        raise InvalidArgumentError(f"{what} (at byte {place}): {len(content)} bytes that cannot be parsed") from None

@@ -143,7 +143,7 @@ async def test_more_trials_than_fit_into_a_reply() -> None:
 async def test_files_that_are_none(tmp_path: Path) -> None:
     async with datastore() as (_, endpoint):
         for content, said in (
-            (b"PK\x03\x04", "no file of trial samples: expected it to begin with COGMENTTRIALS001"),
+            (b"PK\x03\x04", "not a file of trial samples: expected it to begin with COGMENTTRIALS001"),
             (by_hand(*SAMPLES)[:-1], "the file is cut off"),
             (b"", "the file is cut off"),
         ):
