@@ -20,7 +20,7 @@ class Registry:
     """Trials by id, in the order of their starts. An id is taken for as long as it is here.
 
     Ended trials leave at once when there are too many of them, when they are too old (a task of the orchestrator's
-    sees to that), and, if the operator wants it so, all together on every so-manieth start.
+    sees to that), and, if `gc_frequency` is set, all together whenever that many trials have been started.
 
     Args:
         config: how many, how old, how often.
