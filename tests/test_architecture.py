@@ -16,13 +16,28 @@ SOURCE = ROOT / "src" / "trio_cogment"
 DOCUMENT = ROOT / "docs" / "architecture.md"
 
 #: What every package but `trial` may import; `rpc` gets of the API only what its row says.
-COMMON = {"errors", "config", "services", "endpoints", "about", "host", "logs", "metrics", "_version", "api"}
+COMMON = {
+    "errors",
+    "config",
+    "backoff",
+    "rewards",
+    "services",
+    "endpoints",
+    "about",
+    "host",
+    "logs",
+    "metrics",
+    "_version",
+    "api",
+}
 
 #: package -> what it may import of ours besides `COMMON`.
 TABLE: dict[str, set[str]] = {
     "_version": set(),
     "errors": set(),
     "config": set(),
+    "backoff": set(),
+    "rewards": set(),
     "services": set(),
     "endpoints": set(),
     "about": set(),
@@ -82,11 +97,13 @@ TABLE: dict[str, set[str]] = {
 }
 #: Only these of the common modules, for the packages named.
 NARROWED = {
-    "trial": {"api", "errors", "endpoints"},
+    "trial": {"api", "errors", "endpoints", "rewards"},
     "host": {"errors", "config"},
-    "rpc": {"errors", "config", "host", "_version"},
+    "rpc": {"errors", "config", "backoff", "host", "_version"},
     "_version": set(),
     "errors": set(),
+    "backoff": set(),
+    "rewards": set(),
     "services": {"api"},
     "endpoints": {"errors", "services"},
 }

@@ -12,7 +12,7 @@ from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample as Actor
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSampleMessage as Message
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSampleReward as Reward
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample as Sample
-from trio_cogment.datastore._merging import begin_waiting, mean_reward, merge_late
+from trio_cogment.datastore._merging import begin_waiting, merge_late
 from trio_cogment.errors import InvalidArgumentError
 
 
@@ -121,13 +121,6 @@ def test_what_waits_is_known_when_it_comes_again() -> None:
     assert len(Sample.FromString(whole).actor_samples[0].received_rewards) == 2
     assert merge_late(merge_late(whole, late[1]), late[0]) == whole
     assert merge_late(whole, late[2]) != whole
-
-
-def test_mean_reward() -> None:
-    assert mean_reward([]) == 0.0
-    assert mean_reward([(5.0, 0.0), (7.0, -1.0), (8.0, math.nan)]) == 0.0
-    assert mean_reward([(5.0, 0.0), (1.0, 1.0), (3.0, 3.0)]) == 2.5
-    assert math.isnan(mean_reward([(math.nan, 1.0), (1.0, 1.0)]))
 
 
 def test_nan_survives() -> None:

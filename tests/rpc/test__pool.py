@@ -17,7 +17,6 @@ from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, InProcessChannel, serve_stream
-from trio_cogment.rpc._pool import Backoff
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 FINISHED = encode([(b":status", b"200"), (b"content-type", b"application/grpc"), (b"grpc-status", b"0")])
@@ -98,47 +97,6 @@ async def open_calls(channel: Channel, number: int) -> AsyncIterator[list[Client
 
 
 # --- backoff ---
-
-
-def test_backoff_grows_to_its_limit_and_differs_by_client() -> None:
-    def delays(seed: int) -> list[float]:
-        backoff = Backoff(1.0, 10.0, random.Random(seed))
-        return [backoff.failed() for _ in range(10)]
-
-    expected = [1.0, 1.6, 2.56, 4.096, 6.5536, 10, 10, 10, 10, 10]
-    for seed in range(20):
-        assert all(0.8 * e <= got <= 1.2 * e for got, e in zip(delays(seed), expected, strict=True))
-    assert delays(1) == delays(1)
-    assert delays(1) != delays(2)
-    backoff = Backoff(1.0, 10.0, random.Random(1))
-    for _ in range(5):
-        backoff.failed()
-    backoff.reset()
-    assert backoff.failed() <= 1.2
-
-
-class Extreme(random.Random):
-    """Draws the least and the greatest number in turn."""
-
-    greatest = False
-
-    def uniform(self, a: float, b: float) -> float:
-        self.greatest = not self.greatest
-        return a if self.greatest else b
-
-
-def test_backoff_is_jittered_by_a_fifth_either_way() -> None:
-    backoff = Backoff(1.0, 2.0, Extreme())
-    delays = [backoff.failed() for _ in range(6)]
-    assert delays == pytest.approx([0.8, 1.6 * 1.2, 2.0 * 0.8, 2.0 * 1.2, 2.0 * 0.8, 2.0 * 1.2])
-    drawn = [Backoff(1.0, 2.0, random.Random(seed)).failed() for seed in range(300)]
-    assert 0.8 <= min(drawn) < 0.82
-    assert 1.18 < max(drawn) <= 1.2
-
-
-def test_backoff_never_exceeds_its_limit_not_even_at_first() -> None:
-    backoff = Backoff(10.0, 2.0, random.Random(1))
-    assert all(1.6 <= backoff.failed() <= 2.4 for _ in range(10))
 
 
 @pytest.mark.parametrize(("initial", "longest"), [(0.5, 3.0), (2.0, 60.0), (7.0, 7.0)])

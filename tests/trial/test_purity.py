@@ -23,7 +23,14 @@ assert not loaded & {"numpy", "grpc", "click", "random", "uuid", "logging"}, loa
 """
 
 MODULES = sorted(Path(trio_cogment.trial.__file__).parent.glob("*.py"))
-FOREIGN = ("trio_cogment.api", "trio_cogment.endpoints", "trio_cogment.errors", "trio_cogment.trial", "google.protobuf")
+FOREIGN = (
+    "trio_cogment.api",
+    "trio_cogment.endpoints",
+    "trio_cogment.errors",
+    "trio_cogment.rewards",
+    "trio_cogment.trial",
+    "google.protobuf",
+)
 FORBIDDEN = {"time", "random", "uuid", "logging", "socket", "os", "io", "threading", "asyncio", "datetime", "trio"}
 
 

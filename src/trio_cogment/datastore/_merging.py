@@ -9,12 +9,12 @@ nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 
 from google.protobuf.message import DecodeError
 
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.rewards import mean_reward
 
 
 def merge_late(stored: bytes, late: bytes) -> bytes:
@@ -65,19 +65,6 @@ def begin_waiting(late: bytes) -> bytes:
     if not sample.merged_samples:
         sample.merged_samples.extend(_digests(sample, late))
     return sample.SerializeToString()
-
-
-def mean_reward(rewards: Iterable[tuple[float, float]]) -> float:
-    """Return what rewards amount to: the mean of (value, confidence) pairs, weighted by confidence.
-
-    Rewards whose confidence is not above 0 do not count; if none counts it is 0. NaN is a value like any other.
-    """
-    total = weight = 0.0
-    for value, confidence in rewards:
-        if confidence > 0:
-            total += value * confidence
-            weight += confidence
-    return total / weight if weight > 0 else 0.0
 
 
 def _parse(data: bytes) -> StoredTrialSample:

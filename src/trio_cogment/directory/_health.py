@@ -23,6 +23,7 @@ import enum
 import math
 from dataclasses import dataclass
 
+from trio_cogment.backoff import growing
 from trio_cogment.config import DirectoryServerConfig
 
 #: A service with this load takes no more clients.
@@ -91,11 +92,10 @@ class Health:
         state = TABLE[self.state, load is not None]
         if load is not None:
             return Health(state=state, due=now + config.check_interval_seconds, checked_at=now, load=load)
-        # 2**32 exceeds every interval that is allowed, and does not overflow a float.
-        pause = config.recheck_initial_seconds * 2.0 ** min(self.failures, 32)
+        pause = growing(config.recheck_initial_seconds, config.check_interval_seconds, self.failures, factor=2)
         return Health(
             state=state,
-            due=now + min(pause, config.check_interval_seconds),
+            due=now + pause,
             checked_at=now,
             load=FULL_LOAD,
             failures=self.failures + 1,

@@ -22,6 +22,7 @@ import trio
 from trio_util import AsyncBool
 
 from trio_cogment._version import __version__
+from trio_cogment.backoff import Backoff, spread
 from trio_cogment.discovery._grace import grace_period
 from trio_cogment.discovery._messages import wire_endpoint
 from trio_cogment.discovery.client import DirectoryClient, Registration
@@ -34,9 +35,6 @@ IMPLICIT = "Self-Implicit"
 COMMAND_LINE = "Self-Command_Line"
 #: The value that participants written with an SDK use, as the published SDK does.
 SDK = "PythonSDK-Implicit"
-
-#: The jitter of pauses, so that servers which lost a directory at the same time do not all return at the same time.
-_JITTER = 0.2
 
 #: Addresses that mean all interfaces.
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::"})
@@ -182,7 +180,8 @@ class _Keeper:
         self._ssl = ssl
         self._find_host = find_host
         self._rng = rng
-        self._failures = 0
+        config = directory.config
+        self._backoff = Backoff(config.retry_initial_seconds, config.retry_max_seconds, rng, factor=2)
         self._last_warning = ""
         self._cancelled_at = math.inf
 
@@ -194,14 +193,13 @@ class _Keeper:
             except CogmentError as error:
                 self.state.complete.value = False
                 self._warn_once(str(error))
-                pause = min(config.retry_max_seconds, config.retry_initial_seconds * 2.0**self._failures)
-                self._failures = min(self._failures + 1, 1000)  # 2.0**1024 is too much for a float
+                pause = self._backoff.failed()
             else:
                 self.state.complete.value = True
-                self._failures = 0
+                self._backoff.reset()
                 self._last_warning = ""
-                pause = config.check_interval_seconds
-            await trio.sleep(pause * self._rng.uniform(1 - _JITTER, 1 + _JITTER))
+                pause = spread(config.check_interval_seconds, self._rng)
+            await trio.sleep(pause)
 
     def cancelled_at(self) -> float:
         """Return when the cancellation came; now, if none came during a registration."""
@@ -269,7 +267,7 @@ class _Keeper:
                     entry.properties,
                     ssl=self._ssl,
                     # The first failure is reported at once; after that the channel waits until the directory is back.
-                    wait_for_ready=self._failures > 0,
+                    wait_for_ready=self._backoff.failures > 0,
                 )
             finally:
                 self._cancelled_at = state.cancelled_at

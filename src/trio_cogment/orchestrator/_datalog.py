@@ -22,16 +22,13 @@ import trio
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
+from trio_cogment.backoff import Backoff
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, StatusCode, UnavailableError, status_of
 from trio_cogment.orchestrator._remote_sink import RemoteSink
 from trio_cogment.orchestrator.sinks import SampleSink, SampleStream
 
 _log = logging.getLogger(__name__)
-
-#: Each pause before a reconnection is this much longer than the one before, give or take a fifth.
-_BACKOFF_FACTOR = 1.6
-_BACKOFF_JITTER = 0.2
 
 #: A sample that the sink's own refusal keeps coming back to is dropped after this many streams.
 _TRIES_PER_SAMPLE = 3
@@ -84,7 +81,7 @@ class Datalog:
         self._user_id = user_id
         self._sink = sink
         self._config = config
-        self._rng = rng
+        self._backoff = Backoff(config.datalog_reconnect_initial_seconds, config.datalog_reconnect_max_seconds, rng)
         self._owner = owner
         self._queue: deque[DatalogSample] = deque()
         #: Written to the open stream, and not known to be taken.
@@ -193,7 +190,6 @@ class Datalog:
                 _log.warning("trial %s: %d samples did not reach the data log", self._trial_id, self.dropped_samples)
 
     async def _write_everything(self, params: TrialParams) -> None:
-        pause = self._config.datalog_reconnect_initial_seconds
         while True:
             taken, self._stream_seconds = self._taken, 0.0
             failure = await self._write_stream(params)
@@ -206,9 +202,8 @@ class Datalog:
             fruitful = self._taken > taken or self._stream_seconds > self._config.datalog_grace_seconds
             self._broke(failure, fruitful)
             if fruitful:
-                pause = self._config.datalog_reconnect_initial_seconds
-            await self._pause(pause * self._rng.uniform(1 - _BACKOFF_JITTER, 1 + _BACKOFF_JITTER))
-            pause = min(pause * _BACKOFF_FACTOR, self._config.datalog_reconnect_max_seconds)
+                self._backoff.reset()
+            await self._pause(self._backoff.failed())
 
     async def _pause(self, seconds: float) -> None:
         if self._completed.is_set():

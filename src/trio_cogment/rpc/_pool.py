@@ -9,36 +9,13 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
+from trio_cogment.backoff import Backoff
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
 from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._pipe import peer_name, pipe_over
 
 logger = logging.getLogger(__name__)
-
-#: As in gRPC's `connection-backoff.md`.
-_BACKOFF_FACTOR = 1.6
-_BACKOFF_JITTER = 0.2
-
-
-class Backoff:
-    """How long to wait after each failure in a row: growing, bounded, and different for every client."""
-
-    def __init__(self, initial: float, longest: float, rng: random.Random) -> None:
-        self._initial = initial
-        self._longest = longest
-        self._rng = rng
-        self._next = initial
-
-    def failed(self) -> float:
-        """Return the seconds to wait now."""
-        delay = min(self._next, self._longest)
-        self._next = delay * _BACKOFF_FACTOR
-        return delay * self._rng.uniform(1 - _BACKOFF_JITTER, 1 + _BACKOFF_JITTER)
-
-    def reset(self) -> None:
-        """A connection was of use: the next failure is the first one again."""
-        self._next = self._initial
 
 
 class Pool:

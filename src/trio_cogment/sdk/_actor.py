@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from trio_cogment.api.common_pb2 import (
     ActorInitialInput,
@@ -11,11 +11,10 @@ from trio_cogment.api.common_pb2 import (
     ActorRunTrialInput,
     ActorRunTrialOutput,
 )
-from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.logs import trial_bound
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import Event, EventType, RecvObservation, RecvReward
-from trio_cogment.sdk._session import END, HEARTBEAT, NORMAL, Session, WallClock
+from trio_cogment.sdk._session import NORMAL, Session, WallClock
 from trio_cogment.spec import Payload, Spec, decode, encode
 
 
@@ -98,26 +97,6 @@ class ActorSession(Session):
 
 
 ActorImplementation: TypeAlias = Callable[[ActorSession], Awaitable[None]]
-
-
-async def receive_init(call: Call) -> ActorInitialInput | None:
-    """Wait for the initial message of a trial; None if the trial ends first.
-
-    Raises:
-        RemoteProtocolError: another message came first.
-    """
-    message: Any
-    async for message in call:
-        if message.state == NORMAL and message.HasField("init_input"):
-            init: ActorInitialInput = message.init_input
-            return init
-        if message.state == HEARTBEAT:
-            await call.send(ActorRunTrialOutput(state=HEARTBEAT))
-        elif message.state == END:
-            return None
-        else:
-            raise RemoteProtocolError("expected NORMAL with init_input first")
-    return None
 
 
 async def run_actor(

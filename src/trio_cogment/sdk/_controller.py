@@ -23,8 +23,8 @@ from trio_cogment.api.orchestrator_pb2 import (
 )
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
-from trio_cogment.sdk._actor import ActorImplementation, receive_init, run_actor
-from trio_cogment.sdk._session import NORMAL, WallClock
+from trio_cogment.sdk._actor import ActorImplementation, run_actor
+from trio_cogment.sdk._session import NORMAL, WallClock, receive_init
 from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.spec import Payload, Spec, encode
 
@@ -138,7 +138,7 @@ async def join_trial(
     wanted = ActorInitialOutput(actor_name=actor_name) if actor_name else ActorInitialOutput(actor_class=actor_class)
     async with opener.call(_CLIENT_ACTOR["RunTrial"], metadata=((TRIAL_ID, trial_id),)) as call:
         await call.send(ActorRunTrialOutput(state=NORMAL, init_output=wanted))
-        init = await receive_init(call)
+        init = await receive_init(call, ActorRunTrialOutput)
         if init is not None:
             await run_actor(
                 call, trial_id, init, implementation, spec=spec or Spec(), wall_clock=wall_clock, joined=True

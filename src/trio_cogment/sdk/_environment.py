@@ -16,7 +16,7 @@ from trio_cogment.api.environment_pb2 import (
 from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import Event, EventType, RecvAction
-from trio_cogment.sdk._session import END, HEARTBEAT, LAST, NORMAL, Session, WallClock
+from trio_cogment.sdk._session import LAST, NORMAL, Session, WallClock
 from trio_cogment.spec import ActorClass, Payload, Spec, decode, encode
 
 #: The receiver of an observation: `"*"`, an actor's name, `"class.*"`, or an index in the order of the parameters.
@@ -191,25 +191,6 @@ def _targets(actors: Sequence[ActorInfo]) -> dict[Target, Sequence[int]]:
     for actor in actors:
         targets[actor.name] = targets[actor.index] = (actor.index,)
     return targets
-
-
-async def receive_init(call: Call) -> EnvInitialInput | None:
-    """Wait for the initial message of a trial; None if the trial ends first.
-
-    Raises:
-        RemoteProtocolError: another message came first.
-    """
-    async for message in call:
-        if message.state == NORMAL and message.HasField("init_input"):
-            init: EnvInitialInput = message.init_input
-            return init
-        if message.state == HEARTBEAT:
-            await call.send(EnvRunTrialOutput(state=HEARTBEAT))
-        elif message.state == END:
-            return None
-        else:
-            raise RemoteProtocolError("expected NORMAL with init_input first")
-    return None
 
 
 async def run_environment(

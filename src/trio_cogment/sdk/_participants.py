@@ -10,7 +10,9 @@ from typing import Any
 from purerpc import Service
 
 from trio_cogment.about import About
+from trio_cogment.api.common_pb2 import ActorRunTrialOutput
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
+from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.discovery import Offer
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
@@ -25,12 +27,10 @@ from trio_cogment.rpc import (
     bind,
 )
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
-from trio_cogment.sdk._actor import receive_init as receive_actor_init
 from trio_cogment.sdk._datalog import DatalogImplementation, DatalogSession
 from trio_cogment.sdk._environment import EnvironmentImplementation, run_environment
-from trio_cogment.sdk._environment import receive_init as receive_environment_init
 from trio_cogment.sdk._hook import PreTrialHook, PreTrialSession
-from trio_cogment.sdk._session import WallClock
+from trio_cogment.sdk._session import WallClock, receive_init
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, TRIAL_ID, USER_ID, ServiceKind
 from trio_cogment.spec import Spec
 
@@ -254,7 +254,7 @@ class _EnvironmentService(About):
     async def RunTrial(self, call: ServerCall) -> None:
         participants = self._participants
         trial_id = _trial_id(call)
-        init = await receive_environment_init(call)
+        init = await receive_init(call, EnvRunTrialOutput)
         if init is not None:
             found = participants.find(ServiceKind.ENVIRONMENT, call, init.impl_name)
             await run_environment(
@@ -269,7 +269,7 @@ class _ServiceActorService(About):
     async def RunTrial(self, call: ServerCall) -> None:
         participants = self._participants
         trial_id = _trial_id(call)
-        init = await receive_actor_init(call)
+        init = await receive_init(call, ActorRunTrialOutput)
         if init is not None:
             found = participants.find(ServiceKind.ACTOR, call, init.impl_name, init.actor_class)
             await run_actor(call, trial_id, init, found, spec=participants.spec, wall_clock=participants.wall_clock)

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import CommunicationState, Reward, RewardSource
-from trio_cogment.errors import CogmentError, LocalProtocolError
+from trio_cogment.errors import LocalProtocolError, RemoteProtocolError
 from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk._events import Event, EventType, RecvMessage
 
@@ -25,8 +25,26 @@ END = CommunicationState.END
 WallClock = Callable[[], int]
 
 
-class TrialEndedHardError(CogmentError):
-    """The trial was ended without the soft end's handshake; the text is the orchestrator's reason."""
+async def receive_init(call: Call, output_type: type[Message]) -> Any:
+    """Wait for the `init_input` of a participant's stream; None when the trial ends before.
+
+    Args:
+        call: the stream.
+        output_type: of the messages that the participant sends; HEARTBEATs are answered meanwhile.
+
+    Raises:
+        RemoteProtocolError: something else came first.
+    """
+    async for message in call:
+        if message.state == NORMAL and message.HasField("init_input"):
+            return message.init_input
+        if message.state == HEARTBEAT:
+            await call.send(output_type(state=HEARTBEAT))
+        elif message.state == END:
+            return None
+        else:
+            raise RemoteProtocolError("expected NORMAL with init_input first")
+    return None
 
 
 class Session(abc.ABC):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from trio_cogment.api.common_pb2 import Reward, RewardSource
+from trio_cogment.rewards import mean_reward
 from trio_cogment.trial._participant import Actor
 
 EVERYBODY = "*"
@@ -30,15 +31,8 @@ def resolve(pattern: str, actors: Sequence[Actor]) -> Sequence[Actor]:
 def merge(tick_id: int, receiver: str, sources: Iterable[RewardSource]) -> Reward:
     """Return one Reward of all `sources`: its value is their mean, weighted by confidence.
 
-    Sources whose confidence is not positive carry no weight but are listed. NaN is a value like any other.
+    Sources whose confidence is not positive carry no weight but are listed.
     """
     reward = Reward(tick_id=tick_id, receiver_name=receiver, sources=sources)
-    total = weight = 0.0
-    for source in reward.sources:
-        confidence = source.confidence
-        if confidence > 0:
-            total += source.value * confidence
-            weight += confidence
-    if weight > 0:
-        reward.value = total / weight
+    reward.value = mean_reward([(source.value, source.confidence) for source in reward.sources])
     return reward
