@@ -1,8 +1,8 @@
 """Which trial a log record is about.
 
 A message whose format begins with `trial %s: ` has the id as its first argument. Any other message is about the trial
-that the current task was bound to with `bind_trial`. The first form is for code that runs in the task of whoever
-delivers an input; the second is for tasks of a trial and handlers of its participants, including the user's code.
+that the current task was bound to with `bind_trial`. The first form is for code that runs in the task that delivers
+an input; the second is for tasks of a trial and handlers of its participants, including the user's code.
 
 `TrialFilter` puts the id into each record. The command line installs it, and any other program may.
 """

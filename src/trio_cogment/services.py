@@ -1,10 +1,10 @@
 """The services of the platform, and the names they go by: one table.
 
-A service has a kind, which endpoints and command lines name; a gRPC name; a number in the directory's registrations;
-and a default port. The names of metadata and of registered properties are here too, so that each stands once.
+A service has a kind, which endpoints and command lines name, a gRPC name, a number in the directory's registrations,
+and a default port. The names of metadata and of registered properties are here too. Each name stands only here.
 
-The module imports nothing but the standard library, so that everybody may import it: a command's ``--help``, too.
-`ServiceInfo.descriptor` imports the API's modules when it is called.
+The module imports nothing but the standard library, so that every module may import it, including those that only
+print a command's ``--help``. `ServiceInfo.descriptor` imports the API's modules when it is called.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _PACKAGE = "cogmentAPI"
 
 #: Which trial a call is about; `TrialLifecycleSP` takes several.
 TRIAL_ID = "trial-id"
-#: Who started the trial.
+#: The user who started the trial.
 USER_ID = "user-id"
-#: Sent to a directory: registrations are found, and can be removed, only with the token they were made with.
+#: Sent to a directory: a registration is found, and can be removed, only with the token it was made with.
 AUTHENTICATION_TOKEN = "authentication-token"
 
 # Properties of registrations with a directory
@@ -37,7 +37,7 @@ ACTOR_CLASS = "__actor_class"
 IMPLEMENTATION = "__implementation"
 #: The version of the program that registered the service.
 VERSION = "__version"
-#: How the registration came about.
+#: Which kind of program made the registration, and how it determined the host.
 REGISTRATION_SOURCE = "__registration_source"
 
 
@@ -97,7 +97,7 @@ _MODEL_REGISTRY_PORT = 9002
 _DATASTORE_PORT = 9003
 _DIRECTORY_PORT = 9005
 
-#: In the order in which a service of unknown kind is asked what it is.
+#: In the order in which `trio-cogment status` tries the kinds of a service whose kind it does not know.
 SERVICES: Mapping[ServiceKind, ServiceInfo] = {
     ServiceKind.ACTOR: ServiceInfo("ServiceActorSP", 3, "agent_pb2", found_by=(ACTOR_CLASS, IMPLEMENTATION)),
     ServiceKind.ENVIRONMENT: ServiceInfo("EnvironmentSP", 4, "environment_pb2", found_by=(IMPLEMENTATION,)),

@@ -1,9 +1,9 @@
-"""A small trial to look at: a speaker and a listener invent a code for colours.
+"""A demonstration: a small trial in which a speaker and a listener invent a code for colours.
 
 It is David Lewis's signalling game. The speaker sees a colour and sends a symbol, the listener sees the symbol and
-names a colour; both are rewarded when it is the right one. Nobody tells them what the symbols mean: they agree on it.
+names a colour; both are rewarded when it is the right one. The symbols have no meaning until the actors agree on one.
 
-`run_demo` runs it, within the process or over sockets; `show` makes it readable.
+`run_demo` runs it, in process or over sockets; `show` formats the result.
 """
 
 from trio_cogment.demo.run import DemoResult as DemoResult

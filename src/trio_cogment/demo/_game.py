@@ -1,4 +1,4 @@
-"""The environment: it deals the colours, carries the symbols, and judges the guesses."""
+"""The environment: it draws the colours, passes the symbols on, and rewards the guesses."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ SILENCE = len(SYMBOLS)
 SPEAKER = "speaker"
 LISTENER = "listener"
 
-#: Both see a number and answer with one, as messages of the protobuf library's own.
+#: Observations and actions are numbers, in a message type of the protobuf library.
 SPEC = Spec.of(
     ActorClass(SPEAKER, observation=UInt32Value, action=UInt32Value),
     ActorClass(LISTENER, observation=UInt32Value, action=UInt32Value),
 )
 
-#: Told the number of the tick and the rewards so far.
+#: Called with the number of the tick and the rewards so far.
 OnTick = Callable[[int, Sequence[float]], None]
 
 
 class Game:
-    """The rules, apart from how they are played: colours, and who was right.
+    """The rules of the game, independent of the trial.
 
-    A guess is about the symbol of the tick before, which was about that tick's colour.
+    A guess answers the symbol of the previous tick, which stands for the colour of that tick.
     """
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self.colour = self._deal()
         self.symbol = SILENCE
-        self._asked: int | None = None
+        self._wanted: int | None = None
 
     def _deal(self) -> int:
         return self._rng.randrange(len(COLOURS))
 
     def step(self, symbol: int, guess: int) -> float | None:
-        """Take what was said and guessed in a tick; return the guess's reward, None if there was nothing to guess."""
-        reward = None if self._asked is None else float(guess == self._asked)
-        self._asked, self.symbol = self.colour, symbol
+        """Apply the actions of a tick; return the reward of the guess, or None if there was nothing to guess."""
+        reward = None if self._wanted is None else float(guess == self._wanted)
+        self._wanted, self.symbol = self.colour, symbol
         self.colour = self._deal()
         return reward
 
@@ -55,8 +55,8 @@ class Environment:
     """The game as a trial's environment, for one trial of a fixed length.
 
     Attributes:
-        rewards: one for each guess, in order.
-        details: why the trial was broken off, None if it was not.
+        rewards: the reward of each guess, in order.
+        details: why the trial was ended hard; None if it was not.
     """
 
     def __init__(self, rng: random.Random, *, ticks: int, on_tick: OnTick) -> None:

@@ -123,7 +123,7 @@ class _Orchestrator(Collector):
 
 
 def _gauges(now: OrchestratorGauges) -> Iterable[Metric]:
-    trials = GaugeMetricFamily(f"{_PREFIX}trials", "Trials that can be asked about", labels=["state"])
+    trials = GaugeMetricFamily(f"{_PREFIX}trials", "Trials that the orchestrator remembers", labels=["state"])
     for state, count in now.trials.items():
         trials.add_metric([state], count)
     yield trials

@@ -133,17 +133,17 @@ class YamlFile:
 
 
 def line_of(node: yaml.Node) -> int:
-    """Return the line a node begins in, counted from 1."""
+    """Return the line on which a node begins, from 1."""
     return int(node.start_mark.line) + 1
 
 
 def is_blank(node: yaml.Node) -> bool:
-    """Tell whether nothing stands there, or a null: that says nothing, like leaving the key out."""
+    """Return whether a value is empty or null, which counts as absent."""
     return isinstance(node, yaml.ScalarNode) and node.style is None and node.value in _NULLS
 
 
 def described(node: yaml.Node) -> str:
-    """Return what a node is, for errors."""
+    """Return the description of a node for errors."""
     if is_blank(node):
         return "nothing"
     if isinstance(node, yaml.MappingNode):
