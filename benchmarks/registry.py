@@ -29,8 +29,7 @@ import trio
 from _report import number, print_json, print_table
 
 from trio_cogment.api import model_registry_pb2 as pb
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
-from trio_cogment.platform import wall_clock_ns
+from trio_cogment.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.rpc import Channel, ServerCall, bind, methods_of, open_listeners, serve
 
 MIB = 2**20
@@ -70,7 +69,7 @@ class Bare:
 
 
 async def serve_both(folder: Path) -> None:
-    registry = ModelRegistry(LocalBlobs(folder / "archive"), wall_clock=wall_clock_ns)
+    registry = ModelRegistry(folder / "archive")
     async with registry, trio.open_nursery() as nursery:
         ports = []
         for service in (*model_registry_services(registry), bind(SERVICE, Bare(folder / "bare"))):

@@ -107,7 +107,7 @@ async def test_what_participants_log_has_their_trial(lines: pytest.LogCaptureFix
 
             async def play(name: str) -> None:
                 await platform.controller.start_trial(trial_id=name)
-                await join_trial(platform.channel, name, actor, actor_name="joined", wall_clock=lambda: 0)
+                await join_trial(platform.channel, name, actor, actor_name="joined")
                 assert bound_trial() == ""
                 user_log.info("outside")
                 await platform.controller.wait_trial(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from trio_cogment.directory import DirectoryServer, Service
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import FailedPreconditionError, RpcError, UnavailableError
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry
+from trio_cogment.model_registry import ModelRegistry
 from trio_cogment.platform import open_platform
 from trio_cogment.sdk import (
     ActorSession,
@@ -46,7 +45,7 @@ async def test_a_model_registry_in_a_folder(tmp_path: Path) -> None:
 
 
 async def test_a_model_registry_of_somebody_else_stays_open(tmp_path: Path) -> None:
-    async with ModelRegistry(LocalBlobs(tmp_path), wall_clock=lambda: 1) as registry:
+    async with ModelRegistry(tmp_path) as registry:
         async with open_platform(model_registry=registry) as platform:
             assert platform.model_registry is registry
             await ModelRegistryClient(platform.channel).publish("m", b"")
@@ -78,14 +77,14 @@ async def test_a_directory_of_this_process_is_asked_and_served() -> None:
     elsewhere.register_actor(actor, "talker")
     with trio.fail_after(60):
         async with (
-            DirectoryServer(random_bytes=random.Random(0).randbytes) as directory,
+            DirectoryServer() as directory,
             open_platform(directory=directory) as platform,
             trio.open_nursery() as nursery,
         ):
             assert "cogmentAPI.DirectorySP" in [service.name for service in platform.services]
             client = DirectoryClient(platform.channel)
             serving = await nursery.start(
-                lambda task_status: serve_participants(elsewhere, host="127.0.0.1", task_status=task_status)
+                lambda task_status: serve_participants(elsewhere, address="127.0.0.1", task_status=task_status)
             )
             there = GrpcEndpoint("127.0.0.1", serving.port)
             await client.register(ServiceKind.ENVIRONMENT, there, {"__implementation": ""})
@@ -100,7 +99,7 @@ async def test_a_directory_of_this_process_is_asked_and_served() -> None:
 
 async def test_the_directory_outlives_the_platform() -> None:
     service = Service(kind=ServiceType.OTHER_SERVICE, protocol=ServiceEndpoint.COGMENT, host="client", port=0)
-    async with DirectoryServer(random_bytes=random.Random(0).randbytes) as directory:
+    async with DirectoryServer() as directory:
         async with open_platform(directory=directory):
             pass
         await directory.register(service)

@@ -1,18 +1,11 @@
-"""`open_platform`: the whole platform in somebody's nursery, without sockets.
-
-This is where the world comes in: the wall clock and the ids. Everything below gets them as arguments.
-"""
+"""`open_platform`: the whole platform in somebody's nursery, without sockets."""
 
 from __future__ import annotations
 
 import os
-import random
 import ssl
-import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TypeAlias
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from purerpc import Service
 
@@ -21,33 +14,16 @@ from trio_cogment.config import DatastoreConfig, ModelRegistryConfig, Orchestrat
 from trio_cogment.datastore import Datastore, TrialStore, datastore_services, open_store
 from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.discovery import DirectoryClient
+from trio_cogment.host import Host
 from trio_cogment.metrics import OrchestratorMetrics
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
+from trio_cogment.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
-from trio_cogment.rpc import CallOpener, InProcessChannel
+from trio_cogment.rpc import CallOpener, open_in_process
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import ActorImplementation, Controller, LocalParticipants, Participants, join_trial
 from trio_cogment.services import ServiceKind
 from trio_cogment.spec import Spec
 from trio_cogment.trial import TrialMachine
-
-
-def wall_clock_ns() -> int:
-    """Return the wall clock, in nanoseconds since the epoch."""
-    return time.time_ns()
-
-
-def random_trial_id() -> str:
-    """Return an id nobody else has."""
-    return str(uuid.uuid4())
-
-
-#: Opens services to calls within the process.
-OpenInside: TypeAlias = Callable[[Sequence[Service], RpcConfig], AbstractAsyncContextManager[CallOpener]]
-
-
-def _open_inside(services: Sequence[Service], config: RpcConfig) -> InProcessChannel:
-    return InProcessChannel(services, config=config)
 
 
 class _Local:
@@ -103,7 +79,7 @@ class Platform:
             actor_name=actor_name,
             actor_class=actor_class,
             spec=self.participants.spec,
-            wall_clock=self.participants.wall_clock,
+            host=self.participants.host,
         )
 
 
@@ -119,16 +95,13 @@ async def open_platform(
     directory: DirectoryClient | DirectoryServer | None = None,
     client_tls: ssl.SSLContext | None = None,
     metrics: OrchestratorMetrics | None = None,
-    wall_clock: Callable[[], int] = wall_clock_ns,
-    new_trial_id: Callable[[], str] = random_trial_id,
+    host: Host | None = None,
     sample_sink: SampleSink | None = None,
     store: TrialStore | str | None = None,
     datastore_config: DatastoreConfig | None = None,
     model_registry: ModelRegistry | str | os.PathLike[str] | None = None,
     model_registry_config: ModelRegistryConfig | None = None,
-    rng: random.Random | None = None,
     make_machine: Callable[..., TrialMachine] | None = None,
-    open_inside: OpenInside | None = None,
 ) -> AsyncIterator[Platform]:
     """Run the platform for the time of an `async with` block.
 
@@ -147,8 +120,8 @@ async def open_platform(
             open here.
         client_tls: encrypts every connection to participants elsewhere; see `rpc.client_tls`.
         metrics: what measurements are handed to, for example a `metrics.prometheus.PrometheusMetrics`.
-        wall_clock: nanoseconds since the epoch.
-        new_trial_id: makes trial ids.
+        host: what all of it takes from outside: the clock, ids, randomness, connections, files; the system unless
+            given.
         sample_sink: takes the samples of trials whose data log is `cogment://discover`, as the objects they are (see
             `docs/data-logs.md`); a data log registered with the participants comes first.
         store: runs a datastore, which takes those samples and serves them. Either its storage, or the address of one
@@ -156,9 +129,7 @@ async def open_platform(
         datastore_config: limits and times of the datastore.
         model_registry: is served too: one that is open, and stays so here, or the folder of one that is opened here.
         model_registry_config: limits of one that is opened here.
-        rng: for pauses that should differ.
         make_machine: makes the machines of trials; see `recording.TrialRecorder`.
-        open_inside: opens services to calls within the process; a simulation makes them take time.
 
     Raises:
         ValueError: there is a `sample_sink` and a `store`, and only one can take the samples.
@@ -167,21 +138,21 @@ async def open_platform(
     if store is not None and sample_sink is not None:
         raise ValueError("store: expected None where there is a sample_sink")
     config = config or OrchestratorConfig()
-    open_inside = open_inside or _open_inside
-    participants = participants or Participants(spec, wall_clock=wall_clock)
+    host = host or Host()
+    participants = participants or Participants(spec, host=host)
     # Whoever is in the process may fill its memory anyway.
     inside = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
     async with (
-        _datastore(store, datastore_config) as datastore,
-        _model_registry(model_registry, model_registry_config, wall_clock) as registry,
-        _directory(directory, lambda services: open_inside(services, inside)) as directory_client,
-        open_inside(participants.services(), inside) as participants_channel,
+        _datastore(store, datastore_config, host) as datastore,
+        _model_registry(model_registry, model_registry_config, host) as registry,
+        _directory(directory, host, inside) as directory_client,
+        open_in_process(host, participants.services(), config=inside) as participants_channel,
     ):
         if datastore is not None:
             sample_sink = datastore.sink(max_unconfirmed=config.max_queued_samples)
         orchestrator = Orchestrator(
-            wall_clock=wall_clock,
-            new_trial_id=new_trial_id,
+            wall_clock=host.wall_clock,
+            new_trial_id=host.new_id,
             config=config,
             rpc_config=rpc_config,
             default_params=default_params,
@@ -190,7 +161,7 @@ async def open_platform(
             client_tls=client_tls,
             metrics=metrics,
             local=_Local(LocalParticipants(participants, participants_channel), sample_sink),
-            rng=rng,
+            rng=host.random("orchestrator"),
             make_machine=make_machine,
         )
         services = orchestrator_services(orchestrator)
@@ -200,20 +171,22 @@ async def open_platform(
             services += model_registry_services(registry)
         if isinstance(directory, DirectoryServer):
             services += directory_services(directory)
-        async with orchestrator, open_inside(services, inside) as channel:
+        async with orchestrator, open_in_process(host, services, config=inside) as channel:
             yield Platform(participants, orchestrator, channel, services, datastore, registry)
             await orchestrator.stop()
 
 
 @asynccontextmanager
-async def _datastore(store: TrialStore | str | None, config: DatastoreConfig | None) -> AsyncIterator[Datastore | None]:
+async def _datastore(
+    store: TrialStore | str | None, config: DatastoreConfig | None, host: Host
+) -> AsyncIterator[Datastore | None]:
     """Run a datastore for the time of the block, if there is a storage for it."""
     async with AsyncExitStack() as opened:
         if store is None:
             yield None
             return
         if isinstance(store, str):
-            store = await opened.enter_async_context(open_store(store))
+            store = await opened.enter_async_context(open_store(store, host=host))
         yield await opened.enter_async_context(Datastore(store, config=config))
 
 
@@ -221,24 +194,25 @@ async def _datastore(store: TrialStore | str | None, config: DatastoreConfig | N
 async def _model_registry(
     registry: ModelRegistry | str | os.PathLike[str] | None,
     config: ModelRegistryConfig | None,
-    wall_clock: Callable[[], int],
+    host: Host,
 ) -> AsyncIterator[ModelRegistry | None]:
     """Run a model registry for the time of the block, if there is a folder for it."""
     if registry is None or isinstance(registry, ModelRegistry):
         yield registry
         return
-    async with ModelRegistry(LocalBlobs(registry), wall_clock=wall_clock, config=config) as opened:
+    async with ModelRegistry(registry, config=config, host=host) as opened:
         yield opened
 
 
 @asynccontextmanager
 async def _directory(
     directory: DirectoryClient | DirectoryServer | None,
-    open_inside: Callable[[Sequence[Service]], AbstractAsyncContextManager[CallOpener]],
+    host: Host,
+    config: RpcConfig,
 ) -> AsyncIterator[DirectoryClient | None]:
     """Return who asks the directory, for the time of the block."""
     if not isinstance(directory, DirectoryServer):
         yield directory
         return
-    async with open_inside(directory_services(directory)) as channel:
+    async with open_in_process(host, directory_services(directory), config=config) as channel:
         yield DirectoryClient(channel, name="the directory of this process")

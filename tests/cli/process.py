@@ -209,7 +209,7 @@ async def listening(*services: Service) -> AsyncIterator[str]:
 @asynccontextmanager
 async def served(participants: Participants) -> AsyncIterator[str]:
     async with trio.open_nursery() as nursery:
-        serving = await nursery.start(partial(serve_participants, participants, host="127.0.0.1"))
+        serving = await nursery.start(partial(serve_participants, participants, address="127.0.0.1"))
         yield f"grpc://127.0.0.1:{serving.port}"
         nursery.cancel_scope.cancel()
 

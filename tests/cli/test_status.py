@@ -11,7 +11,7 @@ from tests.cli.process import Output, listening, run_here, served
 from tests.cli.services.test_directory import directory
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.directory import DirectoryServer, Service
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
+from trio_cogment.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.sdk import EnvironmentSession, Participants
 
 GRPC, SSL, COGMENT = ServiceEndpoint.GRPC, ServiceEndpoint.GRPC_SSL, ServiceEndpoint.COGMENT
@@ -30,7 +30,7 @@ async def lines(*arguments: str) -> list[str]:
 @asynccontextmanager
 async def registry(folder: Path) -> AsyncIterator[str]:
     async with (
-        ModelRegistry(LocalBlobs(folder), wall_clock=lambda: 1) as found,
+        ModelRegistry(folder) as found,
         listening(*model_registry_services(found)) as endpoint,
     ):
         yield endpoint

@@ -25,7 +25,7 @@ async def main(endpoint: str, name: str) -> None:
     participants = Participants()
     participants.register_environment(partial(world, name))
     async with open_directory(endpoint) as directory:
-        await serve_participants(participants, host="127.0.0.1", directory=directory)
+        await serve_participants(participants, address="127.0.0.1", directory=directory)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trio_cogment.datastore.opening import open_store
-from trio_cogment.host.blocking import run_inline
+from trio_cogment.host import Host, inline_runner
 from trio_cogment.testing.conformance.trial_store import OpenStore
 
 Make = Callable[[], OpenStore]
@@ -29,7 +29,7 @@ def in_sqlite_inline(folder: Path) -> Make:
 
     def make() -> OpenStore:
         path = _new_path(folder)
-        return lambda: open_store(f"sqlite:{path}", durability="batch", make_runner=lambda threads: run_inline)
+        return lambda: open_store(f"sqlite:{path}", durability="batch", host=Host(runner=inline_runner))
 
     return make
 

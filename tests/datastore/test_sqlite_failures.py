@@ -24,7 +24,7 @@ from trio_cogment.datastore._sqlite_file import connect
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.errors import ResourceExhaustedError, UnavailableError
-from trio_cogment.host.blocking import run_inline
+from trio_cogment.host import Host, inline_runner
 from trio_cogment.testing.conformance.trial_store import (
     get,
     ids,
@@ -167,7 +167,7 @@ def failing_connections(monkeypatch: pytest.MonkeyPatch, opened: list[sqlite3.Co
 @asynccontextmanager
 async def quiet_store(folder: Path) -> AsyncIterator[TrialStore]:
     """Open a store that does nothing of its own accord any more: it has seen that there is nothing to sweep."""
-    async with open_store(f"sqlite:{folder}/a.db", make_runner=lambda threads: run_inline) as store:
+    async with open_store(f"sqlite:{folder}/a.db", host=Host(runner=inline_runner)) as store:
         await trio.testing.wait_all_tasks_blocked()
         yield store
 

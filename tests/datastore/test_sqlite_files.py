@@ -6,7 +6,6 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,7 +20,7 @@ from trio_cogment.datastore._sqlite_file import SCHEMA_VERSION, connect
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import WriteKind
 from trio_cogment.errors import FailedPreconditionError
-from trio_cogment.host.blocking import run_inline
+from trio_cogment.host import Host, inline_runner, run_inline
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, get, late, new_trial, read, sample, ticks
 
 NOBODY = 65534
@@ -229,8 +228,8 @@ async def test_deleted_trials_are_cleaned_up_in_pieces(tmp_path: Path) -> None:
         turns.append(getattr(function, "__name__", ""))
         return await run_inline(function, *args)  # type: ignore[arg-type]  # whatever the store gives
 
-    make_runner = partial(lambda threads: run_and_note)
-    async with open_sqlite(path, full=False, make_runner=make_runner) as store:  # type: ignore[arg-type]  # as above
+    host = Host(runner=lambda threads: run_and_note)  # type: ignore[arg-type,return-value]  # as above
+    async with open_sqlite(path, full=False, host=host) as store:
         await store.apply([new_trial("a"), *(sample("a", tick) for tick in range(5000))])
         await trio.testing.wait_all_tasks_blocked()
         turns.clear()
@@ -240,7 +239,7 @@ async def test_deleted_trials_are_cleaned_up_in_pieces(tmp_path: Path) -> None:
     assert turns[0] == "delete"
     assert "sweep" in turns[: len(turns) - 1 - turns[::-1].index("write")], "beside the writes"
     assert turns.count("sweep") < 10, "there was no time for all"
-    async with open_sqlite(path, full=False, make_runner=lambda threads: run_inline) as store:
+    async with open_sqlite(path, full=False, host=Host(runner=inline_runner)) as store:
         await trio.testing.wait_all_tasks_blocked()
         assert len(await store.trials(after=0, limit=ALL)) == 5
     with closing(sqlite3.connect(path)) as connection:

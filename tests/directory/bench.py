@@ -27,8 +27,10 @@ from trio_cogment.api.directory_pb2 import (
 )
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory import DirectoryServer, directory_services
+from trio_cogment.host import Host, inline_runner
 from trio_cogment.rpc import CallOpener, InProcessChannel, bind, methods_of, serve_stream
 from trio_cogment.services import SERVICES, kind_of_type
+from trio_cogment.testing import SimDisk
 
 ENVIRONMENT = ServiceType.ENVIRONMENT_SERVICE
 OTHER = ServiceType.OTHER_SERVICE
@@ -151,11 +153,25 @@ def registration(
 _seeds = itertools.count()
 
 
-def new_server(net: Net, config: DirectoryServerConfig | None = None, **options: Any) -> DirectoryServer:
-    """Return a directory whose ids differ from those of every other."""
+def new_server(
+    net: Net | None,
+    config: DirectoryServerConfig | None = None,
+    *,
+    path: str = "",
+    disk: SimDisk | None = None,
+    **parts: Any,
+) -> DirectoryServer:
+    """Return a directory whose ids differ from those of every other; its file is on `disk`.
+
+    `parts` are those of its `Host` that are others.
+    """
     rng = random.Random(next(_seeds))
-    options = {"random_bytes": rng.randbytes, "rng": rng, "dial": net.dial, **options}
-    return DirectoryServer(config=config, **options)
+    if net is not None:
+        parts.setdefault("connect", net.dial)
+    if disk is not None:
+        parts = {"files": disk, "runner": inline_runner, **parts}
+    host = Host(**{"secret_bytes": rng.randbytes, "random": lambda _name: rng, **parts})
+    return DirectoryServer(path=path, config=config, host=host)
 
 
 @asynccontextmanager

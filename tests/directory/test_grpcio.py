@@ -12,7 +12,7 @@ import grpc
 import pytest
 import trio
 
-from tests.directory.bench import ENVIRONMENT, METHODS, OTHER, Net, Told, new_server, registration, service_of
+from tests.directory.bench import ENVIRONMENT, METHODS, OTHER, Told, new_server, registration, service_of
 from trio_cogment.api.common_pb2 import StatusRequest, VersionRequest
 from trio_cogment.api.directory_pb2 import (
     DeregisterRequest,
@@ -69,7 +69,7 @@ class Stub:
 
 @asynccontextmanager
 async def stub() -> AsyncIterator[Stub]:
-    server = new_server(Net.__new__(Net), DirectoryServerConfig(), dial=None)
+    server = new_server(None, DirectoryServerConfig())
     async with server, trio.open_nursery() as nursery:
         services = [*directory_services(server), service_of(Told("5"))]
         services += standard_services(services)

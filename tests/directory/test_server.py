@@ -36,7 +36,6 @@ from trio_cogment.api.directory_pb2 import (
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory import Inquiry, directory_services
 from trio_cogment.errors import RpcError, StatusCode, UnavailableError
-from trio_cogment.host.blocking import run_inline
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.testing import SimDisk
 
@@ -78,7 +77,7 @@ async def test_registered_found_and_taken_back(autojump_clock: Clock) -> None:
 
 async def test_what_is_nobody_s_any_more_is_forgotten_durably(autojump_clock: Clock) -> None:
     disk = SimDisk(random.Random(0))
-    async with directory(files=disk, path="state", run=run_inline) as at:
+    async with directory(disk=disk, path="state") as at:
         for name in ("one", "two", "three"):
             at.net.host(name)
         await at.register(registration("one"), registration("two"), registration("one"), token="t")
@@ -123,7 +122,7 @@ BAD = [
 
 async def test_what_is_wrong_is_told_and_the_stream_goes_on(autojump_clock: Clock) -> None:
     disk = SimDisk(random.Random(0))
-    async with directory(files=disk, run=run_inline, path="state") as at:
+    async with directory(disk=disk, path="state") as at:
         at.net.host("good")
         before = disk.operations
         replies = await at.register(*BAD)
@@ -310,7 +309,7 @@ async def test_looks_are_bounded(autojump_clock: Clock) -> None:
         raise OSError
 
     config = DirectoryServerConfig(max_concurrent_checks=3, registration_wait_seconds=0)
-    async with directory(config, dial=dial) as at:
+    async with directory(config, connect=dial) as at:
         await at.register(*[registration("it", port=port) for port in range(1, 31)])
         await trio.sleep(60)
     assert most == 3
@@ -336,7 +335,7 @@ async def test_a_service_that_answers_just_before_it_would_be_forgotten(autojump
         return function(*args)
 
     config = DirectoryServerConfig(forget_seconds=0, max_failures=1, recheck_initial_seconds=1)
-    async with directory(config, files=SimDisk(random.Random(0)), run=slowly, path="state") as at:
+    async with directory(config, disk=SimDisk(random.Random(0)), runner=lambda _threads: slowly, path="state") as at:
         at.net.host("flaky")
         at.net.host("other")
         await at.register(registration("flaky"))
@@ -365,7 +364,7 @@ async def test_a_look_that_goes_wrong_concerns_nobody_else(
         net = Net(nursery)
         net.host("good")
         net.host("strange")
-        async with directory(dial=dial) as at:
+        async with directory(connect=dial) as at:
             requests = [registration("good", kind=OTHER), registration("strange", kind=OTHER)]
             assert [reply.status for reply in await at.register(*requests)] == [OK, OK]
             assert await at.hosts() == ["good"]
@@ -472,7 +471,7 @@ async def test_waiting_inquiries_end_with_their_callers_and_with_us(autojump_clo
 
 async def test_registrations_outlive_the_directory(autojump_clock: Clock) -> None:
     disk = SimDisk(random.Random(0))
-    options: dict[str, Any] = {"files": disk, "run": run_inline, "path": "state"}
+    options: dict[str, Any] = {"disk": disk, "path": "state"}
     async with directory(**options) as at:
         at.net.host("one")
         at.net.host("two")
@@ -504,7 +503,7 @@ async def test_registrations_outlive_the_directory(autojump_clock: Clock) -> Non
 
 async def test_a_full_disk_refuses_and_recovers(autojump_clock: Clock) -> None:
     disk = SimDisk(random.Random(0))
-    async with directory(files=disk, run=run_inline, path="state") as at:
+    async with directory(disk=disk, path="state") as at:
         at.net.host("one")
         at.net.host("two")
         [one] = await at.register(registration("one"))
@@ -525,13 +524,13 @@ async def test_a_full_disk_refuses_and_recovers(autojump_clock: Clock) -> None:
         assert (await at.register(registration("three")))[0].status == FAILED
     disk.crash()
     disk.restart()
-    async with directory(files=disk, run=run_inline, path="state", net=at.net) as at:
+    async with directory(disk=disk, path="state", net=at.net) as at:
         assert at.server.count == 2
 
 
 async def test_a_directory_that_starts_on_a_full_disk_answers(autojump_clock: Clock) -> None:
     disk = SimDisk(random.Random(0), capacity_bytes=0)
-    async with directory(files=disk, run=run_inline, path="state") as at:
+    async with directory(disk=disk, path="state") as at:
         assert await at.hosts() == []
         assert (await at.register(registration("h", permanent=True)))[0].status == FAILED
         disk.capacity_bytes = 1 << 20
@@ -564,7 +563,7 @@ async def test_an_error_of_the_block_comes_out_as_it_is(autojump_clock: Clock) -
 
 
 async def test_a_source_of_ids_that_is_broken(autojump_clock: Clock) -> None:
-    async with directory(random_bytes=bytes) as at:
+    async with directory(secret_bytes=bytes) as at:
         [reply] = await at.register(registration("h", permanent=True))
         assert reply.status == FAILED
         assert "is the source of ids broken?" in reply.error_msg
@@ -576,7 +575,7 @@ async def test_ids_are_never_those_of_others(autojump_clock: Clock) -> None:
     def narrow(count: int) -> bytes:
         return bytes([0] * 7 + [rng.choice([0, 2, 4])]) if count == 8 else rng.randbytes(count)
 
-    async with directory(random_bytes=narrow) as at:
+    async with directory(secret_bytes=narrow) as at:
         replies = await at.register(*[registration("h", kind=OTHER)] * 2)
         assert {reply.service_id for reply in replies} == {1, 2}
 

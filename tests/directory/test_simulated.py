@@ -70,7 +70,7 @@ class Play:
                         client = DirectoryClient(channel)
                         if kept:
                             offers = [Offer(kind=ServiceKind.ENVIRONMENT, port=PORT)]
-                            await keep_registered(client, offers, host=name, rng=self.world.stream(name))
+                            await keep_registered(client, offers, registration_host=name, host=self.world.host(name))
                         else:
                             kept = False
                             await self.register_once(client, name)

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import trio
 
-from tests.directory.bench import ENVIRONMENT, Net, Told, directory, new_server, service_of
+from tests.directory.bench import ENVIRONMENT, Told, directory, new_server, service_of
 from tests.helpers import Script, actor_that_acts, environment_of, params_of, wait_ended, wire_channel
 from trio_cogment.config import DirectoryConfig, DirectoryServerConfig
 from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.discovery import DirectoryClient, Offer, Registrations, keep_registered, open_directory
 from trio_cogment.endpoints import ClientEndpoint, GrpcEndpoint
 from trio_cogment.errors import FailedPreconditionError, UnavailableError
+from trio_cogment.host import Host
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.rpc import InProcessChannel, Serving, open_listeners, serve, standard_services
 from trio_cogment.services import ServiceKind
@@ -61,7 +62,7 @@ async def test_kept_registered(autojump_clock: Clock) -> None:
         at.net.host("us")
         client = DirectoryClient(at.channel)
         offers = [Offer(kind=ServiceKind.ENVIRONMENT, port=9000)]
-        keep = partial(keep_registered, client, offers, host="us", rng=random.Random(0))
+        keep = partial(keep_registered, client, offers, registration_host="us", host=Host(random=random.Random))
         state: Registrations = await nursery.start(keep)
         await state.complete.wait_value(True)
         assert await at.hosts() == ["us"]
@@ -90,10 +91,10 @@ async def served(server: DirectoryServer, port: int = 0) -> AsyncIterator[Servin
 
 
 def sockets(**options: Any) -> DirectoryServer:
-    """Return a directory that dials sockets, and looks often."""
+    """Return a directory that connects over sockets, and looks often."""
     often = {"check_interval_seconds": 0.05, "scan_interval_seconds": 0.02}
     config = DirectoryServerConfig(**{**often, **options.pop("config", {})})
-    return new_server(Net.__new__(Net), config, **{"dial": None, **options})
+    return new_server(None, config, **options)
 
 
 async def until(client: DirectoryClient, ports: set[int]) -> None:
@@ -121,7 +122,7 @@ async def test_a_restart_on_the_same_port_with_the_same_file(tmp_path: Path) -> 
             port = first.ports[0]
         async with open_directory(f"grpc://127.0.0.1:{port}", token="t", config=config) as client:
             offers = [Offer(kind=ServiceKind.ENVIRONMENT, port=serving.ports[0])]
-            keep = partial(keep_registered, client, offers, host="127.0.0.1")
+            keep = partial(keep_registered, client, offers, registration_host="127.0.0.1")
             scope = trio.CancelScope()
 
             async def keeping() -> None:

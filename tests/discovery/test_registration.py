@@ -436,7 +436,9 @@ async def test_a_directory_that_dies_and_comes_back_over_sockets() -> None:
                 open_directory(f"grpc://127.0.0.1:{port}", config=config) as directory,
                 trio.open_nursery() as nursery,
             ):
-                task_status.started(await nursery.start(partial(keep_registered, directory, OFFERS, host="us")))
+                task_status.started(
+                    await nursery.start(partial(keep_registered, directory, OFFERS, registration_host="us"))
+                )
 
     with trio.fail_after(PATIENCE_SECONDS):
         async with trio.open_nursery() as nursery:

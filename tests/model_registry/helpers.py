@@ -16,7 +16,8 @@ from tests.helpers import wire_channel
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.model_registry import BlobStore, LocalBlobs, ModelRegistry, model_registry_services, run_inline
+from trio_cogment.host import Host, inline_runner
+from trio_cogment.model_registry import BlobStore, LocalBlobs, ModelRegistry, model_registry_services
 from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, methods_of
 from trio_cogment.testing import SimDisk
 
@@ -123,9 +124,8 @@ async def desk(
     disk = disk or SimDisk(random.Random(1))
     registry = ModelRegistry(
         store or LocalBlobs("root", files=disk),
-        wall_clock=lambda: START_NS + round(trio.current_time() * 1e9),
         config=ModelRegistryConfig(**limits),
-        run=run_inline,
+        host=Host(wall_clock=lambda: START_NS + round(trio.current_time() * 1e9), runner=inline_runner),
     )
     open_channel = wire_channel if wire else InProcessChannel
     async with registry, open_channel(model_registry_services(registry)) as channel:

@@ -6,13 +6,12 @@ import sys
 
 import trio
 
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
-from trio_cogment.platform import wall_clock_ns
+from trio_cogment.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.rpc import Serving, open_listeners, serve
 
 
 async def main(root: str) -> None:
-    async with ModelRegistry(LocalBlobs(root), wall_clock=wall_clock_ns) as registry, trio.open_nursery() as nursery:
+    async with ModelRegistry(root) as registry, trio.open_nursery() as nursery:
         listeners = await open_listeners("127.0.0.1", 0)
 
         async def run(*, task_status: trio.TaskStatus[Serving]) -> None:

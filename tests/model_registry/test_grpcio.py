@@ -16,8 +16,7 @@ from tests.model_registry.helpers import body, hash_of, header
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.host.files import SystemFiles
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
-from trio_cogment.platform import wall_clock_ns
+from trio_cogment.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.rpc import open_listeners, serve
 
 MIB = 2**20
@@ -60,8 +59,7 @@ class Stub:
 
 @asynccontextmanager
 async def served(root: Path, **limits: Any) -> AsyncIterator[tuple[ModelRegistry, str]]:
-    store = LocalBlobs(root)
-    registry = ModelRegistry(store, wall_clock=wall_clock_ns, config=ModelRegistryConfig(**limits))
+    registry = ModelRegistry(root, config=ModelRegistryConfig(**limits))
     async with registry, trio.open_nursery() as nursery:
         listeners = await open_listeners("127.0.0.1")
         serving = await nursery.start(partial(serve, model_registry_services(registry), listeners))

@@ -12,8 +12,9 @@ import trio.testing
 from tests.model_registry.helpers import Desk, body, desk, hash_of, header, refused
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.errors import StatusCode
+from trio_cogment.host import Host, inline_runner
 from trio_cogment.host.files import SystemFiles
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry, run_inline
+from trio_cogment.model_registry import LocalBlobs, ModelRegistry
 from trio_cogment.model_registry._watch import VersionWatch
 from trio_cogment.rpc import ClientCall
 from trio_cogment.testing import SimDisk
@@ -326,7 +327,7 @@ async def test_case_17_a_version_that_came_while_the_newest_was_looked_up_is_tol
 
 
 async def test_case_17_a_registry_that_stops_says_so(autojump_clock: trio.testing.MockClock) -> None:
-    registry = ModelRegistry(LocalBlobs("root", files=SimDisk(random.Random(1))), wall_clock=lambda: 1, run=run_inline)
+    registry = ModelRegistry("root", host=Host(files=SimDisk(random.Random(1)), runner=inline_runner))
     async with registry:
         await registry.create_or_update(pb.ModelInfo(model_id="m"))
         with registry.watching(registry.find("m")) as watch:

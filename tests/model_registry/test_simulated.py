@@ -13,7 +13,7 @@ import trio
 
 from trio_cogment.config import ModelRegistryConfig
 from trio_cogment.errors import RpcError, StatusCode, UnavailableError
-from trio_cogment.model_registry import BlobStore, LocalBlobs, ModelRegistry, model_registry_services, run_inline
+from trio_cogment.model_registry import BlobStore, LocalBlobs, ModelRegistry, model_registry_services
 from trio_cogment.rpc import serve
 from trio_cogment.sdk import ModelRegistryClient
 from trio_cogment.testing import FaultyStore, SimDisk, StoreFaults, World, check_determinism, simulate
@@ -39,12 +39,7 @@ class Account:
 async def registry_on(world: World, blobs: BlobStore) -> AsyncIterator[ModelRegistry]:
     """Run a registry on the host `registry` until the block ends, or the host crashes."""
     host = world.network.host("registry")
-    registry = ModelRegistry(
-        blobs,
-        wall_clock=world.wall_clock,
-        config=ModelRegistryConfig(cache_max_items=5),
-        run=run_inline,
-    )
+    registry = ModelRegistry(blobs, config=ModelRegistryConfig(cache_max_items=5), host=world.host("registry"))
     async with registry, trio.open_nursery() as nursery:
         await nursery.start(partial(serve, model_registry_services(registry), [host.listen(PORT)]))
         yield registry

@@ -207,7 +207,7 @@ async def test_actor_that_the_directory_says_will_come(autojump_clock: Clock, mo
         trial_id = await bench.controller.start_trial(params)
         (info,) = await bench.controller.trial_infos([trial_id])
         assert info.state == TrialState.PENDING
-        await join_trial(bench.channel, trial_id, player, actor_name="a", wall_clock=lambda: 1)
+        await join_trial(bench.channel, trial_id, player, actor_name="a")
         assert seen.is_set()
         await bench.controller.wait_trial(trial_id)
     assert network.dialled == ["world"]

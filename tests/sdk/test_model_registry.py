@@ -17,7 +17,7 @@ from trio.testing import MockClock
 from tests.model_registry.helpers import desk, refused
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.errors import InvalidArgumentError, StatusCode
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services, run_inline
+from trio_cogment.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.rpc import InProcessChannel, ServerCall, bind, serve
 from trio_cogment.sdk import ModelRegistryClient
 from trio_cogment.testing import World, simulate
@@ -297,7 +297,7 @@ async def restarts(world: World) -> list[tuple[int, str]]:
     seen: list[tuple[int, str]] = []
 
     async def life(*calls: Callable[[ModelRegistryClient], Awaitable[object]]) -> None:
-        registry = ModelRegistry(LocalBlobs("root", files=disk), wall_clock=world.wall_clock, run=run_inline)
+        registry = ModelRegistry("root", host=world.host("registry", disk=disk))
         with host.running():
             async with registry, trio.open_nursery() as nursery:
                 await nursery.start(partial(serve, model_registry_services(registry), [host.listen(1)]))

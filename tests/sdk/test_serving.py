@@ -66,7 +66,7 @@ async def test_registered_while_served(given: str) -> None:
             run = partial(
                 serve_participants,
                 participants,
-                host="127.0.0.1",
+                address="127.0.0.1",
                 directory=DirectoryClient(channel),
                 registration_host=given,
                 registration_properties={"zone": "a"},

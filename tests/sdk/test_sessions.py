@@ -25,6 +25,7 @@ from trio_cogment import (
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, LocalProtocolError, RpcError, StatusCode
+from trio_cogment.host import Host
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.sdk import Controller, DatalogSession, EventStream, join_trial
 
@@ -40,7 +41,7 @@ PLAYERS = ("nora", "nick", "rita")
 def recording_game(seed: int) -> tuple[Participants, dict[str, list[Any]]]:
     """An environment and actors that draw everything from a seed, and what each of them saw."""
     seen: dict[str, list[Any]] = {"env": []}
-    participants = Participants(SPEC, wall_clock=lambda: 5)
+    participants = Participants(SPEC, host=Host(wall_clock=lambda: 5))
 
     async def environment(session: EnvironmentSession) -> None:
         dice = random.Random(f"{seed} env {session.config}")
@@ -209,7 +210,7 @@ async def test_client_actor_in_process_and_over_a_socket() -> None:
                 await platform.join_trial(trial_id, actor, actor_class="human")
             else:
                 async with Channel("127.0.0.1", serving.port) as channel:
-                    await join_trial(channel, trial_id, actor, actor_name="me", wall_clock=lambda: 1)
+                    await join_trial(channel, trial_id, actor, actor_name="me")
             nursery.cancel_scope.cancel()
         assert finals == [EventType.ACTIVE, EventType.ENDING, EventType.FINAL]
 

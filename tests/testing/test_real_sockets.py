@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import random
 from functools import partial
 from typing import Any
 
@@ -42,7 +41,7 @@ async def a_run() -> World:
     services = [actor.service(), FakeEnvironment(world, ticks=3).service(), datalog.service()]
 
     def make_channel(host: str, port: int, config: RpcConfig) -> RecordedCalls:
-        channel = rpc.Channel(host, port, config=config, rng=random.Random(port))
+        channel = rpc.Channel(host, port, config=config)
         return RecordedCalls(channel, world.history, "orchestrator")
 
     async with trio.open_nursery() as nursery:

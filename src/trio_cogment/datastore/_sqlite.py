@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -18,7 +18,7 @@ from trio_cogment.datastore._sqlite_writer import Writer
 from trio_cogment.datastore._watching import NewsWatch, Watches
 from trio_cogment.datastore.storage import StoredSample, StoredTrial, Write
 from trio_cogment.errors import CogmentError
-from trio_cogment.host.blocking import Runner, ThreadRunner
+from trio_cogment.host import Host, Runner
 from trio_cogment.host.files import FileLock
 from trio_cogment.rpc import OwnNursery
 
@@ -131,7 +131,7 @@ class SqliteStore:
 
 @asynccontextmanager
 async def open_sqlite(
-    path: str, *, full: bool = True, max_bytes: int = 0, make_runner: Callable[[int], Runner] = ThreadRunner
+    path: str, *, full: bool = True, max_bytes: int = 0, host: Host | None = None
 ) -> AsyncIterator[SqliteStore]:
     """Open a database for the time of an `async with` block; a file that is not there is made.
 
@@ -139,14 +139,15 @@ async def open_sqlite(
         path: of the file; links are followed.
         full: a commit waits until it would survive a loss of power; else until it survives the end of the process.
         max_bytes: how large the file may become; 0: as large as there is room.
-        make_runner: how blocking functions run, given how many at a time.
+        host: runs what blocks.
 
     Raises:
         FailedPreconditionError: the file cannot be used, or another datastore uses it; the text says which.
         ResourceExhaustedError: there is no room.
         UnavailableError: the disk or the database is damaged.
     """
-    run_writer, run_reader = make_runner(1), make_runner(READERS)
+    host = host or Host()
+    run_writer, run_reader = host.runner(1), host.runner(READERS)
     parts = _Parts(path, full, max_bytes)
     try:
         await run_writer(parts.open)

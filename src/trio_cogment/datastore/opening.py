@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from trio_cogment.datastore._memory import MemoryStore
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.host.blocking import Runner, ThreadRunner
+from trio_cogment.host import Host
 
 #: The published datastore's.
 DEFAULT_MEMORY_BYTES = 1 << 30
@@ -24,7 +24,7 @@ async def open_store(
     durability: str = "full",
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     file_bytes: int = 0,
-    make_runner: Callable[[int], Runner] = ThreadRunner,
+    host: Host | None = None,
 ) -> AsyncIterator[TrialStore]:
     """Open a storage of trials for the time of an `async with` block.
 
@@ -34,8 +34,8 @@ async def open_store(
         durability: what a write to a file waits for, one of `DURABILITIES`.
         memory_bytes: what trials in memory may take; see `MemoryStore`.
         file_bytes: how large the file may become; 0: as large as there is room.
-        make_runner: how blocking functions run, given how many at a time: in threads, or in a simulation
-            ``lambda threads: run_inline``.
+        host: runs what blocks, in worker threads unless given. A file is on the system's disk in any case: SQLite
+            opens it.
 
     Raises:
         InvalidArgumentError: there is no such storage, or an argument is out of its range.
@@ -55,7 +55,7 @@ async def open_store(
         # Needs what only POSIX systems have; a store in memory does not.
         from trio_cogment.datastore._sqlite import open_sqlite
 
-        async with open_sqlite(rest, full=durability == "full", max_bytes=file_bytes, make_runner=make_runner) as store:
+        async with open_sqlite(rest, full=durability == "full", max_bytes=file_bytes, host=host) as store:
             yield store
     else:
         raise InvalidArgumentError(f"storage: expected 'memory:' or 'sqlite:PATH', got {address!r}")

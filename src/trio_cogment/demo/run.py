@@ -155,7 +155,7 @@ async def _in_process(participants: Participants) -> AsyncIterator[tuple[Control
 async def _over_sockets(participants: Participants) -> AsyncIterator[tuple[Controller, str]]:
     # The participants are not registered with this orchestrator: they and the controller use sockets.
     async with open_platform(SPEC) as platform, trio.open_nursery() as nursery:
-        served = await nursery.start(partial(serve_participants, participants, host=_LOOPBACK))
+        served = await nursery.start(partial(serve_participants, participants, address=_LOOPBACK))
         serving = await nursery.start(serve, platform.services, await open_listeners(_LOOPBACK))
         async with Channel(_LOOPBACK, serving.port) as channel:
             yield Controller(channel, spec=SPEC), f"grpc://{_LOOPBACK}:{served.port}"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Awaitable, Callable
-from typing import TypeAlias
 
 import trio
 from google.protobuf.descriptor import ServiceDescriptor
@@ -20,11 +18,9 @@ from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory._health import FULL_LOAD
 from trio_cogment.directory._requests import Service
 from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.host import Connect
 from trio_cogment.rpc import CallOpener, Channel, ServingStatus, ask_health, methods_of
 from trio_cogment.services import SERVICES, ServiceKind, kind_of_type
-
-#: Connects to a host and port; raises OSError.
-Dial: TypeAlias = Callable[[str, int], Awaitable[trio.abc.Stream]]
 
 _LOAD = "overall_load"
 #: How long closing the connection to a service may take once it has answered.
@@ -37,14 +33,16 @@ class HealthChecker:
     """Checks services; any number of checks may run at the same time.
 
     Args:
-        dial: makes the connections.
+        connect: makes the connections.
         config: how long a check may take.
         rpc_config: the settings of the channels.
         rng: the source of the channels' jitter.
     """
 
-    def __init__(self, dial: Dial, config: DirectoryServerConfig, rpc_config: RpcConfig, rng: random.Random) -> None:
-        self._dial = dial
+    def __init__(
+        self, connect: Connect, config: DirectoryServerConfig, rpc_config: RpcConfig, rng: random.Random
+    ) -> None:
+        self._connect_to = connect
         self._config = config
         # A busy service may be slow to send its SETTINGS, although its host accepts the connection at once.
         self._rpc_config = dataclasses.replace(
@@ -74,7 +72,7 @@ class HealthChecker:
     async def _connect(self, service: Service) -> trio.abc.Stream:
         try:
             with trio.fail_after(self._config.connect_timeout_seconds):
-                return await self._dial(service.host, service.port)
+                return await self._connect_to(service.host, service.port)
         except trio.TooSlowError:
             raise TimeoutError("no connection in time") from None
         except ValueError as error:  # the host is not a name that can be resolved

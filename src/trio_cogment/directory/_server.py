@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
@@ -13,14 +12,13 @@ import trio
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory._changes import STOPPING, Changes
 from trio_cogment.directory._check_schedule import CheckScheduler
-from trio_cogment.directory._health_check import Dial, HealthChecker
+from trio_cogment.directory._health_check import HealthChecker
 from trio_cogment.directory._registry import Entry, Registry
 from trio_cogment.directory._requests import Inquiry, Service
 from trio_cogment.directory._state_file import StateFile
 from trio_cogment.directory._table import Table
 from trio_cogment.errors import AlreadyExistsError, UnavailableError
-from trio_cogment.host.blocking import Runner, ThreadRunner
-from trio_cogment.host.files import Files, SystemFiles
+from trio_cogment.host import Host
 from trio_cogment.rpc import OwnNursery
 
 SECRET_BYTES = 16
@@ -37,14 +35,11 @@ class DirectoryServer:
     every registration that was confirmed, and all further requests fail with UNAVAILABLE.
 
     Args:
-        random_bytes: the source of ids, secrets and the salt; must be unpredictable.
         path: the file of registrations; empty: they are kept in memory only.
         config: limits and intervals.
         rpc_config: the settings of the channels that health checks use.
-        files: the file system; by default the system's, with files that only their owner can read.
-        run: runs blocking functions; by default one at a time, in a thread of the directory's own.
-        dial: connects to services; by default over TCP.
-        rng: the source of randomness for load balancing.
+        host: gives ids and secrets, the file (which only its owner can read), and the connections to services; by
+            default the system.
 
     Entering raises:
         FailedPreconditionError: another directory uses the file, or it exists and cannot be read.
@@ -53,21 +48,17 @@ class DirectoryServer:
     def __init__(
         self,
         *,
-        random_bytes: Callable[[int], bytes],
         path: str = "",
         config: DirectoryServerConfig | None = None,
         rpc_config: RpcConfig | None = None,
-        files: Files | None = None,
-        run: Runner | None = None,
-        dial: Dial | None = None,
-        rng: random.Random | None = None,
+        host: Host | None = None,
     ) -> None:
         self.config = config = config or DirectoryServerConfig()
-        self._random_bytes = random_bytes
-        self._rng = rng or random.Random()
-        files = SystemFiles(mode=0o600) if files is None else files
+        host = host or Host()
+        self._secret_bytes = host.secret_bytes
+        self._rng = host.random("directory")
         # A thread of its own: name lookups share the others, and may take long.
-        self._file = StateFile(path, files, run or ThreadRunner(1), random_bytes)
+        self._file = StateFile(path, host.files.owner_only(), host.runner(1), host.secret_bytes)
         self._table = Table(config)
         self._changes = Changes(
             self._file.save,
@@ -75,7 +66,7 @@ class DirectoryServer:
             max_pending=config.max_pending_changes,
             retry_seconds=config.write_retry_seconds,
         )
-        health_checker = HealthChecker(dial or trio.open_tcp_stream, config, rpc_config or RpcConfig(), self._rng)
+        health_checker = HealthChecker(host.connect, config, rpc_config or RpcConfig(), self._rng)
         self._checks = CheckScheduler(
             self._table, lambda entry: health_checker.check(entry.service), self._remove, self._wake_inquiries, config
         )
@@ -136,7 +127,7 @@ class DirectoryServer:
         After `Cancelled` the service may be registered nevertheless.
         """
         self._check_running()
-        secret = self._random_bytes(SECRET_BYTES).hex()
+        secret = self._secret_bytes(SECRET_BYTES).hex()
         digest = self._file.hasher.digest
 
         def change(registry: Registry) -> Entry:
@@ -224,7 +215,7 @@ class DirectoryServer:
 
     def _unused_id(self, registry: Registry) -> int:
         for _ in range(_ID_DRAWS):
-            service_id = int.from_bytes(self._random_bytes(8), "big") >> 1  # as with the reference, 63 bits
+            service_id = int.from_bytes(self._secret_bytes(8), "big") >> 1  # as with the reference, 63 bits
             if service_id and service_id not in registry:
                 return service_id
         raise AlreadyExistsError(f"every one of {_ID_DRAWS} new ids is taken; is the source of ids broken?")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from trio_cogment.discovery._grace import grace_period
 from trio_cogment.discovery.client import DirectoryClient
 from trio_cogment.endpoints import GrpcEndpoint, parse_endpoint
 from trio_cogment.errors import EndpointError
+from trio_cogment.host import Host
 from trio_cogment.rpc import Channel, OwnNursery
 
 
@@ -26,7 +26,7 @@ async def open_directory(
     tls: ssl.SSLContext | None = None,
     config: DirectoryConfig | None = None,
     rpc_config: RpcConfig | None = None,
-    rng: random.Random | None = None,
+    host: Host | None = None,
 ) -> AsyncIterator[DirectoryClient]:
     """Open a channel to a directory for an `async with` block; it connects, and reconnects, when it is used.
 
@@ -39,7 +39,7 @@ async def open_directory(
         config: timeouts.
         rpc_config: the settings of the channel. Some of its times are shortened, so that a dead connection is noticed
             during an inquiry, and a directory that has restarted is found soon.
-        rng: the source of jitter for the pauses between attempts to connect.
+        host: makes the connections; by default the system.
 
     Raises:
         EndpointError: the endpoint is not `grpc://host:port`.
@@ -48,7 +48,7 @@ async def open_directory(
     address = directory_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
     config = config or DirectoryConfig()
     channel = Channel(
-        address.host, address.port, tls=tls, config=_fast_reconnect(rpc_config or RpcConfig(), config), rng=rng
+        address.host, address.port, tls=tls, config=_fast_reconnect(rpc_config or RpcConfig(), config), host=host
     )
     client = DirectoryClient(channel, token=token, config=config, name=f"the directory at {address}")
     closing = trio.Event()

@@ -28,6 +28,7 @@ from trio_cogment.discovery._messages import wire_endpoint
 from trio_cogment.discovery.client import DirectoryClient, Registration
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
+from trio_cogment.host import Host
 from trio_cogment.services import REGISTRATION_SOURCE, SERVICES, VERSION, ServiceKind
 
 #: Values of `REGISTRATION_SOURCE`: the host was determined automatically, or given by the user.
@@ -107,12 +108,12 @@ async def keep_registered(
     directory: DirectoryClient,
     offers: Sequence[Offer],
     *,
-    host: str = "",
+    registration_host: str = "",
     ssl: bool = False,
     properties: Mapping[str, str] | None = None,
     source: str = "",
     find_host: FindHost = own_address,
-    rng: random.Random | None = None,
+    host: Host | None = None,
     task_status: trio.TaskStatus[Registrations] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Register services in this order, keep them registered, and deregister them in this order on leaving.
@@ -127,20 +128,23 @@ async def keep_registered(
     Args:
         directory: the client; one made by `open_directory` can still be used during a cancellation.
         offers: the services.
-        host: the name or address under which others reach the services; determined by `find_host` if empty.
+        registration_host: the name or address under which others reach the services; determined by `find_host` if
+            empty.
         ssl: whether the services expect TLS.
         properties: properties of all registrations. They override those of an offer, which override the standard ones.
-        source: the value of the property `__registration_source`; by default it says whether `host` was given.
+        source: the value of the property `__registration_source`; by default it says whether
+            `registration_host` was given.
         find_host: determines the host.
-        rng: the source of jitter for the pauses.
+        host: the source of jitter for the pauses.
         task_status: `started` gets the `Registrations` at once, before anything is registered.
     """
-    source = source or (COMMAND_LINE if host else IMPLICIT)
+    source = source or (COMMAND_LINE if registration_host else IMPLICIT)
     entries = [
         _Entry(offer, {VERSION: __version__, REGISTRATION_SOURCE: source, **offer.properties, **(properties or {})})
         for offer in offers
     ]
-    keeper = _Keeper(directory, entries, host, ssl, find_host, rng or random.Random())
+    rng = (host or Host()).random("registrations")
+    keeper = _Keeper(directory, entries, registration_host, ssl, find_host, rng)
     task_status.started(keeper.state)
     try:
         await keeper.run()

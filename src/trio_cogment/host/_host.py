@@ -39,6 +39,9 @@ def system_random(_name: str) -> Random:
     return Random()
 
 
+_SYSTEM_FILES = SystemFiles()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """What a program takes from outside itself. ``Host()`` is the system; each part can be replaced on its own.
@@ -53,7 +56,7 @@ class Host:
             for pauses and for sharing out load, never for secrets.
         connect: connects to a name or address and a port; raises OSError.
         listen: opens a port on some addresses; raises OSError.
-        files: returns the file system, given the mode of new files (less the process's umask).
+        files: the file system.
         runner: returns what runs blocking functions, given how many run at a time; more wait.
     """
 
@@ -63,5 +66,5 @@ class Host:
     random: Callable[[str], Random] = system_random
     connect: Connect = trio.open_tcp_stream
     listen: Listen = listen_tcp
-    files: Callable[[int], Files] = SystemFiles
+    files: Files = _SYSTEM_FILES
     runner: Callable[[int], Runner] = ThreadRunner

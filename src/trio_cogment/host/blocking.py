@@ -39,3 +39,8 @@ async def run_inline(function: Callable[..., T], *args: object) -> T:
     """Run a function in this very task: a `Runner` for simulations, in which nothing really blocks."""
     await trio.lowlevel.checkpoint()
     return function(*args)
+
+
+def inline_runner(_threads: int) -> Runner:
+    """Return `run_inline`, as `Host.runner` of a simulation."""
+    return run_inline

@@ -116,6 +116,9 @@ class Files(Protocol):
     def sync_folder(self, folder: str) -> None:
         """Make durable which names the folder has."""
 
+    def owner_only(self) -> Files:
+        """Return the same file system, where nobody but their owner may read or write new files."""
+
     def lock(self, path: str) -> FileLock:
         """Hold a lock until it is released or this process ends, however it ends.
 
@@ -188,6 +191,10 @@ class SystemFiles:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def owner_only(self) -> SystemFiles:
+        """See `Files.owner_only`."""
+        return SystemFiles(mode=self._mode & 0o600)
 
     def lock(self, path: str) -> FileLock:
         """See `Files.lock`."""

@@ -1,8 +1,5 @@
 """The model registry: versions of trained models, kept and handed out."""
 
-from trio_cogment.host.blocking import Runner as Runner
-from trio_cogment.host.blocking import ThreadRunner as ThreadRunner
-from trio_cogment.host.blocking import run_inline as run_inline
 from trio_cogment.model_registry.blobs import Blob as Blob
 from trio_cogment.model_registry.blobs import BlobStore as BlobStore
 from trio_cogment.model_registry.blobs import Upload as Upload

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
@@ -17,7 +18,7 @@ from trio_cogment.errors import (
     NotFoundError,
     UnavailableError,
 )
-from trio_cogment.host.blocking import Runner, ThreadRunner
+from trio_cogment.host import Host, Runner
 from trio_cogment.host.files import LockedError
 from trio_cogment.model_registry._archive import Archive, StoredModel
 from trio_cogment.model_registry._failures import storage_errors
@@ -26,6 +27,7 @@ from trio_cogment.model_registry._transfers import Receiving, Room, Sending, ToM
 from trio_cogment.model_registry._transients import Payload, Transient, TransientCache
 from trio_cogment.model_registry._watch import VersionWatch
 from trio_cogment.model_registry.blobs import Blob, BlobStore
+from trio_cogment.model_registry.local import LocalBlobs
 
 T = TypeVar("T")
 
@@ -44,10 +46,9 @@ class ModelRegistry:
     what was being written is there, whole, or leaves nothing but a temporary file, which the next start removes.
 
     Args:
-        store: keeps what is archived; for example a `LocalBlobs`.
-        wall_clock: nanoseconds since the epoch.
+        store: keeps what is archived: a folder, which is made if need be (see `LocalBlobs`), or another storage.
         config: limits.
-        run: runs what blocks; in threads unless given. `run_inline` is for simulations.
+        host: gives the time of the day, the files of a folder, and the threads for what blocks.
 
     Entering raises:
         FailedPreconditionError: somebody else uses the storage.
@@ -60,17 +61,17 @@ class ModelRegistry:
 
     def __init__(
         self,
-        store: BlobStore,
+        store: BlobStore | str | os.PathLike[str],
         *,
-        wall_clock: Callable[[], int],
         config: ModelRegistryConfig | None = None,
-        run: Runner | None = None,
+        host: Host | None = None,
     ) -> None:
         self.config = config or ModelRegistryConfig()
         self.models: dict[str, Model] = {}
+        self._host = host or Host()
+        if isinstance(store, str | os.PathLike):
+            store = LocalBlobs(store, files=self._host.files)
         self._archive = Archive(store)
-        self._wall_clock = wall_clock
-        self._given_run = run
         self._run: Runner | None = None
         self._cache = TransientCache(self.config.cache_max_items, self.config.cache_max_bytes)
         self._receiving = Room(self.config.cache_max_bytes)
@@ -80,7 +81,7 @@ class ModelRegistry:
         self._stopping = False
 
     async def __aenter__(self) -> ModelRegistry:
-        run = self._given_run or ThreadRunner(self.config.storage_threads)
+        run = self._host.runner(self.config.storage_threads)
         try:
             with storage_errors("opening the archive", log=False):
                 found = await run(self._open)
@@ -268,7 +269,7 @@ class ModelRegistry:
         return ModelVersionInfo(
             model_id=given.model_id,
             version_number=upload.model.next_number(),
-            creation_timestamp=given.creation_timestamp or self._wall_clock(),
+            creation_timestamp=given.creation_timestamp or self._host.wall_clock(),
             archived=given.archived,
             data_hash=upload.digest,
             data_size=given.data_size,

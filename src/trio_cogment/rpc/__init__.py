@@ -4,6 +4,9 @@ from trio_cogment.config import RpcConfig as RpcConfig
 from trio_cogment.errors import RpcError as RpcError
 from trio_cogment.errors import StatusCode as StatusCode
 from trio_cogment.rpc._nursery import OwnNursery as OwnNursery
+from trio_cogment.rpc.call_host import CallHost as CallHost
+from trio_cogment.rpc.call_host import open_channel as open_channel
+from trio_cogment.rpc.call_host import open_in_process as open_in_process
 from trio_cogment.rpc.calls import Call as Call
 from trio_cogment.rpc.calls import CallOpener as CallOpener
 from trio_cogment.rpc.calls import ClientCall as ClientCall

@@ -7,11 +7,13 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from types import TracebackType
 
 import trio
 
 from trio_cogment.config import RpcConfig
+from trio_cogment.host import Host
 from trio_cogment.rpc._client_call import WireClientCall
 from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._connection import Connection
@@ -27,7 +29,7 @@ Connect = Callable[[], Awaitable[trio.abc.Stream]]
 class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
     """Calls to one server over HTTP/2.
 
-    Use it as ``async with Channel(host, port) as channel``; its tasks live in that block. Connecting waits for the
+    Use it as ``async with Channel(address, port) as channel``; its tasks live in that block. Connecting waits for the
     first call. When a connection is lost, its calls end with UNAVAILABLE at once and the next call connects anew; when
     the server sends GOAWAY, running calls go on and new ones use a new connection. A call that the server says it has
     not looked at is made again, once on a new connection, unless it has sent too much to be kept for that. Calls beyond
@@ -42,12 +44,14 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
     no longer than `RpcConfig.farewell_timeout_seconds`.
 
     Args:
-        host: a name or address.
+        address: of the server, or its name.
         port: its TCP port.
         tls: encrypt; for example from `trio_cogment.rpc.client_tls`. ALPN is set on the context.
-        server_name: whom the server's certificate must name, if not `host`; also what the server is told (:authority).
+        server_name: whom the server's certificate must name, if not `address`; also what the server is told
+            (:authority).
         config: limits and timeouts.
-        rng: decides by how much the pauses between attempts to connect differ.
+        host: makes the connections, and decides by how much the pauses between attempts differ; the system unless
+            given.
         compression: what requests are compressed with unless a call says otherwise: "gzip", "deflate" or nothing.
 
     Attributes:
@@ -59,20 +63,20 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
 
     def __init__(
         self,
-        host: str,
+        address: str,
         port: int,
         *,
         tls: ssl.SSLContext | None = None,
         server_name: str | None = None,
         config: RpcConfig | None = None,
-        rng: random.Random | None = None,
+        host: Host | None = None,
         compression: str | None = None,
     ) -> None:
-        async def connect() -> trio.abc.Stream:
-            return await trio.open_tcp_stream(host, port)
-
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._setup(connect, address, server_name or address, config, rng, tls, server_name or host)
+        host = host or Host()
+        target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        connect = partial(host.connect, address, port)
+        rng = host.random(f"channel to {target}")
+        self._setup(connect, target, server_name or target, config, rng, tls, server_name or address)
         self.compression = checked_encoding(compression)
 
     @classmethod
@@ -83,7 +87,6 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         tls: ssl.SSLContext | None = None,
         server_name: str | None = None,
         config: RpcConfig | None = None,
-        rng: random.Random | None = None,
         compression: str | None = None,
     ) -> Channel:
         """Return a channel to a UNIX socket; the server's name is ``localhost`` unless given."""
@@ -94,7 +97,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
 
         channel = cls.__new__(cls)
         name = server_name or "localhost"
-        channel._setup(connect, f"unix:{path}", name, config, rng, tls, name)
+        channel._setup(connect, f"unix:{path}", name, config, random.Random(), tls, name)
         channel.compression = checked_encoding(compression)
         return channel
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
@@ -22,9 +21,10 @@ from trio_cogment.api.orchestrator_pb2 import (
     TrialStartRequest,
 )
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.host import Host
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
-from trio_cogment.sdk._session import NORMAL, WallClock, receive_init
+from trio_cogment.sdk._session import NORMAL, receive_init
 from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.spec import Payload, Spec, encode
 
@@ -126,7 +126,7 @@ async def join_trial(
     actor_name: str = "",
     actor_class: str = "",
     spec: Spec | None = None,
-    wall_clock: WallClock = time.time_ns,
+    host: Host | None = None,
 ) -> None:
     """Take part in a trial as a client actor, by name or by class; return when it is over.
 
@@ -141,5 +141,11 @@ async def join_trial(
         init = await receive_init(call, ActorRunTrialOutput)
         if init is not None:
             await run_actor(
-                call, trial_id, init, implementation, spec=spec or Spec(), wall_clock=wall_clock, joined=True
+                call,
+                trial_id,
+                init,
+                implementation,
+                spec=spec or Spec(),
+                wall_clock=(host or Host()).wall_clock,
+                joined=True,
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.discovery import Offer
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
+from trio_cogment.host import Host
 from trio_cogment.logs import bind_trial
 from trio_cogment.rpc import (
     CallOpener,
@@ -30,7 +30,7 @@ from trio_cogment.sdk._actor import ActorImplementation, run_actor
 from trio_cogment.sdk._datalog import DatalogImplementation, DatalogSession
 from trio_cogment.sdk._environment import EnvironmentImplementation, run_environment
 from trio_cogment.sdk._hook import PreTrialHook, PreTrialSession
-from trio_cogment.sdk._session import WallClock, receive_init
+from trio_cogment.sdk._session import receive_init
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, TRIAL_ID, USER_ID, ServiceKind
 from trio_cogment.spec import Spec
 
@@ -50,12 +50,12 @@ class Participants:
 
     Args:
         spec: the types of the project; without a spec all payloads are bytes.
-        wall_clock: returns nanoseconds since the epoch, for timestamps.
+        host: gives the wall clock, for timestamps; by default the system.
     """
 
-    def __init__(self, spec: Spec | None = None, *, wall_clock: WallClock = time.time_ns) -> None:
+    def __init__(self, spec: Spec | None = None, *, host: Host | None = None) -> None:
         self.spec = spec or Spec()
-        self.wall_clock = wall_clock
+        self.host = host or Host()
         self._registered: dict[ServiceKind, dict[str, _Registered]] = {}
 
     def register_environment(
@@ -258,7 +258,7 @@ class _EnvironmentService(About):
         if init is not None:
             found = participants.find(ServiceKind.ENVIRONMENT, call, init.impl_name)
             await run_environment(
-                call, trial_id, init, found, spec=participants.spec, wall_clock=participants.wall_clock
+                call, trial_id, init, found, spec=participants.spec, wall_clock=participants.host.wall_clock
             )
 
 
@@ -272,7 +272,9 @@ class _ServiceActorService(About):
         init = await receive_init(call, ActorRunTrialOutput)
         if init is not None:
             found = participants.find(ServiceKind.ACTOR, call, init.impl_name, init.actor_class)
-            await run_actor(call, trial_id, init, found, spec=participants.spec, wall_clock=participants.wall_clock)
+            await run_actor(
+                call, trial_id, init, found, spec=participants.spec, wall_clock=participants.host.wall_clock
+            )
 
 
 class _TrialHooksService(About):

@@ -9,6 +9,7 @@ import trio
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.discovery import SDK, DirectoryClient, host_finder, keep_registered
+from trio_cogment.host import Host
 from trio_cogment.rpc import HealthService, Serving, open_listeners, serve, standard_services
 from trio_cogment.sdk._participants import Participants
 
@@ -17,11 +18,12 @@ async def serve_participants(
     participants: Participants,
     *,
     port: int = 0,
-    host: str = "0.0.0.0",
+    address: str = "0.0.0.0",
     rpc_config: RpcConfig | None = None,
     directory: DirectoryClient | None = None,
     registration_host: str = "",
     registration_properties: Mapping[str, str] | None = None,
+    host: Host | None = None,
     task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the registered implementations, health and reflection on one port, until cancelled.
@@ -32,18 +34,19 @@ async def serve_participants(
     Args:
         participants: the implementations.
         port: the TCP port; 0 for any free port.
-        host: the address to listen on.
+        address: the address to listen on.
         rpc_config: limits and timeouts of the server.
         directory: the directory with which to register the services, for `cogment://discover`; implementations that
             are added to `participants` later are not registered. See `trio_cogment.discovery.open_directory`.
         registration_host: the name or address under which others reach this server; by default its own address.
         registration_properties: properties of all registrations, in addition to those of the implementations.
+        host: where to listen; by default the system.
         task_status: see above.
 
     Raises:
         OSError: the port is in use.
     """
-    listeners = await open_listeners(host, port)
+    listeners = await open_listeners(address, port, host=host)
     services = participants.services()
     health = HealthService(service.name for service in services)
     services = [*services, *standard_services(services, health)]
@@ -57,8 +60,9 @@ async def serve_participants(
         await keep_registered(
             directory,
             participants.offers(serving.port),
-            host=registration_host,
+            registration_host=registration_host,
             properties=registration_properties,
             source=SDK,
             find_host=host_finder(serving.addresses),
+            host=host,
         )

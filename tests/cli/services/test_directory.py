@@ -21,6 +21,7 @@ from trio_cogment.cli.services.directory import DirectoryServerSettings
 from trio_cogment.cli.services.directory import directory as command
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory import DirectoryServer, directory_services
+from trio_cogment.host import Host
 from trio_cogment.services import ServiceKind
 
 START = ("services", "directory", "--host=127.0.0.1", "--port=0")
@@ -32,7 +33,7 @@ PERMANENT = ("--host=h", "--port=1", "--permanent")
 async def directory(**rules: Any) -> AsyncIterator[tuple[DirectoryServer, str]]:
     source = random.Random(0).randbytes
     async with (
-        DirectoryServer(random_bytes=source, config=DirectoryServerConfig(**rules)) as found,
+        DirectoryServer(config=DirectoryServerConfig(**rules), host=Host(secret_bytes=source)) as found,
         listening(*directory_services(found)) as endpoint,
     ):
         yield found, f"--directory_endpoint={endpoint}"

@@ -53,7 +53,7 @@ class Actors:
         participants = Participants()
         participants.register_actor(self.act, "talk", ["talker"])
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(partial(serve_participants, participants, host="127.0.0.1", directory=directory))
+            nursery.start_soon(partial(serve_participants, participants, address="127.0.0.1", directory=directory))
             yield
             nursery.cancel_scope.cancel()
 

@@ -28,7 +28,8 @@ from tests.cli.process import (
 from tests.cli.test_configuration import documented_flags, settings_of
 from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.model_registry import ModelRegistrySettings, model_registry
-from trio_cogment.model_registry import LocalBlobs, ModelRegistry, model_registry_services
+from trio_cogment.host import Host
+from trio_cogment.model_registry import ModelRegistry, model_registry_services
 
 DATA = b"weights " * 100_000
 HASH = base64.b64encode(hashlib.sha256(DATA).digest()).decode()
@@ -37,7 +38,7 @@ HASH = base64.b64encode(hashlib.sha256(DATA).digest()).decode()
 @asynccontextmanager
 async def registry(folder: Path) -> AsyncIterator[str]:
     async with (
-        ModelRegistry(LocalBlobs(folder / "archive"), wall_clock=lambda: 10**18) as found,
+        ModelRegistry(folder / "archive", host=Host(wall_clock=lambda: 10**18)) as found,
         listening(*model_registry_services(found)) as endpoint,
     ):
         yield f"--endpoint={endpoint}"

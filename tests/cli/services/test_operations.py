@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import time
 import urllib.request
 from functools import partial
 from pathlib import Path
@@ -149,7 +148,7 @@ async def test_a_restart_on_the_same_port_with_live_connections() -> None:
                 async with server("serve", "--host=127.0.0.1", f"--port={port}") as running, trio.open_nursery() as n:
                     actors = [actor_params("joined", "c", endpoint=CLIENT)]
                     trial_id = await start_when_ready(controller, trial_params(actors, environment_endpoint=endpoint))
-                    join = partial(join_trial, actor_name="joined", wall_clock=time.time_ns)
+                    join = partial(join_trial, actor_name="joined")
                     n.start_soon(join, channel, trial_id, endless.actor)
                     await endless.wait_running([trial_id])
                     await running.stop()

@@ -306,7 +306,7 @@ async def test_a_trial_over_sockets_that_everybody_finds_through_the_directory()
                 partial(
                     serve_participants,
                     participants,
-                    host="127.0.0.1",
+                    address="127.0.0.1",
                     directory=directory,
                     registration_host="127.0.0.1",
                 )

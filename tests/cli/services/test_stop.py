@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -80,7 +79,7 @@ async def test_a_signal_ends_trials_and_watches(
                 trials = [await controller.start_trial(params) for _ in range(3)]
                 await nursery.start(watch, controller, entries)
                 for trial_id in trials:
-                    join = partial(join_trial, actor_name="joined", wall_clock=time.time_ns)
+                    join = partial(join_trial, actor_name="joined")
                     nursery.start_soon(join, channel, trial_id, endless.actor)
                 await endless.wait_running(trials)
                 assert status.read_text() == "IR"
@@ -146,14 +145,14 @@ async def test_two_ports_have_a_service_each() -> None:
             async with controlled(running) as (controller, channel):
                 assert list(await controller.trial_infos()) == []
                 with pytest.raises(RpcError) as caught:
-                    await join_trial(channel, "t", Endless().actor, actor_name="a", wall_clock=time.time_ns)
+                    await join_trial(channel, "t", Endless().actor, actor_name="a")
                 assert caught.value.code is StatusCode.UNIMPLEMENTED
             async with Channel("127.0.0.1", port) as channel:
                 with pytest.raises(RpcError) as caught:
                     await Controller(channel).trial_infos()
                 assert caught.value.code is StatusCode.UNIMPLEMENTED
                 with pytest.raises(RpcError) as caught:
-                    await join_trial(channel, "t", Endless().actor, actor_name="a", wall_clock=time.time_ns)
+                    await join_trial(channel, "t", Endless().actor, actor_name="a")
                 assert caught.value.code is not StatusCode.UNIMPLEMENTED
         assert await running.stop() == 0
 

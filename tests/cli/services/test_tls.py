@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import ssl
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -89,7 +88,7 @@ async def test_a_trial_with_certificates_everywhere(where: str, ours: Party, the
             actors = [actor_params("here", "c", endpoint=endpoint), actor_params("joined", "c", endpoint=CLIENT)]
             params = trial_params(actors, environment_endpoint=endpoint)
             trial_id = await Controller(channel).start_trial(params)
-            join = partial(join_trial, actor_name="joined", wall_clock=time.time_ns)
+            join = partial(join_trial, actor_name="joined")
             nursery.start_soon(join, channel, trial_id, endless.actor)
             await endless.wait_running([trial_id])
             await running.stop()

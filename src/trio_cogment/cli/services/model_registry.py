@@ -162,10 +162,9 @@ async def opened_registry(archive: Path, configuration: Configuration) -> AsyncI
     Raises:
         Failure: the folder cannot be used.
     """
-    from trio_cogment.model_registry import LocalBlobs, ModelRegistry
-    from trio_cogment.platform import wall_clock_ns
+    from trio_cogment.model_registry import ModelRegistry
 
-    registry = ModelRegistry(LocalBlobs(archive), wall_clock=wall_clock_ns, config=configuration.model_registry)
+    registry = ModelRegistry(archive, config=configuration.model_registry)
     async with AsyncExitStack() as opened:
         try:
             await opened.enter_async_context(registry)

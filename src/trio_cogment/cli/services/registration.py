@@ -96,7 +96,6 @@ async def opened_directory_server(file: str, configuration: Configuration) -> As
         if not await trio.Path(path).parent.is_dir():
             raise Failure(f"--persistence_file: {file}: there is no such folder")
     async with DirectoryServer(
-        random_bytes=os.urandom,
         path=path,
         config=configuration.directory_server,
         rpc_config=configuration.rpc,
@@ -139,7 +138,7 @@ async def stay_registered(
             await keep_registered(
                 directory.client,
                 offers,
-                host=settings.host,
+                registration_host=settings.host,
                 ssl=tls,
                 properties=settings.properties,
                 find_host=find_host,

@@ -203,6 +203,10 @@ class SimDisk:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
         self._change(os.path.dirname(path), {path: None})
 
+    def owner_only(self) -> SimDisk:
+        """See `Files.owner_only`; there are no users here."""
+        return self
+
     def lock(self, path: str) -> FileLock:
         """See `Files.lock`."""
         self._operation()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -15,17 +15,17 @@ from purerpc import Service
 
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.host.blocking import run_inline
+from trio_cogment.host import inline_runner
 from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.platform import Platform, open_platform
-from trio_cogment.rpc import OwnNursery, serve
+from trio_cogment.rpc import CallHost, OwnNursery, serve
 from trio_cogment.spec import Spec
 from trio_cogment.testing.history import History
 from trio_cogment.testing.recorded_calls import RecordedCalls
 from trio_cogment.testing.sim.disk import SimDisk
 from trio_cogment.testing.sim.fault_plan import FaultPlan
 from trio_cogment.testing.sim.latent_channel import LatentChannel
-from trio_cogment.testing.sim.network import SimNetwork
+from trio_cogment.testing.sim.network import SimListener, SimNetwork
 from trio_cogment.testing.sim.pipes import Link
 
 #: Simulated runs begin on 2026-01-01 at midnight UTC, in nanoseconds since the epoch.
@@ -50,7 +50,8 @@ class World:
         self.plan = plan or FaultPlan()
         self.rng = self.stream("scenario")
         self._ids = self.stream("ids")
-        self._directories = self.stream("directories")
+        self._secrets = self.stream("secrets")
+        self._disks: dict[str, SimDisk] = {}
         self.network = SimNetwork(self.stream)
         self.history = History()
         self.counters: Counter[str] = Counter()
@@ -74,6 +75,40 @@ class World:
     def disk(self, name: str, *, capacity_bytes: int = 1 << 40) -> SimDisk:
         """Return a new disk, empty each time, whose accidents come from the seed and the name."""
         return SimDisk(self.stream(f"disk {name}"), capacity_bytes=capacity_bytes)
+
+    def host(self, name: str, *, disk: SimDisk | None = None, link: Link | None = None) -> CallHost:
+        """Return what a program on a host of the network takes from outside, all of it from the seed.
+
+        What takes a `trio_cogment.host.Host` can be simulated with it: `open_platform(host=world.host("desk"))`.
+
+        Args:
+            name: of the host; the machine itself is `world.network.host(name)`.
+            disk: its files; without one, a disk that the host has from its first use on.
+            link: calls within the process take its latency and jitter; without one they take no time.
+        """
+        machine = self.network.host(name)
+
+        async def listen(addresses: object = (), port: int = 0) -> list[SimListener]:
+            await trio.lowlevel.checkpoint()
+            return [machine.listen(port)]
+
+        def in_process(services: Iterable[Service], *, config: RpcConfig | None = None) -> LatentChannel:
+            served = list(services)
+            return self.in_process(served, name=served[0].name, link=link, config=config)
+
+        if disk is None and name not in self._disks:
+            self._disks[name] = self.disk(f"of {name}")
+        return CallHost(
+            wall_clock=self.wall_clock,
+            new_id=self.new_id,
+            secret_bytes=self._secrets.randbytes,
+            random=lambda purpose: self.stream(f"{name} {purpose}"),
+            connect=machine.connect,
+            listen=listen,
+            files=disk or self._disks[name],
+            runner=inline_runner,
+            in_process=None if link is None else in_process,
+        )
 
     def sometimes(self, name: str) -> None:
         """Count that the run has come to a place that some run should come to."""
@@ -107,18 +142,7 @@ class World:
             link: calls within the process take its latency and jitter; without one they take no time.
             options: see `trio_cogment.open_platform`.
         """
-        given: dict[str, Any] = {
-            "wall_clock": self.wall_clock,
-            "new_trial_id": self.new_id,
-            "rng": self.stream("orchestrator"),
-        }
-        if link is not None:
-
-            def open_inside(services: Sequence[Service], config: RpcConfig) -> LatentChannel:
-                return self.in_process(services, name=services[0].name, link=link, config=config)
-
-            given["open_inside"] = open_inside
-        options = {**given, **options}
+        options = {"host": self.host("platform", link=link), **options}
         async with open_platform(spec, **options) as platform:
             yield platform
 
@@ -179,14 +203,10 @@ class World:
         """
         here = self.network.host(host)
         directory = DirectoryServer(
-            random_bytes=self._directories.randbytes,
             path="" if disk is None else "directory",
             config=config,
             rpc_config=rpc_config,
-            files=disk,
-            run=run_inline,
-            dial=here.connect,
-            rng=self._directories,
+            host=self.host(host, disk=disk),
         )
         tasks = OwnNursery()
         async with directory, _cancelled_after(tasks) as nursery:
