@@ -107,7 +107,7 @@ async def test_bad_input() -> None:
         assert await at.stream("Register", []) == []
 
 
-async def test_a_grpcio_service_is_looked_at() -> None:
+async def test_a_grpcio_service_is_checked() -> None:
     """One of grpcio's that has `Version` only, as old services; and one that has neither."""
     from concurrent import futures
 

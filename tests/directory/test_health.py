@@ -70,9 +70,9 @@ def test_forgotten_when_it_failed_often_and_long_enough() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.none() | st.integers(0, 255))))
-def test_whatever_happens(looks: list[tuple[float, int | None]]) -> None:
+def test_whatever_happens(checks: list[tuple[float, int | None]]) -> None:
     health, now, failures = Health.at_first(exempt=False, now=0), 0.0, 0
-    for pause, load in looks:
+    for pause, load in checks:
         now += pause
         health = health.after_check(load, now, CONFIG)
         failures = failures + 1 if load is None else 0

@@ -297,7 +297,7 @@ async def test_silent_crowds_hold_up_nobody_who_answers(autojump_clock: Clock) -
         assert at.net.dialled.count("silent") <= 2 * 100 / 10 + 2
 
 
-async def test_looks_are_bounded(autojump_clock: Clock) -> None:
+async def test_checks_are_bounded(autojump_clock: Clock) -> None:
     running, most = 0, 0
 
     async def dial(_host: str, _port: int) -> trio.abc.Stream:
@@ -351,9 +351,7 @@ async def test_a_service_that_answers_just_before_it_would_be_forgotten(autojump
         assert sorted(await at.hosts()) == ["flaky", "other"]
 
 
-async def test_a_look_that_goes_wrong_concerns_nobody_else(
-    autojump_clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_check_that_fails_affects_no_other(autojump_clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     async def dial(host: str, port: int) -> trio.abc.Stream:
         if host == "strange" and not mended:
             raise RuntimeError("a bug")
@@ -378,7 +376,7 @@ async def test_a_look_that_goes_wrong_concerns_nobody_else(
 # check_on_inquire
 
 
-async def test_looks_before_an_answer(autojump_clock: Clock) -> None:
+async def test_checks_before_an_answer(autojump_clock: Clock) -> None:
     config = DirectoryServerConfig(check_on_inquire=True, check_interval_seconds=1000)
     async with directory(config) as at:
         services = {name: Told() for name in ("good", "bad", "slow")}
@@ -405,7 +403,7 @@ async def test_looks_before_an_answer(autojump_clock: Clock) -> None:
         assert trio.current_time() - began < 12
 
 
-async def test_fresh_looks_are_not_repeated(autojump_clock: Clock) -> None:
+async def test_fresh_checks_are_not_repeated(autojump_clock: Clock) -> None:
     async with directory(DirectoryServerConfig(check_on_inquire=True, fresh_check_seconds=5)) as at:
         at.net.host("one", service := Told())
         await at.register(registration("one"))

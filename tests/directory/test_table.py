@@ -76,7 +76,7 @@ def test_forgotten_after_failures() -> None:
     assert not table.given_up(one, 100)
 
 
-def test_a_fresh_look_is_not_repeated() -> None:
+def test_a_fresh_check_is_not_repeated() -> None:
     one = entry(1)
     table = table_of(one)
     assert table.stale([one], 0) == [one]
@@ -134,7 +134,7 @@ EVENTS = st.one_of(
 
 
 @given(st.lists(EVENTS, max_size=40))
-def test_shown_are_those_whose_last_look_was_answered(events: list[tuple[object, ...]]) -> None:
+def test_shown_are_those_whose_last_check_was_answered(events: list[tuple[object, ...]]) -> None:
     table, now = Table(CONFIG), 0.0
     last: dict[int, int | None] = {}
     for what, *rest in events:
