@@ -44,7 +44,8 @@ Invariants that the tests hold on to
 * The same bytes in any split give the same events and the same fault.
 * Every stream is announced as ended at most once.
 * After a fault there are no events.
-* The output is bounded by the high-water mark and one frame, and by the bound on answers.
+* DATA in the output is bounded by the high-water mark and one frame; what the peer makes us add, by the bound on
+  answers (`RpcConfig.max_control_output_bytes`).
 """
 
 from __future__ import annotations

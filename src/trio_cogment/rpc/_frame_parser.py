@@ -37,7 +37,7 @@ from trio_cogment.rpc._frames import (
 )
 from trio_cogment.rpc._header_blocks import HeaderBlocks
 from trio_cogment.rpc._receive_window import ReceiveWindow
-from trio_cogment.rpc._streams import BadMessageError, Stream
+from trio_cogment.rpc._streams import PREFIX_BYTES, BadMessageError, Stream
 
 _MESSAGE = Kind.MESSAGE
 
@@ -165,16 +165,15 @@ class FrameParser:
         while total - position >= 9:
             # One `unpack` reads the frame's header and the message's prefix that most likely follows it.
             if total - position >= 14:
-                high, low, kind, flags, stream_id, flag, length = unpack_message(data, position)
-                size = high << 8 | low
+                word, flags, stream_id, flag, length = unpack_message(data, position)
+                size = length + PREFIX_BYTES
                 # The fast path: a whole frame with exactly one whole message on an open stream. The first test is about
                 # the frame alone and lets most others fail early. A compressed message takes the long way, and so does
                 # END_STREAM, which is a flag; a reserved bit in `stream_id` makes the look-up fail.
                 if (
-                    kind == 0
+                    word == size << 8
                     and flags == 0
                     and not flag
-                    and length == size - 5
                     and position + 9 + size <= total
                     and not blocks.unfinished
                 ):
@@ -197,6 +196,8 @@ class FrameParser:
                         position += 9 + size
                         events.append((_MESSAGE, stream, data[start:position]))
                         continue
+                size = word >> 8
+                kind = word & 0xFF
             else:
                 high, low, kind, flags, stream_id = unpack(data, position)
                 size = high << 8 | low

@@ -20,7 +20,9 @@ INITIAL_WINDOW = 65535
 MAX_CONTROL_FRAME = 64 * 1024
 
 HEADER = Struct(">HBBBI")  # length (2 + 1), type, flags, stream
-MESSAGE_HEADER = Struct(">HBBBIBI")  # the same, then a message's flag and length
+#: The same with length and type as one number, then a message's flag and length. DATA is type 0, so of a DATA frame of
+#: `size` bytes the number is ``size << 8``: one field less to pack and to compare for each message.
+MESSAGE_HEADER = Struct(">IBIBI")
 SETTING = Struct(">HI")
 
 

@@ -147,7 +147,8 @@ class SendQueue:
 
     def send_message(self, stream: Stream, payload: bytes) -> None:
         """Send a message, or queue it on its stream if a window or the high-water mark says so."""
-        size = len(payload) + PREFIX_BYTES
+        length = len(payload)
+        size = length + PREFIX_BYTES
         # This is the hot path: one comparison chain, one pack, one append. A closed stream needs no test of its own
         # here, as its window is negative.
         if (
@@ -159,12 +160,10 @@ class SendQueue:
         ):
             stream.send_window -= size
             self.window -= size
-            self._out.append(
-                MESSAGE_HEADER.pack(size >> 8, size & 0xFF, DATA, 0, stream.id, 0, size - PREFIX_BYTES) + payload
-            )
+            self._out.append(MESSAGE_HEADER.pack(size << 8, 0, stream.id, 0, length) + payload)
             self.out_size += size + 9
         elif not stream.closed:
-            self._enqueue(stream, b"\0" + (size - PREFIX_BYTES).to_bytes(4, "big") + payload)
+            self._enqueue(stream, b"\0" + length.to_bytes(4, "big") + payload)
 
     def send_compressed(self, stream: Stream, payload: bytes) -> None:
         """As `send_message`, for a payload that is compressed."""
