@@ -444,7 +444,7 @@ def test_little_time_is_spent_on_samples_unlike_any_other(monkeypatch: pytest.Mo
         converter.write(sample)
     assert len(learned) < 20
     # Once samples are alike again, that is noticed.
-    for _ in range(2000):
+    for _ in range(10_000):
         converter.write(samples[7])
     assert converter.templates.credit > 100
     check_written(samples[:300])

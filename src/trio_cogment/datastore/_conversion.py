@@ -9,7 +9,7 @@ log was told, and can tell an action that never came from an empty one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from trio_cogment.api.common_pb2 import Action, Message, Reward, RewardSource, TrialParams, TrialState
@@ -86,7 +86,7 @@ class TrialConverter:
         Raises:
             InvalidArgumentError: see `convert`; nothing has changed then.
         """
-        return self.write_by_template(sample) or _result(self.writing(sample))
+        return self.write_by_template(sample) or _last(self.writing(sample))
 
     def write_by_template(self, sample: DatalogSample) -> SampleWrite | None:
         """Do the same by the fast path; None: there is no template for the sample, use `writing`."""
@@ -95,18 +95,25 @@ class TrialConverter:
             self._logged(write.tick_id, write.state)
         return write
 
-    def writing(self, sample: DatalogSample) -> Generator[None, None, SampleWrite]:
-        """Do the same by the full conversion, in steps of some milliseconds; nothing has changed before the last one.
+    def writing(self, sample: DatalogSample) -> Iterator[SampleWrite | None]:
+        """Do the same by the full conversion, in steps of some milliseconds: yield None after each, then the result.
+
+        Nothing has changed before the last step.
 
         Raises:
             InvalidArgumentError: see `convert`.
         """
-        stored, kind = yield from self._converting(sample)
+        converted: tuple[StoredTrialSample, WriteKind] | None = None
+        for converted in self._converting(sample):
+            if converted is None:
+                yield None
+        assert converted is not None
+        stored, kind = converted
         data = stored.SerializeToString()
         write = SampleWrite(self._trial_id, stored.tick_id, stored.timestamp, stored.state, data, kind)
         if self.templates.wanted and kind is _LOGGED and len(data) <= _MAX_LEARNED_BYTES:
             self._learn(sample, write)
-        return write
+        yield write
 
     def _learn(self, sample: DatalogSample, write: SampleWrite) -> None:
         if not sample.HasField("info") or sample.messages:
@@ -131,9 +138,9 @@ class TrialConverter:
             InvalidArgumentError: an index or value in it is invalid, or it has too many deliveries; the text names the
                 field.
         """
-        return _result(self._converting(sample))
+        return _last(self._converting(sample))
 
-    def _converting(self, sample: DatalogSample) -> Generator[None, None, tuple[StoredTrialSample, WriteKind]]:
+    def _converting(self, sample: DatalogSample) -> Iterator[tuple[StoredTrialSample, WriteKind] | None]:
         stored = StoredTrialSample()
         stored.CopyFrom(self._blank)
         kind = self._take_info(sample, stored)
@@ -157,7 +164,7 @@ class TrialConverter:
         stored.payloads.extend(payloads)
         if kind is _LOGGED:
             self._logged(stored.tick_id, stored.state)
-        return stored, kind
+        yield stored, kind
 
     def _logged(self, tick_id: int, state: int) -> None:
         self.next_tick = tick_id + 1
@@ -335,11 +342,10 @@ def _check_deliveries(field: str, count: int) -> None:
         raise InvalidArgumentError(f"sample.{field}: expected at most {MAX_DELIVERIES}, each counted for each receiver")
 
 
-def _result(steps: Generator[None, None, T]) -> T:
-    """Run a generator to its end and return its result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
+def _last(steps: Iterable[T | None]) -> T:
+    """Take all steps at once and return the result."""
+    result: T | None = None
+    for result in steps:  # noqa: B007  only the last one counts
+        pass
+    assert result is not None
+    return result

@@ -48,11 +48,13 @@ _PLACE_BYTES = 160
 _MAX_OF_A_LENGTH = 4
 #: Limits the time that is spent on samples without a template. A lookup that fails costs `_MISS`, learning a template
 #: costs `_LEARN`, and each sample with a template earns 1, up to `_MAX_CREDIT`. When the credit is too low to learn,
-#: `_PAUSE` samples are not looked up at all, and then the credit is raised by `_ALLOWANCE`.
+#: `_PAUSE` samples are not looked up at all, and then the credit is raised by `_ALLOWANCE`. Each pause is twice as long
+#: as the one before, up to `_MAX_PAUSE`, until a sample has a template again.
 _MAX_CREDIT = 256
 _MISS = 2
 _LEARN = 32
-_PAUSE = 128
+_PAUSE = 64
+_MAX_PAUSE = 1024
 _ALLOWANCE = 8
 
 #: A tick that takes so many bytes as a varint is below `MAX_NUMBER`.
@@ -377,6 +379,7 @@ class Templates:
         self._of_length: dict[int, list[Template]] = {}
         self._bytes = 0
         self._pause = 0
+        self._next_pause = _PAUSE
         self.credit = _MAX_CREDIT
         self.wanted = False
 
@@ -392,12 +395,14 @@ class Templates:
             if write is not None:
                 if self.credit < _MAX_CREDIT:
                     self.credit += 1
+                    self._next_pause = _PAUSE
                 return write
         self.credit -= _MISS
         if self.credit >= _LEARN and len(data) <= _MAX_SAMPLE_BYTES:
             self.wanted = True
         else:
-            self._pause = _PAUSE
+            self._pause = self._next_pause
+            self._next_pause = min(2 * self._next_pause, _MAX_PAUSE)
             self.credit = min(self.credit + _ALLOWANCE, _MAX_CREDIT)
         return None
 

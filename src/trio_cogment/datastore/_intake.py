@@ -12,7 +12,7 @@ from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.datastore._conversion import TrialConverter
 from trio_cogment.datastore._group_commit import Lane, Writer
 from trio_cogment.datastore._leases import Leases
-from trio_cogment.datastore.storage import EndWrite, SampleWrite, TrialEnd, TrialStore, TrialWrite, Write
+from trio_cogment.datastore.storage import EndWrite, TrialEnd, TrialStore, TrialWrite, Write
 from trio_cogment.errors import CogmentError, InvalidArgumentError, ResourceExhaustedError, UnavailableError
 
 _INFO = "info"
@@ -47,25 +47,19 @@ class IntakeStream:
             CogmentError: an earlier one could not be stored.
         """
         try:
-            write = self._converter.write_by_template(sample) or await self._write_in_steps(sample)
+            write = self._converter.write_by_template(sample)
+            if write is None:
+                for write in self._converter.writing(sample):
+                    if write is None:  # a large sample: other tasks get a turn between its steps
+                        await trio.lowlevel.checkpoint()
         except InvalidArgumentError:
             # Whoever sent it must be able to tell which one it was.
             await self.flush()
             raise
+        assert write is not None
         await trio.lowlevel.checkpoint_if_cancelled()
         if not self.lane.put_nowait(write):
             await self._put(write)
-
-    async def _write_in_steps(self, sample: DatalogSample) -> SampleWrite:
-        """Convert a sample with which others need not wait: it may have more in it than all of theirs together."""
-        steps = self._converter.writing(sample)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                write: SampleWrite = end.value
-                return write
-            await trio.lowlevel.checkpoint()
 
     async def _put(self, write: Write) -> None:
         try:
