@@ -9,7 +9,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.datastore.desk import ENDED, RUNNING, late_sample, params_with, sample_of
+from tests.datastore.harness import ENDED, RUNNING, late_sample, params_with, sample_of
 from trio_cogment.api.common_pb2 import (
     Action,
     Message,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.datastore.desk import (
+from tests.datastore.harness import (
     DATA_LOG,
     ENDED,
     LOG_EXPORTER,
-    Desk,
     GateStore,
-    desk,
+    Harness,
+    open_harness,
     params_with,
     sample_of,
     send_log,
@@ -30,8 +30,8 @@ Clock = trio.testing.MockClock
 both = pytest.mark.parametrize("wire", [False, True])
 
 
-async def info_of(table: Desk, trial_id: str) -> StoredTrialInfo:
-    (info,) = (await table.trials(trial_ids=[trial_id])).trial_infos
+async def info_of(harness: Harness, trial_id: str) -> StoredTrialInfo:
+    (info,) = (await harness.trials(trial_ids=[trial_id])).trial_infos
     return info
 
 
@@ -49,7 +49,7 @@ async def outcome(call: ClientCall) -> tuple[int, RpcError | None]:
 @both
 async def test_a_reply_means_durable(wire: bool, autojump_clock: Clock) -> None:
     store = GateStore()
-    async with desk(store, wire=wire) as table, table.data_log("t") as call:
+    async with open_harness(store, wire=wire) as harness, harness.data_log("t") as call:
         await send_log(call, [sample_of(0)])
         await call.receive()
         await call.receive()
@@ -60,34 +60,34 @@ async def test_a_reply_means_durable(wire: bool, autojump_clock: Clock) -> None:
         with trio.move_on_after(5) as waiting:
             await call.receive()
         assert waiting.cancelled_caught
-        assert (await info_of(table, "t")).samples_count == 1
+        assert (await info_of(harness, "t")).samples_count == 1
         store.gate.set()
         assert await outcome(call) == (3, None)
-        assert (await info_of(table, "t")).samples_count == 4
+        assert (await info_of(harness, "t")).samples_count == 4
 
 
 @both
 async def test_the_documented_name_answers_once(wire: bool) -> None:
-    async with desk(wire=wire) as table:
+    async with open_harness(wire=wire) as harness:
         metadata = (("trial-id", "t"), ("user-id", "ann"))
-        async with table.channel.call(LOG_EXPORTER, metadata=metadata) as call:
+        async with harness.channel.call(LOG_EXPORTER, metadata=metadata) as call:
             await call.send(LogExporterSampleRequest(trial_params=params_with("ann", "bob")))
             for sample in whole(3):
                 await call.send(LogExporterSampleRequest(sample=sample))
             await call.done_sending()
             assert await outcome(call) == (1, None)
-        info = await info_of(table, "t")
+        info = await info_of(harness, "t")
         assert (info.samples_count, info.user_id, info.last_state) == (3, "ann", ENDED)
 
 
 async def test_who_started_a_trial_is_kept() -> None:
-    async with desk() as table:
-        async with table.channel.call(DATA_LOG, metadata=(("trial-id", "nobodys"),)) as call:
+    async with open_harness() as harness:
+        async with harness.channel.call(DATA_LOG, metadata=(("trial-id", "nobodys"),)) as call:
             await send_log(call, whole(1))
             await call.done_sending()
             await outcome(call)
-        await table.log("somebodys", whole(1))
-        assert [info.user_id for info in (await table.trials()).trial_infos] == ["", "somebody"]
+        await harness.log("somebodys", whole(1))
+        assert [info.user_id for info in (await harness.trials()).trial_infos] == ["", "somebody"]
 
 
 ERRORS: list[Exception] = [UnavailableError("away"), ResourceExhaustedError("disk full"), RuntimeError("a bug")]
@@ -99,8 +99,8 @@ async def test_a_failed_storage_breaks_the_stream_and_the_next_one_goes_on(
     failure: Exception, wire: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = GateStore()
-    async with desk(store, wire=wire) as table:
-        async with table.data_log("t") as call:
+    async with open_harness(store, wire=wire) as harness:
+        async with harness.data_log("t") as call:
             await send_log(call, whole(2)[:1])
             await call.receive()
             await call.receive()
@@ -110,21 +110,21 @@ async def test_a_failed_storage_breaks_the_stream_and_the_next_one_goes_on(
             assert replies == 0
             assert error is not None
             assert error.code is StatusCode.UNAVAILABLE  # so that nobody thinks the sample was at fault
-        async with table.data_log("t") as call:
+        async with harness.data_log("t") as call:
             await send_log(call, [])
             _, error = await outcome(call)
             assert error is not None
             assert error.code is StatusCode.UNAVAILABLE
         store.failure = None
-        await table.log("t", whole(3))
-        assert [sample.tick_id for sample in await table.samples("t")] == [0, 1, 2]
+        await harness.log("t", whole(3))
+        assert [sample.tick_id for sample in await harness.samples("t")] == [0, 1, 2]
     assert ("a bug" in caplog.text) is isinstance(failure, RuntimeError)
 
 
 async def test_nothing_behind_a_failed_sample_is_stored_or_confirmed(autojump_clock: Clock) -> None:
     """Replies are counted by the orchestrator: one too many would be taken for another sample's."""
     store = GateStore()
-    async with desk(store, commit_samples=2) as table, table.data_log("t") as call:
+    async with open_harness(store, commit_samples=2) as harness, harness.data_log("t") as call:
         await send_log(call, [])
         await call.receive()
         store.gate = trio.Event()
@@ -138,7 +138,7 @@ async def test_nothing_behind_a_failed_sample_is_stored_or_confirmed(autojump_cl
         replies, error = await outcome(call)
         assert (replies, error and error.code) == (0, StatusCode.UNAVAILABLE)
         await trio.sleep(1)
-        assert (await info_of(table, "t")).samples_count == 0
+        assert (await info_of(harness, "t")).samples_count == 0
 
 
 BAD_LOGS: dict[str, tuple[list[RunTrialDatalogInput], int, str]] = {
@@ -173,8 +173,8 @@ BAD_LOGS: dict[str, tuple[list[RunTrialDatalogInput], int, str]] = {
 @pytest.mark.parametrize("what", BAD_LOGS)
 async def test_bad_logs_are_refused_at_their_place(what: str, wire: bool) -> None:
     messages, good, field = BAD_LOGS[what]
-    async with desk(wire=wire) as table:
-        async with table.data_log("t") as call:
+    async with open_harness(wire=wire) as harness:
+        async with harness.data_log("t") as call:
             for message in messages:
                 await call.send(message)
             await call.done_sending()
@@ -184,13 +184,13 @@ async def test_bad_logs_are_refused_at_their_place(what: str, wire: bool) -> Non
         assert error.message.startswith(field)
         # What came before is there, and confirmed: our orchestrator knows by that which sample it was.
         assert replies == good
-        infos = (await table.trials()).trial_infos
+        infos = (await harness.trials()).trial_infos
         assert [info.samples_count for info in infos] == ([good - 1] if good else [])
 
 
 @pytest.mark.parametrize("metadata", [[], [("trial-id", "")], [("user-id", "t")]])
 async def test_a_log_needs_the_id_of_its_trial(metadata: list[tuple[str, str]]) -> None:
-    async with desk() as table, table.channel.call(DATA_LOG, metadata=metadata) as call:
+    async with open_harness() as harness, harness.channel.call(DATA_LOG, metadata=metadata) as call:
         replies, error = await outcome(call)
         assert (replies, error and error.code) == (0, StatusCode.INVALID_ARGUMENT)
         assert error is not None
@@ -198,34 +198,34 @@ async def test_a_log_needs_the_id_of_its_trial(metadata: list[tuple[str, str]]) 
 
 
 async def test_samples_that_come_twice_are_there_once() -> None:
-    async with desk() as table:
-        async with table.data_log("t") as call:
+    async with open_harness() as harness:
+        async with harness.data_log("t") as call:
             await send_log(call, [sample_of(0), sample_of(1)])
             for _ in range(3):
                 await call.receive()
         other = params_with("ann", "bob", max_steps=7)
-        await table.log("t", [sample_of(1), *whole(4)[2:]], other)
-        assert [sample.tick_id for sample in await table.samples("t")] == [0, 1, 2, 3]
-        info = await info_of(table, "t")
+        await harness.log("t", [sample_of(1), *whole(4)[2:]], other)
+        assert [sample.tick_id for sample in await harness.samples("t")] == [0, 1, 2, 3]
+        info = await info_of(harness, "t")
         assert (info.samples_count, info.params.max_steps) == (4, 7)
         # Also when the end itself was not confirmed: it stays ended.
-        await table.log("t", whole(4)[3:])
-        assert (await info_of(table, "t")).samples_count == 4
-        assert (await info_of(table, "t")).last_state == ENDED
+        await harness.log("t", whole(4)[3:])
+        assert (await info_of(harness, "t")).samples_count == 4
+        assert (await info_of(harness, "t")).last_state == ENDED
 
 
 async def test_a_trial_that_is_deleted_while_it_is_logged_begins_anew() -> None:
-    async with desk() as table:
-        async with table.data_log("t") as call:
+    async with open_harness() as harness:
+        async with harness.data_log("t") as call:
             await send_log(call, [sample_of(0)])
             await call.receive()
             await call.receive()
-            await table.delete("t")
+            await harness.delete("t")
             await call.send(RunTrialDatalogInput(sample=sample_of(1)))
             replies, error = await outcome(call)
             assert (replies, error and error.code) == (0, StatusCode.NOT_FOUND)
-        await table.log("t", whole(3)[1:])
-        assert [sample.tick_id for sample in await table.samples("t")] == [1, 2]
+        await harness.log("t", whole(3)[1:])
+        assert [sample.tick_id for sample in await harness.samples("t")] == [1, 2]
 
 
 @pytest.mark.parametrize("excluded", [["info"], [" Info "], []])
@@ -235,11 +235,11 @@ async def test_the_end_of_a_log_without_info_is_the_end_of_the_trial(excluded: l
     samples = [sample_of(0), sample_of(0), sample_of(0)]
     for sample in samples:
         sample.ClearField("info")
-    async with desk() as table:
-        await table.log("t", samples, params)
+    async with open_harness() as harness:
+        await harness.log("t", samples, params)
         with trio.fail_after(30):
-            assert [sample.tick_id for sample in await table.samples("t")] == [0, 1, 2]
-        assert not (await info_of(table, "t")).ended_abnormally
+            assert [sample.tick_id for sample in await harness.samples("t")] == [0, 1, 2]
+        assert not (await info_of(harness, "t")).ended_abnormally
 
 
 async def test_a_log_without_info_that_breaks_goes_on_counting() -> None:
@@ -247,20 +247,20 @@ async def test_a_log_without_info_that_breaks_goes_on_counting() -> None:
     params.datalog.exclude_fields.append("info")
     sample = sample_of(0)
     sample.ClearField("info")
-    async with desk() as table:
-        async with table.data_log("t") as call:
+    async with open_harness() as harness:
+        async with harness.data_log("t") as call:
             await send_log(call, [sample, sample], params)
             for _ in range(3):
                 await call.receive()
-        assert (await info_of(table, "t")).last_state == TrialState.UNKNOWN
-        await table.log("t", [sample], params)
-        assert [stored.tick_id for stored in await table.samples("t")] == [0, 1, 2]
+        assert (await info_of(harness, "t")).last_state == TrialState.UNKNOWN
+        await harness.log("t", [sample], params)
+        assert [stored.tick_id for stored in await harness.samples("t")] == [0, 1, 2]
 
 
 @both
 async def test_who_reads_replies_only_at_the_end_gets_all_of_them(wire: bool) -> None:
     count = 14_000 if wire else 1_000  # more than fits into windows and outboxes
-    async with desk(wire=wire) as table, table.data_log("t") as call:
+    async with open_harness(wire=wire) as harness, harness.data_log("t") as call:
         await send_log(call, (sample_of(tick, actors=0) for tick in range(count)), TrialParams())
         await call.done_sending()
         assert await outcome(call) == (count + 1, None)
@@ -269,115 +269,115 @@ async def test_who_reads_replies_only_at_the_end_gets_all_of_them(wire: bool) ->
 # Trials that nobody ends
 
 
-async def broken_log(table: Desk, trial_id: str, count: int = 2) -> None:
-    async with table.data_log(trial_id) as call:
+async def broken_log(harness: Harness, trial_id: str, count: int = 2) -> None:
+    async with harness.data_log(trial_id) as call:
         await send_log(call, whole(10)[:count])
         for _ in range(count + 1):
             await call.receive()
 
 
 async def test_a_trial_whose_log_is_gone_ends_within_a_minute(autojump_clock: Clock) -> None:
-    async with desk() as table:
-        await broken_log(table, "t")
+    async with open_harness() as harness:
+        await broken_log(harness, "t")
         began = trio.current_time()
-        assert [sample.tick_id for sample in await table.samples("t")] == [0, 1]
+        assert [sample.tick_id for sample in await harness.samples("t")] == [0, 1]
         assert 20 < trio.current_time() - began <= 30
-        info = await info_of(table, "t")
+        info = await info_of(harness, "t")
         assert (info.ended_abnormally, info.last_state, info.samples_count) == (True, ENDED, 2)
 
 
 async def test_a_log_that_comes_back_keeps_its_trial_open(autojump_clock: Clock) -> None:
-    async with desk() as table:
+    async with open_harness() as harness:
         for _ in range(3):
-            await broken_log(table, "t")
+            await broken_log(harness, "t")
             await trio.sleep(20)
-        async with table.data_log("t") as call:
+        async with harness.data_log("t") as call:
             await send_log(call, [])
             await trio.sleep(1000)
-        assert not (await info_of(table, "t")).ended_abnormally
+        assert not (await info_of(harness, "t")).ended_abnormally
 
 
 async def test_a_log_that_comes_back_late_opens_its_trial_again(autojump_clock: Clock) -> None:
-    async with desk() as table:
-        await broken_log(table, "t")
+    async with open_harness() as harness:
+        await broken_log(harness, "t")
         await trio.sleep(60)
-        assert (await info_of(table, "t")).ended_abnormally
-        async with table.data_log("t") as call:
+        assert (await info_of(harness, "t")).ended_abnormally
+        async with harness.data_log("t") as call:
             await send_log(call, [])
             await call.receive()
-            info = await info_of(table, "t")
+            info = await info_of(harness, "t")
             assert (info.ended_abnormally, info.last_state) == (False, 3)
-        await table.log("t", whole(4)[1:])
-        info = await info_of(table, "t")
+        await harness.log("t", whole(4)[1:])
+        info = await info_of(harness, "t")
         assert (info.ended_abnormally, info.last_state, info.samples_count) == (False, ENDED, 4)
 
 
 async def test_two_streams_of_a_trial_are_two(autojump_clock: Clock) -> None:
     """The old one of a connection that died unseen may go long after the new one has come."""
-    async with desk() as table, table.data_log("t") as new:
-        async with table.data_log("t") as old:
+    async with open_harness() as harness, harness.data_log("t") as new:
+        async with harness.data_log("t") as old:
             await send_log(old, [sample_of(0)])
             await send_log(new, [sample_of(0), sample_of(1)])
             await trio.sleep(1)
         await trio.sleep(100)
-        assert not (await info_of(table, "t")).ended_abnormally
-        assert (await info_of(table, "t")).samples_count == 2
+        assert not (await info_of(harness, "t")).ended_abnormally
+        assert (await info_of(harness, "t")).samples_count == 2
 
 
 async def test_after_a_restart_logs_have_their_time_again(autojump_clock: Clock) -> None:
     store = GateStore()
-    async with desk(store) as table:
-        await broken_log(table, "gone")
-        await broken_log(table, "back")
-        await table.log("done", whole(1))
-        await table.add_trial("by hand")
+    async with open_harness(store) as harness:
+        await broken_log(harness, "gone")
+        await broken_log(harness, "back")
+        await harness.log("done", whole(1))
+        await harness.add_trial("by hand")
         await trio.sleep(20)
-    async with desk(store) as table:
+    async with open_harness(store) as harness:
         await trio.sleep(40)
-        await broken_log(table, "late")
-        async with table.data_log("back") as call:
+        await broken_log(harness, "late")
+        async with harness.data_log("back") as call:
             await send_log(call, [])
             await trio.sleep(20)
             # The one that left last is waited for no longer than the others.
-            open_still = {info.trial_id for info in (await table.trials()).trial_infos if info.last_state != ENDED}
+            open_still = {info.trial_id for info in (await harness.trials()).trial_infos if info.last_state != ENDED}
             assert open_still == {"back", "late", "by hand"}
             await trio.sleep(10)
-        abnormal = {info.trial_id: info.ended_abnormally for info in (await table.trials()).trial_infos}
+        abnormal = {info.trial_id: info.ended_abnormally for info in (await harness.trials()).trial_infos}
     assert abnormal == {"gone": True, "back": False, "done": False, "by hand": False, "late": True}
 
 
 async def test_a_storage_that_fails_is_told_of_the_end_later(autojump_clock: Clock) -> None:
     store = GateStore()
-    async with desk(store) as table:
-        await broken_log(table, "t")
+    async with open_harness(store) as harness:
+        await broken_log(harness, "t")
         store.failure = UnavailableError("away")
         await trio.sleep(100)
-        assert not (await info_of(table, "t")).ended_abnormally
+        assert not (await info_of(harness, "t")).ended_abnormally
         store.failure = None
         await trio.sleep(10)
-        assert (await info_of(table, "t")).ended_abnormally
+        assert (await info_of(harness, "t")).ended_abnormally
 
 
 async def test_a_log_that_breaks_after_its_last_sample_is_not_missed(
     autojump_clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with desk() as table:
-        async with table.data_log("t") as call:
+    async with open_harness() as harness:
+        async with harness.data_log("t") as call:
             await send_log(call, whole(2))
             for _ in range(3):
                 await call.receive()
         await trio.sleep(60)
-        (trial,) = (await table.trials()).trial_infos
+        (trial,) = (await harness.trials()).trial_infos
         assert (trial.last_state, trial.ended_abnormally) == (ENDED, False)
     assert "did not come back" not in caplog.text
 
 
 async def test_a_deleted_trial_is_not_waited_for(autojump_clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    async with desk() as table:
-        await broken_log(table, "t")
-        await table.delete("t")
+    async with open_harness() as harness:
+        await broken_log(harness, "t")
+        await harness.delete("t")
         await trio.sleep(100)
-        assert not (await table.trials()).trial_infos
+        assert not (await harness.trials()).trial_infos
     assert not caplog.records
 
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from tests.datastore.desk import ENDED, RUNNING, params_with
+from tests.datastore.harness import ENDED, RUNNING, params_with
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest, StoredTrialSample
 from trio_cogment.datastore import Datastore
 from trio_cogment.datastore._memory import MemoryStore

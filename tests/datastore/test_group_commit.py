@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from tests.datastore.desk import GateStore, params_with
+from tests.datastore.harness import GateStore, params_with
 from trio_cogment.config import DatastoreConfig
-from trio_cogment.datastore._group_commit import Lane, Writer
+from trio_cogment.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.datastore.storage import SampleWrite, TrialWrite, WriteKind
 from trio_cogment.errors import NotFoundError, UnavailableError
 
@@ -24,12 +24,12 @@ def sample_write(tick_id: int, trial_id: str = "t", size: int = 10) -> SampleWri
 
 
 @asynccontextmanager
-async def running(**config: Any) -> AsyncIterator[tuple[Writer, GateStore]]:
+async def running(**config: Any) -> AsyncIterator[tuple[GroupCommit, GateStore]]:
     store = GateStore()
-    writer = Writer(store, DatastoreConfig(**config))
+    writer = GroupCommit(store, DatastoreConfig(**config))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
-        # As long as this was the last commit, others wait for company.
+        # After a commit that took this long, batches wait for more writes.
         store.seconds = 1.0
         await writer.write(TrialWrite("t", "", params_with("a"), logged=False))
         store.seconds = 0.0
@@ -38,36 +38,36 @@ async def running(**config: Any) -> AsyncIterator[tuple[Writer, GateStore]]:
         nursery.cancel_scope.cancel()
 
 
-async def fill(lane: Lane, count: int, first: int = 0, size: int = 10) -> None:
+async def fill(stream: WriteStream, count: int, first: int = 0, size: int = 10) -> None:
     for tick in range(first, first + count):
-        await lane.put(sample_write(tick, size=size))
+        await stream.put(sample_write(tick, size=size))
 
 
 async def test_writes_of_all_go_together_after_a_while(autojump_clock: Clock) -> None:
     async with running() as (writer, store):
         began = trio.current_time()
-        lanes = [writer.lane() for _ in range(3)]
-        for number, lane in enumerate(lanes):
-            await fill(lane, 2, first=10 * number)
-        await lanes[0].progress(0)
+        streams = [writer.stream() for _ in range(3)]
+        for number, stream in enumerate(streams):
+            await fill(stream, 2, first=10 * number)
+        await streams[0].progress(0)
         assert trio.current_time() - began == pytest.approx(0.02)
         assert [[write.tick_id for write in batch if isinstance(write, SampleWrite)] for batch in store.batches] == [
             [0, 1, 10, 11, 20, 21]
         ]
-        assert [lane.durable for lane in lanes] == [2, 2, 2]
+        assert [stream.durable for stream in streams] == [2, 2, 2]
 
 
 async def test_enough_of_them_go_at_once(autojump_clock: Clock) -> None:
     async with running(commit_samples=5, commit_bytes=10_000) as (writer, store):
         store.seconds = 0.01
         began = trio.current_time()
-        lane = writer.lane()
-        await fill(lane, 10)
-        await lane.progress(0)
-        await fill(lane, 1, first=10)  # later, or it would be due in the very moment in which the second commit ends
-        await lane.progress(9)
+        stream = writer.stream()
+        await fill(stream, 10)
+        await stream.progress(0)
+        await fill(stream, 1, first=10)  # later, or it would be due in the very moment in which the second commit ends
+        await stream.progress(9)
         assert [len(batch) for batch in store.batches] == [5, 5]
-        await fill(lane, 3, first=11, size=6000)  # with the eleventh, two of these are enough
+        await fill(stream, 3, first=11, size=6000)  # with the eleventh, two of these are enough
         await settled()
         assert trio.current_time() == pytest.approx(began + 2 * store.seconds)
         assert [len(batch) for batch in store.batches] == [5, 5, 3]
@@ -79,58 +79,58 @@ async def test_where_commits_are_quick_nobody_waits_for_long(
 ) -> None:
     async with running() as (writer, store):
         store.seconds = seconds
-        lane = writer.lane()
-        await fill(lane, 1)
-        await lane.flush()
+        stream = writer.stream()
+        await fill(stream, 1)
+        await stream.flush()
         began = trio.current_time()
-        await fill(lane, 3, first=1)
-        assert await lane.progress(1) == 4
+        await fill(stream, 3, first=1)
+        assert await stream.progress(1) == 4
         assert trio.current_time() - began == pytest.approx(delay + seconds)
         assert [len(batch) for batch in store.batches] == [1, 3]
 
 
-async def test_who_flushes_does_not_wait_for_company(autojump_clock: Clock) -> None:
+async def test_a_flush_commits_at_once(autojump_clock: Clock) -> None:
     async with running() as (writer, store):
         began = trio.current_time()
-        lane = writer.lane()
-        await lane.flush()
-        await fill(lane, 3)
-        await lane.flush()
+        stream = writer.stream()
+        await stream.flush()
+        await fill(stream, 3)
+        await stream.flush()
         assert trio.current_time() == began
-        assert (lane.durable, len(store.batches)) == (3, 1)
+        assert (stream.durable, len(store.batches)) == (3, 1)
 
 
 @pytest.mark.parametrize("bound", ["max_pending_writes", "max_pending_bytes", "max_stream_writes"])
 async def test_what_waits_is_bounded(bound: str, autojump_clock: Clock) -> None:
     async with running(**{bound: 5005 if bound == "max_pending_bytes" else 10}) as (writer, store):
         store.gate = trio.Event()
-        lane, other = writer.lane(), writer.lane()
+        stream, other = writer.stream(), writer.stream()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(fill, lane, 50, 0, 300)
+            nursery.start_soon(fill, stream, 50, 0, 300)
             await trio.sleep(100)
-            assert lane.taken == 10
+            assert stream.taken == 10
             nursery.start_soon(fill, other, 1, 100)
             await trio.sleep(100)
             # Whose own measure is full holds up nobody else.
             assert other.taken == (1 if bound == "max_stream_writes" else 0)
             store.gate.set()
-        await lane.flush()
+        await stream.flush()
         await other.flush()
-        assert (lane.durable, other.durable) == (50, 1)
+        assert (stream.durable, other.durable) == (50, 1)
 
 
 async def test_one_of_any_size_is_taken(autojump_clock: Clock) -> None:
     async with running(max_pending_bytes=100) as (writer, _):
-        lane = writer.lane()
-        await fill(lane, 3, size=10_000)
-        await lane.flush()
-        assert lane.durable == 3
+        stream = writer.stream()
+        await fill(stream, 3, size=10_000)
+        await stream.flush()
+        assert stream.durable == 3
 
 
 async def test_a_failure_is_told_to_everybody_in_the_batch_and_to_nobody_else(autojump_clock: Clock) -> None:
     async with running(commit_samples=4) as (writer, store):
-        first, second, third = writer.lane(), writer.lane(), writer.lane()
-        told: list[Lane] = []
+        first, second, third = writer.stream(), writer.stream(), writer.stream()
+        told: list[WriteStream] = []
         first.on_failure = lambda: told.append(first)
         await fill(first, 2)
         store.seconds = 1.0
@@ -150,40 +150,40 @@ async def test_a_failure_is_told_to_everybody_in_the_batch_and_to_nobody_else(au
         await third.flush()
         assert [len(batch) for batch in store.batches] == [2, 4, 1]
         assert told == [first]
-        assert [lane.durable for lane in (first, second, third)] == [2, 0, 1]
-        for lane in (first, second):
+        assert [stream.durable for stream in (first, second, third)] == [2, 0, 1]
+        for stream in (first, second):
             with pytest.raises(UnavailableError, match="away"):
-                await lane.flush()
+                await stream.flush()
             with pytest.raises(UnavailableError):
-                await lane.progress(2)
+                await stream.progress(2)
             with pytest.raises(UnavailableError):
-                await lane.put(sample_write(9))
+                await stream.put(sample_write(9))
         assert await first.progress(1) == 2
         # Nothing of it is held any more.
         await writer.drain()
         assert (writer._held_writes, writer._held_bytes, len(writer._queue)) == (0, 0, 0)
 
 
-async def test_who_waits_for_room_when_its_lane_fails_is_told(autojump_clock: Clock) -> None:
+async def test_a_put_that_waits_fails_with_its_stream(autojump_clock: Clock) -> None:
     async with running() as (writer, store):
         store.gate = trio.Event()
         store.failure = UnavailableError("away")
-        lane = writer.lane(2)
+        stream = writer.stream(2)
         async with trio.open_nursery() as nursery:
 
             async def put() -> None:
                 with pytest.raises(UnavailableError):
-                    await fill(lane, 10)
+                    await fill(stream, 10)
 
             nursery.start_soon(put)
             await trio.sleep(1)
             store.gate.set()
-        assert lane.taken == 2
+        assert stream.taken == 2
 
 
-async def test_a_refused_write_fails_its_lane_only(autojump_clock: Clock) -> None:
+async def test_a_refused_write_fails_its_stream_only(autojump_clock: Clock) -> None:
     async with running() as (writer, _):
-        good, bad = writer.lane(), writer.lane()
+        good, bad = writer.stream(), writer.stream()
         await fill(good, 1)
         await bad.put(sample_write(5))
         await bad.put(sample_write(0, "unknown"))
@@ -198,13 +198,13 @@ async def test_a_refused_write_fails_its_lane_only(autojump_clock: Clock) -> Non
 async def test_who_is_cancelled_while_waiting_has_put_nothing(autojump_clock: Clock) -> None:
     async with running() as (writer, store):
         store.gate = trio.Event()
-        lane = writer.lane(1)
-        await lane.put(sample_write(0))
+        stream = writer.stream(1)
+        await stream.put(sample_write(0))
         with trio.move_on_after(1):
-            await lane.put(sample_write(1))
+            await stream.put(sample_write(1))
         with trio.move_on_after(1):
-            await lane.flush()
-        assert (lane.taken, lane.durable) == (1, 0)
+            await stream.flush()
+        assert (stream.taken, stream.durable) == (1, 0)
         store.gate.set()
-        await lane.flush()
+        await stream.flush()
         assert [len(batch) for batch in store.batches] == [1]

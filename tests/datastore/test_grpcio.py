@@ -12,7 +12,7 @@ import grpc
 import pytest
 import trio
 
-from tests.datastore.desk import DATA_LOG, ENDED, LOG_EXPORTER, RUNNING, TRIALS, params_with, sample_of, whole
+from tests.datastore.harness import DATA_LOG, ENDED, LOG_EXPORTER, RUNNING, TRIALS, params_with, sample_of, whole
 from trio_cogment.api.datalog_pb2 import LogExporterSampleRequest, RunTrialDatalogInput
 from trio_cogment.api.trial_datastore_pb2 import (
     AddSampleRequest,

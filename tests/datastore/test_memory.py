@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.datastore.desk import ENDED, RUNNING, Desk, params_with, sample_of
+from tests.datastore.harness import ENDED, RUNNING, Harness, params_with, sample_of
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.datastore import Datastore, datastore_services, open_store
 from trio_cogment.rpc import Channel, open_listeners, serve
@@ -38,7 +38,7 @@ async def read_slowly(path: str, total: int) -> tuple[int, int, int]:
             await stream.complete()
         read = 0
         async with Channel("127.0.0.1", serving.port) as channel:
-            async for _ in Desk(channel, datastore).follow("t"):
+            async for _ in Harness(channel, datastore).follow("t"):
                 read += 1
                 most = max(most, resident())
                 await trio.sleep(0.001)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.datastore.desk import ENDED, Desk, GateStore
+from tests.datastore.harness import ENDED, GateStore, Harness
 from trio_cogment import open_platform
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import DatastoreConfig, OrchestratorConfig
@@ -50,17 +50,17 @@ def params(endpoint: str = "cogment://discover", **options: Any) -> TrialParams:
 @asynccontextmanager
 async def stored(
     store: TrialStore | str, ticks: int = 5, seconds_per_tick: float = 0.0, **options: Any
-) -> AsyncIterator[tuple[Platform, Desk]]:
+) -> AsyncIterator[tuple[Platform, Harness]]:
     async with open_platform(store=store, **options) as platform:
         register(platform, ticks, seconds_per_tick)
         assert platform.datastore is not None
-        yield platform, Desk(platform.channel, platform.datastore)
+        yield platform, Harness(platform.channel, platform.datastore)
 
 
 @pytest.mark.parametrize("kind", ["memory:", "sqlite:"])
 async def test_trials_are_stored_and_served(kind: str, tmp_path: Path) -> None:
     address = kind if kind == "memory:" else f"sqlite:{tmp_path / 'trials'}"
-    async with stored(address) as (platform, table):
+    async with stored(address) as (platform, harness):
         assert {service.name.split(".")[1] for service in platform.services} >= {
             "DatalogSP",
             "LogExporterSP",
@@ -68,9 +68,9 @@ async def test_trials_are_stored_and_served(kind: str, tmp_path: Path) -> None:
         }
         await platform.orchestrator.start_trial(trial_id="t", user_id="ann", params=params())
         with trio.fail_after(30):
-            samples = await table.samples("t")
+            samples = await harness.samples("t")
         assert [sample.tick_id for sample in samples] == list(range(6))
-        (info,) = (await table.trials()).trial_infos
+        (info,) = (await harness.trials()).trial_infos
         assert (info.user_id, info.last_state, info.samples_count) == ("ann", ENDED, 6)
         assert info.params.actors[0].name == "ann"
 
@@ -82,14 +82,14 @@ async def test_without_a_store_nothing_is_different() -> None:
 
 
 async def test_a_trial_without_data_log_is_not_stored(autojump_clock: Clock) -> None:
-    async with stored("memory:") as (platform, table):
+    async with stored("memory:") as (platform, harness):
         await platform.controller.start_trial(params(""), trial_id="t")
         await platform.controller.wait_trial("t")
-        assert not (await table.trials()).trial_infos
+        assert not (await harness.trials()).trial_infos
 
 
 async def test_a_data_log_of_the_users_comes_first(autojump_clock: Clock) -> None:
-    async with stored("memory:") as (platform, table):
+    async with stored("memory:") as (platform, harness):
         logged = []
 
         async def log(session: Any) -> None:
@@ -100,7 +100,7 @@ async def test_a_data_log_of_the_users_comes_first(autojump_clock: Clock) -> Non
         await platform.controller.start_trial(params(), trial_id="t")
         await platform.controller.wait_trial("t")
         await trio.testing.wait_all_tasks_blocked()
-        assert not (await table.trials()).trial_infos
+        assert not (await harness.trials()).trial_infos
     assert logged == list(range(6))
 
 
@@ -117,7 +117,7 @@ async def test_a_sink_and_a_store_are_one_too_many() -> None:
 async def test_a_slow_disk_makes_the_trial_wait(autojump_clock: Clock) -> None:
     store = GateStore()
     config = OrchestratorConfig(max_queued_samples=10)
-    async with stored(store, 500, config=config) as (platform, table):
+    async with stored(store, 500, config=config) as (platform, harness):
         await platform.controller.start_trial(params(), trial_id="t")
         store.gate = trio.Event()
         await trio.sleep(100)
@@ -127,7 +127,7 @@ async def test_a_slow_disk_makes_the_trial_wait(autojump_clock: Clock) -> None:
         await trio.sleep(1000)
         assert trial.info(latest_observation=False, actors=False).tick_id == tick
         store.gate.set()
-        assert len(await table.samples("t")) == 501
+        assert len(await harness.samples("t")) == 501
         assert platform.orchestrator.lost_samples == 0
 
 
@@ -136,7 +136,7 @@ async def test_what_failed_is_written_again(queued: int, autojump_clock: Clock) 
     """The orchestrator keeps so many samples: more must not be under way."""
     store = GateStore()
     config = OrchestratorConfig(max_queued_samples=queued, datalog_grace_seconds=100)
-    async with stored(store, 100, 0.1, config=config) as (platform, table):
+    async with stored(store, 100, 0.1, config=config) as (platform, harness):
         await platform.controller.start_trial(params(), trial_id="t")
         await trio.sleep(3)
         store.gate = trio.Event()
@@ -145,7 +145,7 @@ async def test_what_failed_is_written_again(queued: int, autojump_clock: Clock) 
         store.gate.set()
         await trio.sleep(7)
         store.failure = None
-        assert [sample.tick_id for sample in await table.samples("t")] == list(range(101))
+        assert [sample.tick_id for sample in await harness.samples("t")] == list(range(101))
         assert platform.orchestrator.lost_samples == 0
 
 
@@ -161,9 +161,9 @@ async def test_what_the_datastore_cannot_store_is_dropped_and_told_of(
             return super().write_by_template(sample)
 
     monkeypatch.setattr(_intake, "TrialConverter", Picky)
-    async with stored("memory:", 20) as (platform, table):
+    async with stored("memory:", 20) as (platform, harness):
         await platform.controller.start_trial(params(), trial_id="t")
-        samples = await table.samples("t")
+        samples = await harness.samples("t")
         assert [sample.tick_id for sample in samples] == [tick for tick in range(21) if tick != 7]
         assert samples[7].special_events[0].startswith("1 sample before this one was lost")
         assert platform.orchestrator.lost_samples == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trio_cogment.datastore import _sqlite_reader
-from trio_cogment.datastore._recent_samples import _OVERHEAD_BYTES, Fresh, News, Recent
+from trio_cogment.datastore._recent_samples import _OVERHEAD_BYTES, ChangeSet, RecentSamples, TrialChanges
 from trio_cogment.datastore._write_rules import Head
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import StoredSample, TrialEnd
@@ -17,20 +17,22 @@ from trio_cogment.errors import NotFoundError
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, get, late, new_trial, sample
 
 
-def added(positions: range, *, number: int = 1, size: int = 10) -> News:
-    """Return the news of a transaction that added samples at these positions."""
+def added(positions: range, *, number: int = 1, size: int = 10) -> ChangeSet:
+    """Return the changes of a transaction that added samples at these positions."""
     samples = [StoredSample(position, position, bytes(size)) for position in positions]
-    fresh = Fresh(f"t{number}", Head(number), samples)
-    return News({fresh.trial_id}, fresh={number: fresh}, numbers={number}, base=positions.start - 1)
+    watched_trials = TrialChanges(f"t{number}", Head(number), samples)
+    return ChangeSet(
+        {watched_trials.trial_id}, watched_trials={number: watched_trials}, numbers={number}, base=positions.start - 1
+    )
 
 
-def positions(recent: Recent, after: int, *, limit: int = ALL, max_bytes: int = MUCH, number: int = 1) -> object:
+def positions(recent: RecentSamples, after: int, *, limit: int = ALL, max_bytes: int = MUCH, number: int = 1) -> object:
     found = recent.samples(number, after, limit, max_bytes)
     return None if found is None else [one.position for one in found]
 
 
 def test_what_came_since_is_known() -> None:
-    recent = Recent()
+    recent = RecentSamples()
     assert positions(recent, 0) is None
     recent.note(added(range(5, 8)))
     recent.note(added(range(10, 12)))
@@ -44,8 +46,8 @@ def test_what_came_since_is_known() -> None:
 
 
 def test_what_was_changed_or_not_told_of_is_forgotten() -> None:
-    for forgotten in (News(numbers={1}), News(somebody_else=True)):
-        recent = Recent()
+    for forgotten in (ChangeSet(numbers={1}), ChangeSet(others_wrote=True)):
+        recent = RecentSamples()
         recent.note(added(range(1, 3)))
         recent.note(forgotten)
         assert positions(recent, 2) is None
@@ -53,13 +55,13 @@ def test_what_was_changed_or_not_told_of_is_forgotten() -> None:
         assert positions(recent, 2) is None
         assert positions(recent, 8) == [9]
     changed = added(range(10, 11))
-    changed.fresh[1].only_added = False
+    changed.watched_trials[1].only_added = False
     recent.note(changed)
     assert positions(recent, 9) is None
 
 
 def test_it_is_bounded() -> None:
-    recent = Recent()
+    recent = RecentSamples()
     for first in range(1, 3001, 10):
         recent.note(added(range(first, first + 10), size=1000 - _OVERHEAD_BYTES))
     assert positions(recent, 1900) is None

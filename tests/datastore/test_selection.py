@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.datastore.desk import params_with, sample_of
+from tests.datastore.harness import params_with, sample_of
 from tests.datastore.test_conversion import samples_drawn
 from trio_cogment.api.common_pb2 import Message, Reward, RewardSource
 from trio_cogment.api.datalog_pb2 import DatalogSample

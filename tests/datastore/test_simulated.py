@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 import trio
 
-from tests.datastore.desk import ENDED, TRIALS
+from tests.datastore.harness import ENDED, TRIALS
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.trial_datastore_pb2 import (
     RetrieveSamplesRequest,

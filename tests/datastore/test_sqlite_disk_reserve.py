@@ -101,27 +101,27 @@ def test_much_room_is_not_looked_at_for_each_transaction(tmp_path: Path, monkeyp
         return SimpleNamespace(f_frsize=1, f_blocks=1 << 40, f_bavail=free)
 
     monkeypatch.setattr(_sqlite_disk_reserve, "os", SimpleNamespace(statvfs=look, stat=os.stat))
-    room = _sqlite_disk_reserve.Room(str(tmp_path / "a.db"), clock=lambda: now)
+    room = _sqlite_disk_reserve.DiskReserve(str(tmp_path / "a.db"), clock=lambda: now)
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
         for _ in range(34):
-            room.keep(connection, 1)
+            room.check(connection, 1)
         assert looks == 2
         for _ in range(4):
-            room.keep(connection, 1_500_000)
+            room.check(connection, 1_500_000)
         assert looks == 4
-        room.keep(connection, 1)
+        room.check(connection, 1)
         assert looks == 4
         now += 1.5
-        room.keep(connection, 1)
+        room.check(connection, 1)
         assert looks == 5
-        room.look_again()
-        room.keep(connection, 1)
+        room.recheck()
+        room.check(connection, 1)
         assert looks == 6
         free = 1_000_000
         kept = 0
         with pytest.raises(ResourceExhaustedError):  # noqa: PT012  as often as it takes
             while kept < 100:
-                room.keep(connection, 1)
+                room.check(connection, 1)
                 kept += 1
         assert kept <= 16
 

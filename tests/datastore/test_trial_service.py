@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import trio
 
-from tests.datastore.desk import (
+from tests.datastore.harness import (
     ENDED,
     RUNNING,
     TRIALS,
-    Desk,
     GateStore,
-    desk,
+    Harness,
+    open_harness,
     params_with,
     sample_of,
     send_log,
@@ -50,17 +50,17 @@ def names(reply: Any) -> list[str]:
 
 @both
 async def test_filters_narrow_together_and_the_order_is_that_of_creation(wire: bool) -> None:
-    async with desk(wire=wire) as table:
+    async with open_harness(wire=wire) as harness:
         for name, properties in (("c", {"x": "1", "y": ""}), ("a", {"x": "2"}), ("b", {"x": "1"}), ("d", {})):
-            await table.add_trial(name, params_with("ann", properties=properties))
-        await table.add_trial("c", params_with("bob", properties={"x": "1", "y": ""}), "other")
-        assert names(await table.trials()) == ["c", "a", "b", "d"]
-        assert names(await table.trials(trial_ids=["d", "b", "nobody"])) == ["b", "d"]
-        assert names(await table.trials(properties={"x": "1"})) == ["c", "b"]
-        assert names(await table.trials(properties={"x": "1", "y": ""})) == ["c"]
-        assert names(await table.trials(properties={"z": ""})) == []
-        assert names(await table.trials(trial_ids=["a", "b"], properties={"x": "1"})) == ["b"]
-        first = (await table.trials(trials_count=1)).trial_infos[0]
+            await harness.add_trial(name, params_with("ann", properties=properties))
+        await harness.add_trial("c", params_with("bob", properties={"x": "1", "y": ""}), "other")
+        assert names(await harness.trials()) == ["c", "a", "b", "d"]
+        assert names(await harness.trials(trial_ids=["d", "b", "nobody"])) == ["b", "d"]
+        assert names(await harness.trials(properties={"x": "1"})) == ["c", "b"]
+        assert names(await harness.trials(properties={"x": "1", "y": ""})) == ["c"]
+        assert names(await harness.trials(properties={"z": ""})) == []
+        assert names(await harness.trials(trial_ids=["a", "b"], properties={"x": "1"})) == ["b"]
+        first = (await harness.trials(trials_count=1)).trial_infos[0]
         assert (first.user_id, first.params.actors[0].name, first.samples_count) == ("other", "bob", 0)
 
 
@@ -70,94 +70,94 @@ HANDLES = {"": "abc", "0": "abc", "-1": "abc", "-99999999999999999999999": "abc"
 @pytest.mark.parametrize("handle", HANDLES)
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_handles(handle: str, kind: str, tmp_path: Path) -> None:
-    async with desk("memory:" if kind == "memory" else f"sqlite:{tmp_path / 'trials'}") as table:
+    async with open_harness("memory:" if kind == "memory" else f"sqlite:{tmp_path / 'trials'}") as harness:
         for name in "abc":
-            await table.add_trial(name)
-        page = await table.trials(trial_handle=handle)
+            await harness.add_trial(name)
+        page = await harness.trials(trial_handle=handle)
         assert "".join(names(page)) == HANDLES[handle]
-        assert not (await table.trials(trial_handle=page.next_trial_handle)).trial_infos
+        assert not (await harness.trials(trial_handle=page.next_trial_handle)).trial_infos
 
 
 @pytest.mark.parametrize("handle", ["x", "1.5", " 1", "1_0", "0x1", "--1", "\u0661", "9" * 5000])
 async def test_handles_that_are_none(handle: str) -> None:
-    async with desk() as table:
+    async with open_harness() as harness:
         with pytest.raises(RpcError, match="trial_handle") as caught:
-            await table.trials(trial_handle=handle)
+            await harness.trials(trial_handle=handle)
         assert caught.value.code is StatusCode.INVALID_ARGUMENT
 
 
 async def test_paging_meets_every_trial_once_whatever_is_deleted_and_added() -> None:
-    async with desk() as table:
+    async with open_harness() as harness:
         for number in range(600):
-            await table.add_trial(f"t{number}")
+            await harness.add_trial(f"t{number}")
         seen: list[str] = []
         handle = ""
         while True:
-            page = await table.trials(trials_count=70, trial_handle=handle)
+            page = await harness.trials(trials_count=70, trial_handle=handle)
             seen += names(page)
             handle = page.next_trial_handle
             if len(page.trial_infos) < 70:
                 break
-            await table.delete(*names(page)[::2])
-            await table.add_trial(f"new-{handle}")
+            await harness.delete(*names(page)[::2])
+            await harness.add_trial(f"new-{handle}")
         assert len(set(seen)) == len(seen)
         assert seen[:600] == [f"t{number}" for number in range(600)]
-        assert len(names(await table.trials())) == len(names(await table.trials(trials_count=2**32 - 1)))
+        assert len(names(await harness.trials())) == len(names(await harness.trials(trials_count=2**32 - 1)))
 
 
 async def test_a_reply_that_would_be_too_long_is_refused_and_says_what_fits() -> None:
     """A page that is shorter than asked for ends the published SDK's paging: trials would be missed in silence."""
     params = params_with(*[f"actor-with-a-long-name-{number}" for number in range(50)])
-    async with desk(max_reply_bytes=20_000) as table:
+    async with open_harness(max_reply_bytes=20_000) as harness:
         for number in range(20):
-            await table.add_trial(f"t{number}", params)
+            await harness.add_trial(f"t{number}", params)
         for count in (0, 20, 2**32 - 1):
             with pytest.raises(RpcError) as caught:
-                await table.trials(trials_count=count)
+                await harness.trials(trials_count=count)
             assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
         fitting = int(caught.value.message.split("first ")[1].split()[0])
-        reply = await table.trials(trials_count=fitting)
+        reply = await harness.trials(trials_count=fitting)
         assert len(reply.trial_infos) == fitting
         assert reply.ByteSize() <= 20_000
         with pytest.raises(RpcError):
-            await table.trials(trials_count=fitting + 1)
-    async with desk(max_reply_bytes=100) as table:
-        await table.add_trial("t", params)
-        assert names(await table.trials(trials_count=1)) == ["t"]
+            await harness.trials(trials_count=fitting + 1)
+    async with open_harness(max_reply_bytes=100) as harness:
+        await harness.add_trial("t", params)
+        assert names(await harness.trials(trials_count=1)) == ["t"]
 
 
 @both
 async def test_waiting_ends_when_the_request_is_met(wire: bool, autojump_clock: Clock) -> None:
-    async with desk(wire=wire) as table, trio.open_nursery() as nursery:
+    async with open_harness(wire=wire) as harness, trio.open_nursery() as nursery:
 
         async def add_later() -> None:
             for name in "abc":
                 await trio.sleep(1)
-                await table.add_trial(name)
+                await harness.add_trial(name)
 
         nursery.start_soon(add_later)
         began = trio.current_time()
-        reply = await table.trials(trials_count=2, timeout=60_000)
+        reply = await harness.trials(trials_count=2, timeout=60_000)
         assert names(reply) == ["a", "b"]
         assert trio.current_time() - began == pytest.approx(2, abs=0.1)
-        reply = await table.trials(trials_count=2, timeout=60_000, trial_handle=reply.next_trial_handle)
+        reply = await harness.trials(trials_count=2, timeout=60_000, trial_handle=reply.next_trial_handle)
         assert names(reply) == ["c"]
         assert trio.current_time() - began == pytest.approx(62, abs=0.1)
 
 
 async def test_waiting_for_a_trial_by_its_id(autojump_clock: Clock) -> None:
-    async with desk() as table, trio.open_nursery() as nursery:
+    async with open_harness() as harness, trio.open_nursery() as nursery:
 
         async def log_later() -> None:
             await trio.sleep(5)
-            await table.log("t", whole(1))
+            await harness.log("t", whole(1))
 
         nursery.start_soon(log_later)
         began = trio.current_time()
-        assert names(await table.trials(trial_ids=["t", "t"], timeout=60_000)) == ["t"]
+        assert names(await harness.trials(trial_ids=["t", "t"], timeout=60_000)) == ["t"]
         assert trio.current_time() - began == pytest.approx(5, abs=0.1)
         # Of "as many as there are" nobody knows when it is met.
-        assert names(await table.trials(timeout=1000)) == ["t"]
+        assert names(await harness.trials(timeout=1000)) == ["t"]
         assert trio.current_time() - began == pytest.approx(6, abs=0.1)
 
 
@@ -169,31 +169,31 @@ async def test_a_trial_that_comes_while_it_is_looked_for(autojump_clock: Clock) 
             found = await super().trials(**arguments)
             self.looked += 1
             if self.looked <= 3:  # at every moment of the first two rounds
-                await table.add_trial(f"t{self.looked}")
+                await harness.add_trial(f"t{self.looked}")
             return found
 
     for wanted in ("t1", "t2", "t3"):
-        async with desk(Late()) as table:
+        async with open_harness(Late()) as harness:
             began = trio.current_time()
-            assert names(await table.trials(trial_ids=[wanted], timeout=60_000)) == [wanted]
+            assert names(await harness.trials(trial_ids=[wanted], timeout=60_000)) == [wanted]
             assert trio.current_time() - began < 1
 
 
 @pytest.mark.parametrize("kind", ["memory:", "sqlite:"])
 async def test_trials_by_many_properties(kind: str, tmp_path: Path) -> None:
-    async with desk(kind if kind == "memory:" else f"sqlite:{tmp_path}/a.db") as table:
+    async with open_harness(kind if kind == "memory:" else f"sqlite:{tmp_path}/a.db") as harness:
         properties = {f"{number}": "x" for number in range(500)}
-        await table.add_trial("t", params_with("ann", properties=properties))
-        assert names(await table.trials(properties=properties)) == ["t"]
+        await harness.add_trial("t", params_with("ann", properties=properties))
+        assert names(await harness.trials(properties=properties)) == ["t"]
         with pytest.raises(RpcError, match="properties: expected at most 500, got 501") as caught:
-            await table.trials(properties={**properties, "more": "x"})
+            await harness.trials(properties={**properties, "more": "x"})
         assert caught.value.code is StatusCode.INVALID_ARGUMENT
 
 
 async def test_who_waits_can_leave(autojump_clock: Clock) -> None:
-    async with desk() as table:
+    async with open_harness() as harness:
         with trio.move_on_after(1) as waiting:
-            await table.trials(trials_count=1, timeout=2**32 - 1)
+            await harness.trials(trials_count=1, timeout=2**32 - 1)
         assert waiting.cancelled_caught
 
 
@@ -202,11 +202,11 @@ async def test_who_waits_can_leave(autojump_clock: Clock) -> None:
 
 @both
 async def test_a_running_trial_is_followed_to_its_end(wire: bool, autojump_clock: Clock) -> None:
-    async with desk(wire=wire) as table, trio.open_nursery() as nursery:
+    async with open_harness(wire=wire) as harness, trio.open_nursery() as nursery:
         seen: list[tuple[int, float]] = []
 
         async def log() -> None:
-            async with table.data_log("t") as call:
+            async with harness.data_log("t") as call:
                 await send_log(call, [])
                 for sample in whole(20):
                     await call.send(RunTrialDatalogInput(sample=sample))
@@ -217,7 +217,7 @@ async def test_a_running_trial_is_followed_to_its_end(wire: bool, autojump_clock
 
         nursery.start_soon(log)
         await trio.sleep(5.5)
-        async for sample in table.follow("t"):
+        async for sample in harness.follow("t"):
             seen.append((sample.tick_id, trio.current_time()))
     assert [tick for tick, _ in seen] == list(range(20))
     live = seen[7:]
@@ -225,66 +225,66 @@ async def test_a_running_trial_is_followed_to_its_end(wire: bool, autojump_clock
 
 
 async def test_trials_are_read_in_turns(autojump_clock: Clock) -> None:
-    async with desk(page_samples=10) as table:
+    async with open_harness(page_samples=10) as harness:
         for name in "ab":
-            await table.log(name, whole(50))
-        order = [sample.trial_id for sample in await table.samples("a", "b", "a")]
+            await harness.log(name, whole(50))
+        order = [sample.trial_id for sample in await harness.samples("a", "b", "a")]
     assert order == (["a"] * 10 + ["b"] * 10) * 5
 
 
 async def test_an_open_trial_does_not_hold_up_others(autojump_clock: Clock) -> None:
-    async with desk() as table, table.data_log("open") as call:
+    async with open_harness() as harness, harness.data_log("open") as call:
         await send_log(call, [sample_of(0)])
-        await table.log("done", whole(3))
-        await table.add_trial("empty")
+        await harness.log("done", whole(3))
+        await harness.add_trial("empty")
         seen = []
         with trio.move_on_after(100) as patience:
-            async for sample in table.follow("empty", "open", "done"):
+            async for sample in harness.follow("empty", "open", "done"):
                 seen.append((sample.trial_id, sample.tick_id))
         assert patience.cancelled_caught
         assert sorted(seen) == [("done", 0), ("done", 1), ("done", 2), ("open", 0)]
 
 
 async def test_unknown_trials_are_refused_before_any_sample() -> None:
-    async with desk() as table:
-        await table.log("t", whole(2))
-        reading = table.follow("t", "nobody")
+    async with open_harness() as harness:
+        await harness.log("t", whole(2))
+        reading = harness.follow("t", "nobody")
         with pytest.raises(RpcError, match="'nobody'") as caught:
             await anext(reading)
         assert caught.value.code is StatusCode.NOT_FOUND
-        assert await table.samples() == []
+        assert await harness.samples() == []
 
 
 async def test_a_trial_deleted_and_added_again_is_another_one(autojump_clock: Clock) -> None:
-    async with desk() as table, trio.open_nursery() as nursery:
-        await table.add_trial("t")
+    async with open_harness() as harness, trio.open_nursery() as nursery:
+        await harness.add_trial("t")
         caught: list[RpcError] = []
 
         async def follow() -> None:
             try:
-                await table.samples("t")
+                await harness.samples("t")
             except RpcError as error:
                 caught.append(error)
 
         nursery.start_soon(follow)
         await trio.sleep(1)
-        await table.delete("t")
-        await table.add_trial("t")
-        await table.add_samples("t", [StoredTrialSample(tick_id=0, state=ENDED)])
+        await harness.delete("t")
+        await harness.add_trial("t")
+        await harness.add_samples("t", [StoredTrialSample(tick_id=0, state=ENDED)])
         await trio.sleep(1)
         assert [error.code for error in caught] == [StatusCode.NOT_FOUND]
 
 
 async def test_a_hundred_readers_see_every_tick_once(autojump_clock: Clock) -> None:
-    async with desk(page_samples=3) as table, trio.open_nursery() as nursery:
+    async with open_harness(page_samples=3) as harness, trio.open_nursery() as nursery:
         seen: list[list[int]] = [[] for _ in range(100)]
 
         async def follow(ticks: list[int], delay: float) -> None:
             await trio.sleep(delay)
-            async for sample in table.follow("t"):
+            async for sample in harness.follow("t"):
                 ticks.append(sample.tick_id)
 
-        async with table.data_log("t") as call:
+        async with harness.data_log("t") as call:
             await send_log(call, [])
             await call.receive()
             for number, ticks in enumerate(seen):
@@ -316,18 +316,18 @@ async def test_a_reader_that_does_not_read_holds_a_page_and_what_its_call_takes(
 ) -> None:
     store = CountingStore()
     fat = StoredTrialSample(payloads=[bytes(100_000)])
-    async with desk(store, wire=wire) as table:
-        await table.add_trial("t")
+    async with open_harness(store, wire=wire) as harness:
+        await harness.add_trial("t")
         for tick in range(200):
             fat.tick_id = tick
             fat.state = ENDED if tick == 199 else RUNNING
-            await table.add_samples("t", [fat])
-        reading = table.follow("t")
+            await harness.add_samples("t", [fat])
+        reading = harness.follow("t")
         await anext(reading)
         await trio.sleep(100)
         assert store.bytes_read <= 4 * 1024 * 1024
         # Meanwhile another one, on the same connection, gets everything.
-        assert len([sample async for sample in table.follow("t")]) == 200
+        assert len([sample async for sample in harness.follow("t")]) == 200
         both = store.bytes_read
         assert 20_000_000 <= both <= 24_000_000
         assert len([sample async for sample in reading]) == 199
@@ -339,19 +339,19 @@ async def test_a_reader_that_does_not_read_holds_a_page_and_what_its_call_takes(
 
 @both
 async def test_samples_by_hand(wire: bool) -> None:
-    async with desk(wire=wire) as table:
-        await table.add_trial("t", user_id="ann")
+    async with open_harness(wire=wire) as harness:
+        await harness.add_trial("t", user_id="ann")
         samples = [StoredTrialSample(tick_id=tick, user_id="bob", payloads=[b"x"]) for tick in range(3)]
         samples[1].trial_id = "t"
         samples[2].state = ENDED
-        await table.add_samples("t", samples)
-        await table.add_samples("t", [])
-        got = await table.samples("t")
+        await harness.add_samples("t", samples)
+        await harness.add_samples("t", [])
+        got = await harness.samples("t")
         assert [(sample.tick_id, sample.trial_id, sample.user_id) for sample in got] == [
             (n, "t", "bob") for n in range(3)
         ]
-        await table.add_samples("t", [StoredTrialSample(tick_id=1, payloads=[b"y"])])
-        assert sorted((sample.tick_id, sample.payloads[0]) for sample in await table.samples("t")) == [
+        await harness.add_samples("t", [StoredTrialSample(tick_id=1, payloads=[b"y"])])
+        assert sorted((sample.tick_id, sample.payloads[0]) for sample in await harness.samples("t")) == [
             (0, b"x"),
             (1, b"y"),
             (2, b"x"),
@@ -397,19 +397,21 @@ BAD_SAMPLES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("what", BAD_SAMPLES)
 async def test_bad_samples_by_hand_are_refused_and_those_before_them_stay(what: str) -> None:
     fields, field = BAD_SAMPLES[what]
-    async with desk() as table:
-        await table.add_trial("t")
+    async with open_harness() as harness:
+        await harness.add_trial("t")
         with pytest.raises(RpcError) as caught:
-            await table.add_samples("t", [StoredTrialSample(tick_id=5), StoredTrialSample(**fields)])
+            await harness.add_samples("t", [StoredTrialSample(tick_id=5), StoredTrialSample(**fields)])
         assert caught.value.code is StatusCode.INVALID_ARGUMENT
         assert caught.value.message.startswith(field)
-        (info,) = (await table.trials()).trial_infos
+        (info,) = (await harness.trials()).trial_infos
         assert info.samples_count == 1
 
 
-async def status_of(table: Desk, method: str, request: Any, metadata: list[tuple[str, str]]) -> tuple[StatusCode, str]:
+async def status_of(
+    harness: Harness, method: str, request: Any, metadata: list[tuple[str, str]]
+) -> tuple[StatusCode, str]:
     with pytest.raises(RpcError) as caught:
-        await table.channel.unary(TRIALS[method], request, metadata=metadata)
+        await harness.channel.unary(TRIALS[method], request, metadata=metadata)
     return caught.value.code, caught.value.message
 
 
@@ -427,27 +429,27 @@ BAD_CALLS: list[tuple[str, Any, list[tuple[str, str]], StatusCode, str]] = [
 
 @pytest.mark.parametrize(("method", "request_", "metadata", "code", "word"), BAD_CALLS)
 async def test_bad_calls(method: str, request_: Any, metadata: Any, code: StatusCode, word: str) -> None:
-    async with desk() as table:
-        got, text = await status_of(table, method, request_, metadata)
+    async with open_harness() as harness:
+        got, text = await status_of(harness, method, request_, metadata)
         assert got is code
         assert word in text
-        assert not (await table.trials()).trial_infos
+        assert not (await harness.trials()).trial_infos
 
 
 async def test_deleting_passes_over_what_is_not_there() -> None:
-    async with desk() as table:
-        await table.log("a", whole(1))
-        await table.log("b", whole(1))
-        await table.delete()
-        await table.delete("b", "nobody", "b")
-        assert names(await table.trials()) == ["a"]
+    async with open_harness() as harness:
+        await harness.log("a", whole(1))
+        await harness.log("b", whole(1))
+        await harness.delete()
+        await harness.delete("b", "nobody", "b")
+        assert names(await harness.trials()) == ["a"]
 
 
 async def test_version_and_status() -> None:
-    async with desk() as table:
-        version = await table.channel.unary(TRIALS["Version"], VersionRequest())
+    async with open_harness() as harness:
+        version = await harness.channel.unary(TRIALS["Version"], VersionRequest())
         assert {entry.name for entry in version.versions} >= {"cogment-api", "grpc"}
-        status = await table.channel.unary(TRIALS["Status"], StatusRequest(names=["*"]))
+        status = await harness.channel.unary(TRIALS["Status"], StatusRequest(names=["*"]))
         assert set(status.statuses) == {"overall_load"}
 
 
@@ -457,7 +459,7 @@ async def test_version_and_status() -> None:
 async def test_what_was_handed_over_is_written_when_everything_is_cancelled(autojump_clock: Clock) -> None:
     store = GateStore()
     with trio.CancelScope() as scope:
-        async with desk(store) as table, table.data_log("t") as call:
+        async with open_harness(store) as harness, harness.data_log("t") as call:
             await send_log(call, [sample_of(0)])
             await call.receive()
             await call.receive()
@@ -465,13 +467,13 @@ async def test_what_was_handed_over_is_written_when_everything_is_cancelled(auto
             await trio.testing.wait_all_tasks_blocked()
             scope.cancel()
             await trio.sleep(1)
-    async with desk(store) as table:
-        assert (await table.trials()).trial_infos[0].samples_count == 2
+    async with open_harness(store) as harness:
+        assert (await harness.trials()).trial_infos[0].samples_count == 2
 
 
 async def test_a_storage_that_hangs_is_left_in_time(autojump_clock: Clock) -> None:
     store = GateStore()
-    async with desk(store, farewell_seconds=3) as table, table.data_log("t") as call:
+    async with open_harness(store, farewell_seconds=3) as harness, harness.data_log("t") as call:
         store.gate = trio.Event()
         await send_log(call, [sample_of(0)])
         await trio.testing.wait_all_tasks_blocked()
@@ -483,16 +485,16 @@ async def test_a_storage_that_hangs_is_left_in_time(autojump_clock: Clock) -> No
 
 
 async def test_reading_without_a_call(autojump_clock: Clock) -> None:
-    async with desk(page_samples=10) as table, table.data_log("open") as call:
+    async with open_harness(page_samples=10) as harness, harness.data_log("open") as call:
         await send_log(call, [sample_of(0)])
-        await table.log("a", whole(25), params_with("c0.ann", "c1.bob"))
+        await harness.log("a", whole(25), params_with("c0.ann", "c1.bob"))
         request = RetrieveSamplesRequest(trial_ids=["a"], actor_classes=["c1"])
-        async with table.datastore.reading(request) as reader:
+        async with harness.datastore.reading(request) as reader:
             pages = [samples async for samples in reader]
         assert [len(samples) for samples in pages] == [10, 10, 5]
         assert [sample.tick_id for samples in pages for sample in samples] == list(range(25))
         assert {actor.actor for samples in pages for sample in samples for actor in sample.actor_samples} == {1}
-        async with table.datastore.reading(RetrieveSamplesRequest(trial_ids=["open"])) as reader:
+        async with harness.datastore.reading(RetrieveSamplesRequest(trial_ids=["open"])) as reader:
             assert [sample.tick_id for sample in await anext(reader)] == [0]
             await call.send(RunTrialDatalogInput(sample=sample_of(1, ENDED)))
             assert [sample.tick_id for sample in await anext(reader)] == [1]
@@ -529,11 +531,11 @@ async def test_a_turn_that_does_not_come_to_an_end_is_made_up_for(cancelled: boo
         store.hindrance = trio.lowlevel.checkpoint
 
     store = Hindered()
-    async with desk(store) as table, table.data_log("a") as call:
+    async with open_harness(store) as harness, harness.data_log("a") as call:
         await send_log(call, [sample_of(0)])
         await call.receive()
         await call.receive()
-        async with table.datastore.reading(RetrieveSamplesRequest(trial_ids=["a"])) as reader:
+        async with harness.datastore.reading(RetrieveSamplesRequest(trial_ids=["a"])) as reader:
             await hindered(reader)
             assert [sample.tick_id for sample in await anext(reader)] == [0]
             await hindered(reader)
@@ -545,14 +547,14 @@ async def test_a_turn_that_does_not_come_to_an_end_is_made_up_for(cancelled: boo
 
 
 async def test_reading_what_is_not_there() -> None:
-    async with desk() as table:
+    async with open_harness() as harness:
         with pytest.raises(NotFoundError, match="'t'"):
-            async with table.datastore.reading(RetrieveSamplesRequest(trial_ids=["t"])):
+            async with harness.datastore.reading(RetrieveSamplesRequest(trial_ids=["t"])):
                 pass
-        await table.add_trial("t")
-        async with table.datastore.reading(RetrieveSamplesRequest(trial_ids=["t"])) as reader:
-            await table.delete("t")
+        await harness.add_trial("t")
+        async with harness.datastore.reading(RetrieveSamplesRequest(trial_ids=["t"])) as reader:
+            await harness.delete("t")
             with pytest.raises(NotFoundError, match="'t' was deleted"):
                 await anext(reader)
-        async with table.datastore.reading(RetrieveSamplesRequest()) as reader:
+        async with harness.datastore.reading(RetrieveSamplesRequest()) as reader:
             assert [samples async for samples in reader] == []

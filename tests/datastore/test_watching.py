@@ -11,8 +11,8 @@ from trio_cogment.datastore._watching import Watches
 async def test_told_once(autojump_clock: trio.testing.MockClock) -> None:
     watches = Watches()
     with watches.open("a") as one, watches.open("a") as another, watches.open(None) as all_trials:
-        watches.tell(["a", "b"], trials=False)
-        watches.tell(["a"], trials=False)
+        watches.notify(["a", "b"], trials=False)
+        watches.notify(["a"], trials=False)
         for watch in (one, another):
             await watch.changed()
             with trio.move_on_after(1) as scope:
@@ -21,7 +21,7 @@ async def test_told_once(autojump_clock: trio.testing.MockClock) -> None:
         with trio.move_on_after(1) as scope:
             await all_trials.changed()
         assert scope.cancelled_caught
-        watches.tell(["b"], trials=True)
+        watches.notify(["b"], trials=True)
         await all_trials.changed()
         with trio.move_on_after(1) as scope:
             await one.changed()

@@ -1,4 +1,4 @@
-"""`DatalogSP`, and `LogExporterSP`, its documented name: what trials write down."""
+"""The services to which data logs send samples: `DatalogSP`, and `LogExporterSP`, the name in the documentation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REPLY = RunTrialDatalogOutput()
 
 
 class DatalogService(About):
-    """The service: every message is answered with an empty one, in order, once what it said is durable."""
+    """The service: every message gets an empty reply, in order, once its content is durable."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
@@ -41,7 +41,7 @@ class DatalogService(About):
                     await _take_samples(call, stream)
                     nursery.cancel_scope.cancel()
         finally:
-            # The place of an error is told by what was confirmed before it. (Whoever has left is cancelled here.)
+            # The client counts the replies before an error to find its place. (If it has left, this is cancelled.)
             if confirming is not None:
                 await confirming.send_rest()
 
@@ -69,22 +69,22 @@ class _Confirming:
         self._sent = 0
 
     async def run(self) -> None:
-        """Send them as samples become durable, until that fails, which the stream tells whoever writes to it."""
+        """Send replies as samples become durable. Return when the stream fails; `write` and `flush` raise its error."""
         while await self._stream.progress(self._sent):
             await self.send_rest()
 
     async def send_rest(self) -> None:
-        """Send those that are due."""
-        while self._sent < self._stream.lane.durable:
+        """Send a reply for each durable sample that has none yet."""
+        while self._sent < self._stream.writes.durable:
             await self._call.send(_REPLY)
             self._sent += 1
 
 
 async def _opening(call: ServerCall) -> tuple[str, str, _Message]:
-    """Return whose log this is, and the message with the trial's parameters.
+    """Return the trial's id, the user's id, and the message with the trial's parameters.
 
     Raises:
-        InvalidArgumentError: that is not how a log begins.
+        InvalidArgumentError: the metadata or the first message is not what a data log begins with.
     """
     trial_ids = call.metadata.texts(TRIAL_ID)
     if not trial_ids or not trial_ids[0]:

@@ -11,7 +11,7 @@ import trio
 from trio_cogment.api.trial_datastore_pb2 import RetrieveSamplesRequest
 from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._following import Follower, SampleReader, find_trials
-from trio_cogment.datastore._group_commit import Writer
+from trio_cogment.datastore._group_commit import GroupCommit
 from trio_cogment.datastore._intake import Intake
 from trio_cogment.datastore._leases import Leases
 from trio_cogment.datastore._selection import Selection
@@ -38,7 +38,7 @@ class Datastore:
     def __init__(self, store: TrialStore, *, config: DatastoreConfig | None = None) -> None:
         self.store = store
         self.config = config or DatastoreConfig()
-        self.writer = Writer(store, self.config)
+        self.writer = GroupCommit(store, self.config)
         self._leases = Leases(store, self.writer, self.config)
         self._tasks = OwnNursery()
         self._writing = trio.CancelScope(shield=True)

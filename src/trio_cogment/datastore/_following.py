@@ -1,4 +1,4 @@
-"""Samples on their way to a reader: those that are there, then those that come, until their trials have ended."""
+"""Following trials: a reader gets the stored samples, then new ones, until the trials have ended."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from trio_cogment.rpc import OwnNursery
 class Cursor:
     """How far one trial has been read."""
 
-    __slots__ = ("actors", "at_end", "ending", "number", "position", "queued", "scope", "told", "trial_id")
+    __slots__ = ("actors", "at_end", "ending", "notified", "number", "position", "queued", "scope", "trial_id")
 
     def __init__(self, trial: StoredTrial, selection: Selection) -> None:
         self.trial_id = trial.trial_id
         self.number = trial.number
         self.actors = selection.actors(trial.params)
         self.position = 0
-        #: No more samples are expected: once nothing is left, that is all.
+        #: The trial has ended: no more samples are expected.
         self.ending = trial.end != TrialEnd.OPEN
         self.queued = False
         #: There may be something new since it was read last.
-        self.told = True
-        #: When it was read last, that was all there was.
+        self.notified = True
+        #: The last read reached the end of what was stored.
         self.at_end = False
-        #: Of the task that watches it.
+        #: Of the task that watches the trial.
         self.scope = trio.CancelScope()
 
 
 class Follower:
-    """The samples of some trials, those of each in order, in turns of a page; an asynchronous context manager.
+    """Reads the samples of trials, each in order, taking turns by pages; an asynchronous context manager.
 
-    Nothing is read before it is asked for.
+    Nothing is read ahead.
 
     Args:
         store: where the samples are.
-        selection: what of them is wanted.
+        selection: which fields and actors are wanted.
         config: the size of a page.
-        trials: whose.
+        trials: which trials.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class Follower:
         self._cursors = [Cursor(trial, selection) for trial in trials]
         self._left = len(self._cursors)
         self._ready: deque[Cursor] = deque()
-        self._news = trio.lowlevel.ParkingLot()
+        self._changed = trio.lowlevel.ParkingLot()
         self._tasks = OwnNursery()
 
     async def __aenter__(self) -> Follower:
-        """Begin to watch those that are still open."""
+        """Begin to watch the trials that are still open."""
         self._nursery = await self._tasks.__aenter__()
         for cursor in self._cursors:
             if cursor.ending:
@@ -78,7 +78,7 @@ class Follower:
         return await self._tasks.__aexit__(kind, value, traceback)
 
     async def page(self) -> tuple[Cursor, Sequence[StoredSample]] | None:
-        """Wait for the next page; None when every trial has ended and that was all of it.
+        """Wait for the next page; None: all trials have ended and all samples were returned.
 
         Raises:
             NotFoundError: a trial was deleted meanwhile.
@@ -86,10 +86,10 @@ class Follower:
         """
         while self._left:
             while not self._ready:
-                await self._news.park()
+                await self._changed.park()
             cursor = self._ready.popleft()
             cursor.queued = False
-            if cursor.ending and cursor.at_end and not cursor.told:
+            if cursor.ending and cursor.at_end and not cursor.notified:
                 self._left -= 1
                 cursor.scope.cancel()
             elif page := await self._advance(cursor):
@@ -101,8 +101,8 @@ class Follower:
         advanced = False
         try:
             page: Sequence[StoredSample] = ()
-            if cursor.told or not cursor.at_end:
-                cursor.told = False
+            if cursor.notified or not cursor.at_end:
+                cursor.notified = False
                 page = await self._read(cursor)
                 self._queue(cursor)
             else:
@@ -110,7 +110,7 @@ class Follower:
             advanced = True
         finally:
             if not advanced:
-                cursor.told = True
+                cursor.notified = True
                 self._queue(cursor)
         return page
 
@@ -118,14 +118,14 @@ class Follower:
         if not cursor.queued:
             cursor.queued = True
             self._ready.append(cursor)
-            self._news.unpark()
+            self._changed.unpark()
 
     async def _watch(self, cursor: Cursor) -> None:
         with cursor.scope:
             async with self._store.watch(cursor.trial_id) as watch:
                 while True:
-                    # The first time for what came before the watch.
-                    cursor.told = True
+                    # The first turn is for what was written before the watch was opened.
+                    cursor.notified = True
                     self._queue(cursor)
                     await watch.changed()
 
@@ -146,12 +146,12 @@ class Follower:
         """See whether the trial has ended, after what may have been its last sample: that is looked for once more."""
         trial = await self._store.trial(cursor.trial_id)
         if trial is None or trial.number != cursor.number or trial.end != TrialEnd.OPEN:
-            cursor.ending = cursor.told = True
+            cursor.ending = cursor.notified = True
             self._queue(cursor)
 
 
 class SampleReader:
-    """The samples of trials for somebody in this process, without a call: ``async for samples in reader``.
+    """Reads samples in this process, without a call: ``async for samples in reader``.
 
     Each turn gives some samples of one trial, one at least; those of a trial come in order, those of several in turns.
     It ends when every trial has ended. Each turn waits, and may raise what `TrialStore.samples` does; after that, or

@@ -1,4 +1,4 @@
-"""A trial that a data log writes, and whose data log has gone away for good, comes to an end all the same."""
+"""Leases: a trial whose data log has gone away is given some time, and then marked as ended abnormally."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import trio
 
 from trio_cogment.config import DatastoreConfig
-from trio_cogment.datastore._group_commit import Writer
+from trio_cogment.datastore._group_commit import GroupCommit
 from trio_cogment.datastore.storage import EndWrite, TrialEnd, TrialStore
 from trio_cogment.errors import CogmentError, NotFoundError
 
@@ -15,67 +15,67 @@ _log = logging.getLogger(__name__)
 
 #: When the storage fails, how long to wait before trying again.
 _RETRY_SECONDS = 5.0
-#: How many are ended together.
+#: How many trials are ended at a time.
 _MOST_AT_ONCE = 500
 
 
 class Leases:
-    """Which trials have a stream, and until when those without one are waited for.
+    """Which trials have a stream, and the deadlines of those that have none.
 
     Args:
-        store: tells which trials were open when we came.
-        writer: through which a trial is ended.
+        store: where the open trials are read at the start.
+        writer: marks a trial as ended.
         config: how long a trial may be without a stream.
     """
 
-    def __init__(self, store: TrialStore, writer: Writer, config: DatastoreConfig) -> None:
+    def __init__(self, store: TrialStore, writer: GroupCommit, config: DatastoreConfig) -> None:
         self._store = store
         self._writer = writer
         self._config = config
         self._streams: dict[str, int] = {}
         self._deadlines: dict[str, float] = {}
-        self._news = trio.lowlevel.ParkingLot()
+        self._changed = trio.lowlevel.ParkingLot()
 
     def enter(self, trial_id: str) -> None:
-        """A stream for this trial is there."""
+        """Take note that a stream of this trial has opened: it has no deadline."""
         self._streams[trial_id] = self._streams.get(trial_id, 0) + 1
         self._deadlines.pop(trial_id, None)
 
     def leave(self, trial_id: str, *, ended: bool) -> None:
-        """It has gone; whether it brought the trial to its end."""
+        """Take note that a stream has closed; unless the trial has ended or has another one, its deadline begins."""
         left = self._streams.pop(trial_id) - 1
         if left:
             self._streams[trial_id] = left
         elif not ended:
-            self._wait_for(trial_id, self._config.abandoned_after_seconds)
+            self._set_deadline(trial_id, self._config.abandoned_after_seconds)
 
     async def load(self) -> None:
-        """Wait for the data logs of all trials that are open.
+        """Give the data logs of all open trials time to come back.
 
         Raises:
             CogmentError: of the storage.
         """
         for trial_id in await self._store.open_logged():
             if trial_id not in self._streams:
-                self._wait_for(trial_id, self._config.abandoned_after_start_seconds)
+                self._set_deadline(trial_id, self._config.abandoned_after_start_seconds)
 
     async def run(self) -> None:
-        """End what is due, for ever."""
+        """End trials at their deadlines, for ever."""
         while True:
             if not self._deadlines:
-                await self._news.park()
+                await self._changed.park()
                 continue
             first = min(self._deadlines.values())
-            # A deadline that is set meanwhile may be nearer: who has just left is waited for less long than others.
+            # A deadline that is set meanwhile may be earlier: the time after a start is longer than the usual one.
             with trio.move_on_at(first):
-                await self._news.park()
+                await self._changed.park()
             now = trio.current_time()
             due = [trial_id for trial_id, deadline in self._deadlines.items() if deadline <= now]
             await self._end(due[:_MOST_AT_ONCE])
 
-    def _wait_for(self, trial_id: str, seconds: float) -> None:
+    def _set_deadline(self, trial_id: str, seconds: float) -> None:
         self._deadlines[trial_id] = trio.current_time() + seconds
-        self._news.unpark()
+        self._changed.unpark()
 
     async def _end(self, trial_ids: list[str]) -> None:
         for trial_id in trial_ids:
@@ -89,13 +89,13 @@ class Leases:
             trial = await self._store.trial(trial_id)
             if trial is None or trial.end != TrialEnd.OPEN:
                 return
-            # Should it have come to its end by itself meanwhile, it stays as it is.
+            # If it has ended meanwhile, this write changes nothing.
             await self._writer.write(EndWrite(trial_id, TrialEnd.ABNORMAL))
         except NotFoundError:
             return
         except CogmentError as error:
-            _log.warning("trial %s: cannot be marked as given up: %s", trial_id, error)
+            _log.warning("trial %s: cannot be marked as ended abnormally: %s", trial_id, error)
             if trial_id not in self._streams:
-                self._wait_for(trial_id, _RETRY_SECONDS)
+                self._set_deadline(trial_id, _RETRY_SECONDS)
         else:
-            _log.warning("trial %s: its data log did not come back in time", trial_id)
+            _log.warning("trial %s: marked as ended abnormally, its data log did not come back in time", trial_id)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from trio_cogment.datastore._memory_trial import MemoryTrial, Undo
-from trio_cogment.datastore._watching import NewsWatch, Watches
+from trio_cogment.datastore._watching import StoreWatch, Watches
 from trio_cogment.datastore._write_rules import NO_SUCH_TRIAL, refusal
 from trio_cogment.datastore.storage import EndWrite, SampleWrite, StoredSample, StoredTrial, TrialWrite, Write
 from trio_cogment.errors import DataLossError, InvalidArgumentError, NotFoundError, ResourceExhaustedError
@@ -39,7 +39,7 @@ class MemoryStore:
         self._by_id: dict[str, MemoryTrial] = {}
         #: Ascending; those of deleted trials may still be in it.
         self._numbers: list[int] = []
-        #: By number; whoever was used last is last.
+        #: By number, in the order of the last use.
         self._recent: dict[int, MemoryTrial] = {}
         self._watches = Watches()
 
@@ -71,7 +71,7 @@ class MemoryStore:
         for trial in batch.touched:
             self._touch(trial)
             trial.tidy()
-        self._watches.tell({*(trial.trial_id for trial in batch.touched), *evicted}, trials=batch.trials)
+        self._watches.notify({*(trial.trial_id for trial in batch.touched), *evicted}, trials=batch.trials)
         return refused
 
     async def trial(self, trial_id: str) -> StoredTrial | None:
@@ -126,11 +126,11 @@ class MemoryStore:
         deleted = [trial_id for trial_id in dict.fromkeys(trial_ids) if trial_id in self._by_id]
         for trial_id in deleted:
             self._forget(self._by_id[trial_id])
-        self._watches.tell(deleted, trials=bool(deleted))
+        self._watches.notify(deleted, trials=bool(deleted))
         return deleted
 
     @asynccontextmanager
-    async def watch(self, trial_id: str | None = None) -> AsyncIterator[NewsWatch]:
+    async def watch(self, trial_id: str | None = None) -> AsyncIterator[StoreWatch]:
         """See `TrialStore.watch`."""
         with self._watches.open(trial_id) as watch:
             yield watch

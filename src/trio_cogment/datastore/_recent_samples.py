@@ -1,7 +1,7 @@
-"""What was committed last of the trials that are watched: whoever follows one is not kept waiting for a thread.
+"""The samples of watched trials that were committed last, so that followers get them without a thread and a query.
 
-A store notes here what each transaction has added, in the order of the transactions, and says of which trials it did
-so. Those of which it did not are forgotten, so that what is here of a trial is all that was added since a position.
+The store notes here what each transaction has changed, in the order of the transactions. A trial that was changed in a
+way that is not known in detail is forgotten. So what is kept of a trial is always all that was added since a position.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from operator import attrgetter
 from trio_cogment.datastore._write_rules import Head
 from trio_cogment.datastore.storage import StoredSample, StoredTrial
 
-#: What is kept of a trial (half of it once it is more), and of how many trials.
+#: The bytes that are kept of a trial (when there are more, half of them are dropped), and the number of trials.
 _MAX_BYTES = 1024 * 1024
 _MAX_TRIALS = 16
-#: What a sample occupies beside its data, so that many small ones are counted too.
+#: The estimated memory of a sample beside its data, so that many small ones are limited, too.
 _OVERHEAD_BYTES = 256
 
 _position_of = attrgetter("position")
 
 
 @dataclass(slots=True)
-class Fresh:
-    """What a transaction has done to a trial that is watched.
+class TrialChanges:
+    """What a transaction has changed in a watched trial.
 
     Attributes:
         trial_id: of the trial.
-        samples: those that were added, by position.
-        only_added: nothing was changed or removed.
-        head: what has become of the trial.
+        samples: those that were added, in the order of their positions.
+        only_added: no sample was changed or removed.
+        head: the trial's new head.
     """
 
     trial_id: str
@@ -41,24 +41,24 @@ class Fresh:
 
 
 @dataclass(slots=True)
-class News:
-    """What a transaction has changed, for those who watch.
+class ChangeSet:
+    """What a transaction has changed.
 
     Attributes:
-        trial_ids: in which trials.
-        trials: some of them came into being, ended, opened again, went away, or changed their parameters.
-        fresh: what was done to trials that are watched, by their numbers.
-        numbers: of all that something was done to.
-        base: the highest position before.
-        somebody_else: may have written before.
+        trial_ids: the trials that were written to.
+        trials: a trial was created, ended, opened again or deleted, or its parameters have changed.
+        watched_trials: the changes of watched trials, by their numbers.
+        numbers: the numbers of all trials that were written to.
+        base: the highest position before the transaction.
+        others_wrote: other processes may have written since the last transaction.
     """
 
     trial_ids: set[str] = field(default_factory=set)
     trials: bool = False
-    fresh: dict[int, Fresh] = field(default_factory=dict)
+    watched_trials: dict[int, TrialChanges] = field(default_factory=dict)
     numbers: set[int] = field(default_factory=set)
     base: int = 0
-    somebody_else: bool = False
+    others_wrote: bool = False
 
 
 @dataclass(slots=True)
@@ -72,27 +72,27 @@ class _Trial:
     stored: StoredTrial | None = None
 
 
-class Recent:
+class RecentSamples:
     """The samples that were added last, by the numbers of their trials."""
 
     def __init__(self) -> None:
-        #: Whoever was written to last is last.
+        #: In the order of the last writes.
         self._trials: dict[int, _Trial] = {}
         self._numbers: dict[str, int] = {}
 
-    def note(self, news: News) -> None:
+    def note(self, changes: ChangeSet) -> None:
         """Take note of a transaction."""
-        if news.somebody_else:
+        if changes.others_wrote:
             self._trials.clear()
             self._numbers.clear()
-        for number in news.numbers:
-            found = news.fresh.get(number)
+        for number in changes.numbers:
+            found = changes.watched_trials.get(number)
             if found is None or not found.only_added:
                 self._forget(number)
                 continue
             trial = self._trials.pop(number, None)
             if trial is None:
-                trial = _Trial(found.trial_id, news.base)
+                trial = _Trial(found.trial_id, changes.base)
                 self._numbers[found.trial_id] = number
             self._trials[number] = trial
             if found.samples:
@@ -101,7 +101,7 @@ class Recent:
                 head = found.head
                 trial.stored = (
                     None
-                    if news.trials
+                    if changes.trials
                     else replace(trial.stored, samples_count=head.count, last_state=head.last_state, end=head.end)
                 )
         while len(self._trials) > _MAX_TRIALS:

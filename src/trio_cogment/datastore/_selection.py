@@ -1,4 +1,4 @@
-"""Which part of stored samples a reader wants: pure."""
+"""The selection of actors and fields that a reader asks for."""
 
 from __future__ import annotations
 

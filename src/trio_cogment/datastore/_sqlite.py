@@ -1,4 +1,4 @@
-"""Trials in an SQLite database: the Trio side. One writer, a few readers, each in worker threads."""
+"""The SQLite store: trials in a database, with one writer and some readers in worker threads."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 import trio
 
 from trio_cogment.datastore import _sqlite_reader
-from trio_cogment.datastore._recent_samples import Recent
+from trio_cogment.datastore._recent_samples import RecentSamples
 from trio_cogment.datastore._sqlite_file import connect, file_errors, lock, prepare
 from trio_cogment.datastore._sqlite_reader import Readers
-from trio_cogment.datastore._sqlite_writer import Writer
-from trio_cogment.datastore._watching import NewsWatch, Watches
+from trio_cogment.datastore._sqlite_writer import SqliteWriter
+from trio_cogment.datastore._watching import StoreWatch, Watches
 from trio_cogment.datastore.storage import StoredSample, StoredTrial, Write
 from trio_cogment.errors import CogmentError
 from trio_cogment.host import Host, Runner
@@ -24,9 +24,9 @@ from trio_cogment.rpc import OwnNursery
 
 _logger = logging.getLogger(__name__)
 
-#: Queries at a time; more wait.
+#: So many queries run at a time; more of them wait.
 READERS = 4
-#: After a failure the samples of deleted trials are left alone for so long.
+#: How long to wait after a failure before the samples of deleted trials are swept again.
 SWEEP_PAUSE_SECONDS = 10.0
 _CLOSE_SECONDS = 30.0
 
@@ -38,14 +38,14 @@ class SqliteStore:
     puts them into one call.
     """
 
-    def __init__(self, writer: Writer, readers: Readers, run_writer: Runner, run_reader: Runner) -> None:
+    def __init__(self, writer: SqliteWriter, readers: Readers, run_writer: Runner, run_reader: Runner) -> None:
         self._writer = writer
         self._readers = readers
         self._run_writer = run_writer
         self._run_reader = run_reader
         self._watches = Watches()
-        self._recent = Recent()
-        #: Transactions that were noted.
+        self._recent = RecentSamples()
+        #: Counts transactions, to see whether there was one during a query.
         self._noted = 0
         #: Held while the writer's thread works: it does one thing at a time.
         self._turn = trio.Lock()
@@ -55,10 +55,10 @@ class SqliteStore:
     async def apply(self, writes: Sequence[Write]) -> Mapping[int, str]:
         """See `TrialStore.apply`."""
         async with self._turn:
-            refused, news = await self._run_writer(self._writer.write, writes, self._watches.trial_ids())
+            refused, changes = await self._run_writer(self._writer.write, writes, self._watches.trial_ids())
             self._noted += 1
-            self._recent.note(news)
-            self._watches.tell(news.trial_ids, trials=news.trials)
+            self._recent.note(changes)
+            self._watches.notify(changes.trial_ids, trials=changes.trials)
         return refused
 
     async def trial(self, trial_id: str) -> StoredTrial | None:
@@ -98,12 +98,12 @@ class SqliteStore:
         if deleted:
             self._noted += 1
             self._recent.forget(deleted)
-            self._watches.tell(deleted, trials=True)
+            self._watches.notify(deleted, trials=True)
             self._to_sweep.set()
         return deleted
 
     @asynccontextmanager
-    async def watch(self, trial_id: str | None = None) -> AsyncIterator[NewsWatch]:
+    async def watch(self, trial_id: str | None = None) -> AsyncIterator[StoreWatch]:
         """See `TrialStore.watch`."""
         try:
             with self._watches.open(trial_id) as watch:
@@ -113,7 +113,7 @@ class SqliteStore:
                 self._recent.forget([trial_id])
 
     async def sweep_for_ever(self) -> None:
-        """Remove the samples of deleted trials, a few at a time, so that writers wait for none of it long."""
+        """Remove the samples of deleted trials, a few at a time, so that writes do not wait long."""
         while True:
             await self._to_sweep.wait()
             self._to_sweep = trio.Event()
@@ -124,7 +124,7 @@ class SqliteStore:
                     if not more:
                         break
             except CogmentError as error:
-                _logger.warning("samples of deleted trials are left for later: %s", error)
+                _logger.warning("samples of deleted trials could not be removed, trying again later: %s", error)
                 self._to_sweep.set()
                 await trio.sleep(SWEEP_PAUSE_SECONDS)
 
@@ -133,17 +133,17 @@ class SqliteStore:
 async def open_sqlite(
     path: str, *, full: bool = True, max_bytes: int = 0, host: Host | None = None
 ) -> AsyncIterator[SqliteStore]:
-    """Open a database for the time of an `async with` block; a file that is not there is made.
+    """Open a database for the time of an `async with` block; if the file does not exist it is created.
 
     Args:
         path: of the file; links are followed.
         full: a commit waits until it would survive a loss of power; else until it survives the end of the process.
-        max_bytes: how large the file may become; 0: as large as there is room.
+        max_bytes: how large the file may become; 0: no limit.
         host: runs what blocks.
 
     Raises:
         FailedPreconditionError: the file cannot be used, or another datastore uses it; the text says which.
-        ResourceExhaustedError: there is no room.
+        ResourceExhaustedError: the disk is full.
         UnavailableError: the disk or the database is damaged.
     """
     host = host or Host()
@@ -164,15 +164,15 @@ async def open_sqlite(
 
 
 class _Parts:
-    """What is opened together and closed in the reverse order."""
+    """The parts of an open database; they are closed in the reverse order."""
 
     def __init__(self, path: str, full: bool, max_bytes: int) -> None:
-        # Two names of one file must not be two locks.
+        # Two paths of one file must not be two locks.
         self._path = path = os.path.realpath(path)
         self._lock: FileLock | None = None
-        #: Never writes. As long as it is open no other is the first or the last one, which would replay the log.
+        #: Never writes. While it is open, no other connection is the first or last one, which would replay the log.
         self._anchor: sqlite3.Connection | None = None
-        self.writer = Writer(path, full=full, max_bytes=max_bytes)
+        self.writer = SqliteWriter(path, full=full, max_bytes=max_bytes)
         self.readers = Readers(path)
 
     def open(self) -> None:

@@ -1,7 +1,7 @@
-"""Room that is kept back on a disk, so that there is a way out of a full one.
+"""The disk reserve: free space that samples must leave, so that trials can be deleted from a full disk.
 
-What is committed is in the log first. The log begins anew only once it was copied into the database, and that takes
-room: without any, nothing could be written any more, not even that a trial is deleted.
+SQLite writes a transaction to its log first, and the log starts over only after it was copied into the database. Both
+take space. On a disk without any, no transaction could be committed any more, not even the deletion of a trial.
 """
 
 from __future__ import annotations
@@ -15,49 +15,49 @@ from contextlib import suppress
 from trio_cogment.datastore._sqlite_file import PAGE_BYTES
 from trio_cogment.errors import ResourceExhaustedError
 
-#: What is kept back: so much, or that part of a small disk.
-_KEPT_BYTES = 16 * 1024 * 1024
-_KEPT_PART = 8
+#: The reserve: so many bytes, or this part (an eighth) of a small disk.
+_RESERVE_BYTES = 16 * 1024 * 1024
+_RESERVE_PART = 8
 #: What a transaction takes beside its data: pages that change, and a part of the data for those that are not filled.
 _CHANGED_BYTES = 16 * PAGE_BYTES
 _UNFILLED_PART = 4
-#: With so much room beyond that, so much is written, in so many transactions, for so long, before it is looked at
-#: again. Others would have to fill all of it meanwhile. Even then deletions have room: what is written before the next
-#: look comes from what is kept (into the log, and from there into the database), but it is less than half of that.
+#: With so much free space beyond the reserve, the next check comes after so many bytes, transactions or seconds. Other
+#: programs would have to fill all of that space meanwhile. Even then deletions have space: what is written before the
+#: next check comes from the reserve (once for the log, once for the database), but it is less than half of it.
 _MUCH_BYTES = 1024 * 1024 * 1024
-_SPARE_BYTES = _KEPT_BYTES // 4
+_SPARE_BYTES = _RESERVE_BYTES // 4
 _SPARE_TRANSACTIONS = 16
 _SPARE_SECONDS = 1.0
 
 
-class Room:
-    """Watches how much room there is for the writes to a database.
+class DiskReserve:
+    """Checks that writes to a database leave the reserve.
 
-    Where there is much, it is not looked at for each transaction: each look is a time in which other threads take the
-    lock of Python's, and may keep it for milliseconds.
+    Where there is much free space it is not checked for each transaction: during each system call another thread can
+    take Python's interpreter lock, and may hold it for milliseconds.
 
     Args:
         path: of the database.
-        clock: tells seconds since some moment.
+        clock: returns seconds since some moment.
     """
 
     def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._clock = clock
-        #: So much may be written, in so many transactions, until then, without another look.
+        #: So much may be written, in so many transactions, until this time, without another check.
         self._spare_bytes = 0
         self._spare_transactions = 0
         self._spare_until = 0.0
 
-    def keep(self, connection: sqlite3.Connection, size: int) -> None:
-        """Make sure that there is room for a transaction and, after it, still for deletions.
+    def check(self, connection: sqlite3.Connection, size: int) -> None:
+        """Make sure that there is space for a transaction and, after it, for the reserve.
 
         Args:
             connection: not in a transaction.
             size: of the data that is written.
 
         Raises:
-            ResourceExhaustedError: there is not.
+            ResourceExhaustedError: there is not enough space.
             sqlite3.Error: the log could not be emptied.
         """
         size += size // _UNFILLED_PART + _CHANGED_BYTES
@@ -65,34 +65,34 @@ class Room:
             self._spare_transactions -= 1
             self._spare_bytes -= size
             return
-        if _has_room(connection, self._path, size + _MUCH_BYTES):
+        if _has_space(connection, self._path, size + _MUCH_BYTES):
             self._spare_transactions, self._spare_bytes = _SPARE_TRANSACTIONS, _SPARE_BYTES
             self._spare_until = self._clock() + _SPARE_SECONDS
             return
-        self.look_again()
-        if not _has_room(connection, self._path, size):
+        self.recheck()
+        if not _has_space(connection, self._path, size):
             _empty_log(connection)
-            if not _has_room(connection, self._path, size):
+            if not _has_space(connection, self._path, size):
                 raise ResourceExhaustedError(
                     f"storage: cannot write to {self._path}: there is no room left: the rest of the disk is kept for "
                     "deletions"
                 )
 
-    def look_again(self) -> None:
-        """Look before the next transaction, whatever was seen last: one has failed, maybe for want of room."""
+    def recheck(self) -> None:
+        """Check again before the next transaction: one has failed, maybe because the disk is full."""
         self._spare_transactions = 0
 
-    def use(self, connection: sqlite3.Connection) -> None:
-        """Where there is little room, have as much of it as possible for a transaction that makes some."""
-        if not _has_room(connection, self._path, _CHANGED_BYTES):
-            with suppress(sqlite3.OperationalError):  # then it has to do with what there is
+    def prepare_to_free(self, connection: sqlite3.Connection) -> None:
+        """Prepare a transaction that frees space: when there is little of it, empty the log first."""
+        if not _has_space(connection, self._path, _CHANGED_BYTES):
+            with suppress(sqlite3.OperationalError):  # the transaction may still fit
                 _empty_log(connection)
 
 
-def _has_room(connection: sqlite3.Connection, path: str, size: int) -> bool:
+def _has_space(connection: sqlite3.Connection, path: str, size: int) -> bool:
     disk = os.statvfs(path)
     free = disk.f_bavail * disk.f_frsize
-    kept = min(_KEPT_BYTES, disk.f_blocks * disk.f_frsize // _KEPT_PART)
+    kept = min(_RESERVE_BYTES, disk.f_blocks * disk.f_frsize // _RESERVE_PART)
     try:
         log = os.stat(f"{path}-wal").st_size
     except FileNotFoundError:

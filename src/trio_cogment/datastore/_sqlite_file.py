@@ -26,7 +26,7 @@ APPLICATION_ID = 0x5443676D
 SCHEMA_VERSION = 1
 #: Rows of about a kilobyte: larger pages than SQLite's own 4 KiB take a tenth less time.
 PAGE_BYTES = 8192
-#: How long to wait for somebody else (a backup) who holds the database.
+#: How long to wait for another process (a backup) that holds the database.
 _BUSY_SECONDS = 5.0
 #: The log is copied into the database after so many pages, which a commit and all who follow wait for; and shrunk to
 #: so many bytes if it was larger.
@@ -85,7 +85,7 @@ def lock(path: str) -> FileLock:
     """Keep a second datastore away from a database, until the lock is released or our process ends.
 
     Raises:
-        FailedPreconditionError: somebody else has it.
+        FailedPreconditionError: another process has it.
         CogmentError: the file cannot be made; see `file_errors`.
     """
     with file_errors(f"cannot lock {path}"):
@@ -97,10 +97,10 @@ def lock(path: str) -> FileLock:
 
 
 def prepare(path: str) -> None:
-    """Make sure that there is a database of ours, of this version; make a new one where there is no file.
+    """Make sure that the file is a datastore of this version; create one if there is no file.
 
     Raises:
-        FailedPreconditionError: the file is somebody else's, or a newer version's. It is as it was.
+        FailedPreconditionError: the file belongs to another program or a newer version. It was not changed.
         CogmentError: see `file_errors`.
     """
     with file_errors(f"cannot open {path}"):
@@ -160,7 +160,7 @@ def connect(path: str, *, full: bool = True, query_only: bool = False, max_bytes
 
 @contextmanager
 def file_errors(doing: str) -> Iterator[None]:
-    """Turn what files and SQLite raise into what a caller is told.
+    """Translate the errors of files and SQLite to those of the store.
 
     Raises:
         ResourceExhaustedError: there is no room.
@@ -204,7 +204,7 @@ def _check_version(path: str, version: int) -> None:
 
 
 def _create(path: str) -> None:
-    """Make a database beside the path, then give it its name: nobody ever sees half of one."""
+    """Create a database under a temporary name, then rename it, so that it is never seen incomplete."""
     files = SystemFiles()
     temporary = path + TEMPORARY
     for leftover in (temporary, f"{temporary}-journal", f"{temporary}-wal", f"{temporary}-shm"):

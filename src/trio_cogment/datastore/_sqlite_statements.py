@@ -1,7 +1,7 @@
-"""The statements by which samples are added: as few as possible, since between two of them other threads run Python.
+"""The statements that insert samples: as few as possible, because other threads run Python code between two of them.
 
-Whoever shares a process with a busy thread may wait for Python's lock for 5 ms after each. Statements for many rows
-take SQLite a quarter less time, besides.
+Beside a busy thread a statement may wait 5 ms for Python's interpreter lock. Statements for many rows also take SQLite
+a quarter less time.
 """
 
 from __future__ import annotations

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from trio_cogment.datastore._merging import begin_waiting, merge_late
-from trio_cogment.datastore._recent_samples import Fresh, News
-from trio_cogment.datastore._sqlite_disk_reserve import Room
+from trio_cogment.datastore._recent_samples import ChangeSet, TrialChanges
+from trio_cogment.datastore._sqlite_disk_reserve import DiskReserve
 from trio_cogment.datastore._sqlite_file import connect, file_errors
 from trio_cogment.datastore._sqlite_statements import change_heads, insert_samples
 from trio_cogment.datastore._write_rules import MAX_NUMBER, NO_SUCH_TRIAL, NO_TICK, RULES, Action, Found, Head, refusal
 from trio_cogment.datastore.storage import SampleWrite, StoredSample, TrialEnd, TrialWrite, Write, WriteKind
 from trio_cogment.errors import InvalidArgumentError
 
-#: Trials whose state is kept in mind between batches; those of others are read again.
+#: Trials whose state is cached between batches; that of others is read again.
 _MAX_KNOWN = 4096
 #: What one step of cleaning up after deleted trials removes at most.
 _SWEEP_ROWS = 500
@@ -32,21 +32,21 @@ FROM trials WHERE trial_id = ?
 
 @dataclass(slots=True)
 class _Known:
-    """A trial as the writer has it in mind: its head, and the highest tick with any sample."""
+    """The cached state of a trial: its head, and the highest tick with any sample."""
 
     head: Head
     top_tick: int
 
 
-class Writer:
+class SqliteWriter:
     """Writes to a database. One thread at a time may use it.
 
-    Whatever goes wrong, the transaction is rolled back, the connection is closed, and another is opened. After a failed
-    write or sync the log may end with a transaction that was refused, and would come back after a crash; the new
-    connection writes over it before anything else.
+    After any error the transaction is rolled back, the connection is closed, and a new one is opened. After a failed
+    write or sync the log may end with a transaction that was reported as failed, which would be there after a crash. So
+    the new connection overwrites it before anything else.
 
     Args:
-        path: of the file, which is there.
+        path: of the file, which must exist.
         full: see `connect`.
         max_bytes: see `connect`.
     """
@@ -55,13 +55,13 @@ class Writer:
         self._path = path
         self._full = full
         self._max_bytes = max_bytes
-        self._room = Room(path)
+        self._reserve = DiskReserve(path)
         self._connection: sqlite3.Connection | None = None
         self._failed = False
         self._known: dict[str, _Known] = {}
         self._data_version = -1
         self._next_position = 1
-        self._somebody_else = True
+        self._others_wrote = True
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""
@@ -71,28 +71,28 @@ class Writer:
         if connection is not None:
             connection.close()
 
-    def write(self, writes: Sequence[Write], watched: Collection[str] = ()) -> tuple[dict[int, str], News]:
+    def write(self, writes: Sequence[Write], watched: Collection[str] = ()) -> tuple[dict[int, str], ChangeSet]:
         """Write a batch in one transaction; return which writes were refused and why, and what has changed.
 
         Args:
             writes: the batch.
-            watched: of which trials it is to be said what was added.
+            watched: the trials whose added samples are returned.
 
         Raises:
             CogmentError: see `file_errors`; nothing was written.
         """
-        news = News()
+        changes = ChangeSet()
         with self._transaction(_size(writes)) as connection:
-            news.base, news.somebody_else = self._next_position - 1, self._somebody_else
-            step = _Step(connection, self._known, self._next_position, news, watched)
+            changes.base, changes.others_wrote = self._next_position - 1, self._others_wrote
+            step = _Transaction(connection, self._known, self._next_position, changes, watched)
             refused = step.apply(writes)
             step.finish()
         self._next_position = step.next_position
-        self._somebody_else = False
-        return refused, news
+        self._others_wrote = False
+        return refused, changes
 
     def delete(self, trial_ids: Collection[str]) -> list[str]:
-        """Delete trials in one step that takes as long for large ones as for small ones; `sweep` does the rest."""
+        """Delete trials in one step, whatever their size; `sweep` removes their samples later."""
         deleted: list[str] = []
         with self._transaction() as connection:
             for trial_id in dict.fromkeys(trial_ids):
@@ -129,7 +129,7 @@ class Writer:
         """Do what the block does in one transaction.
 
         Args:
-            size: of the data it writes; None: it makes room.
+            size: of the data it writes; None: it frees space.
         """
         done = False
         try:
@@ -137,11 +137,11 @@ class Writer:
                 connection = self._open()
                 try:
                     if size is None:
-                        self._room.use(connection)
+                        self._reserve.prepare_to_free(connection)
                     else:
-                        self._room.keep(connection, size)
+                        self._reserve.check(connection, size)
                     connection.execute("BEGIN IMMEDIATE")
-                    self._look_around(connection)
+                    self._notice_other_writers(connection)
                     yield connection
                     connection.execute("COMMIT")
                 except sqlite3.Error:
@@ -150,7 +150,7 @@ class Writer:
             done = True
         finally:
             if not done:
-                self._room.look_again()
+                self._reserve.recheck()
                 self._drop()
                 self._recover()
 
@@ -163,7 +163,7 @@ class Writer:
         return self._connection
 
     def _recover(self) -> None:
-        """Write over what has failed at once, before anybody is told: afterwards it is not there, whatever comes."""
+        """Overwrite what has failed at once, before it is reported: then it does not come back, whatever happens."""
         if self._failed:
             try:
                 self._open()
@@ -179,16 +179,16 @@ class Writer:
                 pass  # closing does it
         self.close()
 
-    def _look_around(self, connection: sqlite3.Connection) -> None:
-        """Forget what is in mind if somebody else has written: a person with a shell, say."""
+    def _notice_other_writers(self, connection: sqlite3.Connection) -> None:
+        """Clear the cache if another process has written, for example an SQLite shell."""
         (version,) = connection.execute("PRAGMA data_version").fetchone()
         if version != self._data_version:
             self._data_version = version
             self._known.clear()
             (last,) = connection.execute("SELECT max(position) FROM samples").fetchone()
-            # Never lower than before: who reads has come as far as that.
+            # Never lower than before, because readers have read up to there.
             self._next_position = max(self._next_position, (last or 0) + 1)
-            self._somebody_else = True
+            self._others_wrote = True
         while len(self._known) > _MAX_KNOWN:
             del self._known[next(iter(self._known))]
 
@@ -203,37 +203,37 @@ def _size(writes: Sequence[Write]) -> int:
     return size
 
 
-class _Step:
-    """What is done within one transaction. If that fails, what is in mind must be forgotten."""
+class _Transaction:
+    """The writes of one transaction. If it fails, the cache must be cleared, which `SqliteWriter.close` does."""
 
     def __init__(
         self,
         connection: sqlite3.Connection,
         known: dict[str, _Known],
         next_position: int,
-        news: News,
+        changes: ChangeSet,
         watched: Collection[str],
     ) -> None:
         self._connection = connection
         self._known = known
-        self._news = news
+        self._changes = changes
         self._watched = watched
-        #: What was written to, and whether it had ended before.
+        #: The trials that were written to, and whether they had ended before.
         self._touched: dict[str, tuple[_Known, TrialEnd]] = {}
-        #: The values of samples that are new for certain, not written yet: one sample's after the other's.
+        #: The column values of samples that are certainly new and not inserted yet, one sample after the other.
         self._values: list[Any] = []
         self.next_position = next_position
 
     def apply(self, writes: Sequence[Write]) -> dict[int, str]:
-        """Do the writes of a batch; return which were refused and why."""
+        """Apply the writes of a batch; return which were refused and why."""
         refused: dict[int, str] = {}
         current, known = None, None
         for index, write in enumerate(writes):
             if isinstance(write, SampleWrite):
-                # The usual case in a few lines, for they decide how fast all this is: a tick above all others.
+                # The usual case, a tick above all others, is inline: it decides how fast writing is.
                 trial_id, tick_id, timestamp, state, data, kind = write
                 if trial_id != current:
-                    current, known = trial_id, self._know(trial_id)
+                    current, known = trial_id, self._look_up_trial(trial_id)
                 if (
                     known is not None
                     and known.top_tick < tick_id <= MAX_NUMBER
@@ -249,7 +249,7 @@ class _Step:
             elif isinstance(write, TrialWrite):
                 self._create(write)
                 current = None
-            elif (known := self._know(write.trial_id)) is None:
+            elif (known := self._look_up_trial(write.trial_id)) is None:
                 refused[index] = NO_SUCH_TRIAL.format(write.trial_id)
                 current = None
             else:
@@ -258,14 +258,14 @@ class _Step:
         return refused
 
     def finish(self) -> None:
-        """Write what is left."""
+        """Write the samples that are left and the heads of all trials."""
         self._flush()
         change_heads(self._connection, [known.head for known, _ in self._touched.values()])
-        self._news.trial_ids.update(self._touched)
-        self._news.numbers.update(known.head.number for known, _ in self._touched.values())
-        self._news.trials |= any(known.head.end != end for known, end in self._touched.values())
+        self._changes.trial_ids.update(self._touched)
+        self._changes.numbers.update(known.head.number for known, _ in self._touched.values())
+        self._changes.trials |= any(known.head.end != end for known, end in self._touched.values())
 
-    def _know(self, trial_id: str) -> _Known | None:
+    def _look_up_trial(self, trial_id: str) -> _Known | None:
         known = self._known.get(trial_id)
         if known is None:
             row = self._connection.execute(_KNOW, (trial_id,)).fetchone()
@@ -281,10 +281,10 @@ class _Step:
     def _touch(self, trial_id: str, known: _Known) -> None:
         self._touched[trial_id] = known, known.head.end
         if trial_id in self._watched:
-            self._news.fresh[known.head.number] = Fresh(trial_id, known.head)
+            self._changes.watched_trials[known.head.number] = TrialChanges(trial_id, known.head)
 
     def _create(self, write: TrialWrite) -> None:
-        known = self._know(write.trial_id)
+        known = self._look_up_trial(write.trial_id)
         params = write.params.SerializeToString(deterministic=True)
         if known is None:
             added = self._connection.execute(
@@ -304,21 +304,21 @@ class _Step:
             "INSERT INTO properties (name, value, number) VALUES (?, ?, ?)",
             [(name, value, known.head.number) for name, value in write.params.properties.items()],
         )
-        self._news.trials = True
+        self._changes.trials = True
 
     def _sample(self, write: SampleWrite, known: _Known | None) -> str | None:
-        """Do what is not usual; return why it was refused."""
+        """Write a sample of an unusual kind; return why it was refused."""
         if known is None:
             return NO_SUCH_TRIAL.format(write.trial_id)
         reason = refusal(write)
         if reason is None:
             try:
-                self._look_up(write, known)
+                self._write_by_rules(write, known)
             except InvalidArgumentError as error:
                 return str(error)
         return reason
 
-    def _look_up(self, write: SampleWrite, known: _Known) -> None:
+    def _write_by_rules(self, write: SampleWrite, known: _Known) -> None:
         self._flush()
         row = self._connection.execute(
             "SELECT position, timestamp, waiting, data FROM samples WHERE trial = ? AND tick = ?",
@@ -344,8 +344,8 @@ class _Step:
                 known.top_tick = write.tick_id
             self._add(write, known, write.data, waiting=False)
         known.head.follow(write, action)
-        if action is not Action.KEEP and known.head.number in self._news.fresh:
-            self._news.fresh[known.head.number].only_added = False
+        if action is not Action.KEEP and known.head.number in self._changes.watched_trials:
+            self._changes.watched_trials[known.head.number].only_added = False
 
     def _remove(self, condition: str, value: int, known: _Known) -> None:
         known.head.count -= self._connection.execute(f"DELETE FROM samples WHERE {condition}", (value,)).rowcount
@@ -356,12 +356,12 @@ class _Step:
         known.top_tick = max(known.top_tick, write.tick_id)
 
     def _flush(self) -> None:
-        values, fresh = self._values, self._news.fresh
-        if fresh:
+        values, watched_trials = self._values, self._changes.watched_trials
+        if watched_trials:
             for position, number, tick_id, data in zip(
                 values[::6], values[1::6], values[2::6], values[5::6], strict=True
             ):
-                if number in fresh:
-                    fresh[number].samples.append(StoredSample(position, tick_id, data))
+                if number in watched_trials:
+                    watched_trials[number].samples.append(StoredSample(position, tick_id, data))
         insert_samples(self._connection, values)
         self._values = []

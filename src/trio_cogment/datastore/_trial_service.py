@@ -1,4 +1,4 @@
-"""`TrialDatastoreSP`: what was written down, for readers; and writing by hand."""
+"""The service `TrialDatastoreSP`: reading trials and samples, and adding and deleting them by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
 from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._conversion import ENVIRONMENT
 from trio_cogment.datastore._following import Follower, find_trials
-from trio_cogment.datastore._group_commit import Writer
+from trio_cogment.datastore._group_commit import GroupCommit
 from trio_cogment.datastore._selection import Selection
 from trio_cogment.datastore._write_rules import MAX_NUMBER
 from trio_cogment.datastore.storage import SampleWrite, StoredTrial, TrialEnd, TrialStore, TrialWrite, WriteKind
@@ -53,7 +53,7 @@ class TrialService(About):
         config: limits.
     """
 
-    def __init__(self, store: TrialStore, writer: Writer, config: DatastoreConfig) -> None:
+    def __init__(self, store: TrialStore, writer: GroupCommit, config: DatastoreConfig) -> None:
         self._store = store
         self._writer = writer
         self._config = config
@@ -139,7 +139,7 @@ class TrialService(About):
         if trial is None:
             raise NotFoundError(f"metadata {TRIAL_ID}: there is no trial {trial_id!r}")
         actors = len(trial.params.actors)
-        lane = self._writer.lane()
+        stream = self._writer.stream()
         async for request in call:
             sample = request.trial_sample
             try:
@@ -149,14 +149,14 @@ class TrialService(About):
                     raise InvalidArgumentError(f"trial_sample.trial_id: expected {trial_id!r}, got {sample.trial_id!r}")
                 check_sample(sample, actors)
             except InvalidArgumentError:
-                await lane.flush()
+                await stream.flush()
                 raise
             sample.trial_id = trial_id
             data = sample.SerializeToString()
-            await lane.put(
+            await stream.put(
                 SampleWrite(trial_id, sample.tick_id, sample.timestamp, sample.state, data, WriteKind.STORED)
             )
-        await lane.flush()
+        await stream.flush()
         return AddSamplesReply()
 
     async def DeleteTrials(self, request: DeleteTrialsRequest, _call: ServerCall) -> DeleteTrialsReply:

@@ -1,4 +1,4 @@
-"""Who waits for news of a storage that one process has for itself."""
+"""Watches of a storage that is used by one process only."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from contextlib import contextmanager
 import trio
 
 
-class NewsWatch:
+class StoreWatch:
     """Implements `storage.Watch`."""
 
     def __init__(self) -> None:
-        self._news = trio.Event()
+        self._changed = trio.Event()
 
     async def changed(self) -> None:
-        """See `Watch.changed`. Cancelled, it has taken no news away."""
-        await self._news.wait()
-        self._news = trio.Event()
+        """See `Watch.changed`. After `Cancelled` no change is lost: the next call returns."""
+        await self._changed.wait()
+        self._changed = trio.Event()
 
-    def tell(self) -> None:
-        """Wake whoever waits, or comes to wait."""
-        self._news.set()
+    def notify(self) -> None:
+        """Wake the task that waits, or the next one."""
+        self._changed.set()
 
 
 class Watches:
     """The watches of a store: each is either of one trial, or of the creation and the ends of all."""
 
     def __init__(self) -> None:
-        self._of: dict[str | None, dict[NewsWatch, None]] = {}
+        self._of: dict[str | None, dict[StoreWatch, None]] = {}
 
     @contextmanager
-    def open(self, trial_id: str | None) -> Iterator[NewsWatch]:
+    def open(self, trial_id: str | None) -> Iterator[StoreWatch]:
         """Watch for the time of the block."""
-        watch = NewsWatch()
+        watch = StoreWatch()
         self._of.setdefault(trial_id, {})[watch] = None
         try:
             yield watch
@@ -47,18 +47,18 @@ class Watches:
         """Return which trials are watched."""
         return frozenset(trial_id for trial_id in self._of if trial_id is not None)
 
-    def tell(self, trial_ids: Collection[str], *, trials: bool) -> None:
-        """Tell of news.
+    def notify(self, trial_ids: Collection[str], *, trials: bool) -> None:
+        """Wake the watches of what has changed.
 
         Args:
-            trial_ids: of these trials.
-            trials: some of them came into being, ended, opened again, went away, or changed their parameters.
+            trial_ids: the trials that were written to.
+            trials: a trial was created, ended, opened again or deleted, or its parameters have changed.
         """
         if not self._of:
             return
         for trial_id in trial_ids:
             for watch in self._of.get(trial_id, ()):
-                watch.tell()
+                watch.notify()
         if trials:
             for watch in self._of.get(None, ()):
-                watch.tell()
+                watch.notify()

@@ -1,4 +1,4 @@
-"""What a write does, for every storage alike: tables and plain functions, without any I/O.
+"""The rules of writes, the same for every storage: tables and functions without I/O.
 
 The sample of a tick is of one of four kinds, seen from a new one: there is none (NOTHING); out-of-sync samples wait
 for it (WAITING); it is the same sample, by its timestamp (SAME); it is another one (OTHER). A storage finds out which,
@@ -39,7 +39,7 @@ class Action(enum.Enum):
 
     #: It is the tick's first.
     ADD = enum.auto()
-    #: It waits for the tick's sample: stored as `merging.begin_waiting` makes it, and marked.
+    #: It waits for the tick's sample: stored as `_merging.begin_waiting` makes it, and marked.
     WAIT = enum.auto()
     #: Those that waited are merged into it; it takes their place, with a position of its own.
     COMPLETE = enum.auto()

@@ -1,4 +1,4 @@
-"""Which storage a datastore has, by its address: `memory:` or `sqlite:PATH`."""
+"""Opening a storage by its address: `memory:` or `sqlite:PATH`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.host import Host
 
-#: The published datastore's.
+#: The default of the published datastore.
 DEFAULT_MEMORY_BYTES = 1 << 30
 
-#: How far an acknowledgement goes: `full` survives a loss of power, `batch` the end of our process.
+#: How far an acknowledgement goes: `full` survives a loss of power, `batch` the end of the process.
 DURABILITIES = ("full", "batch")
 
 

@@ -13,7 +13,7 @@ from trio_cogment.services import LOG_EXPORTER, SERVICES, ServiceKind
 
 
 def datastore_services(datastore: Datastore) -> list[Service]:
-    """Return what of a datastore is to be served: data logs under both their names, and the trials."""
+    """Return the services of a datastore: data logs under both their names, and the trials."""
     intake = datastore.sink()
     return [
         bind(SERVICES[ServiceKind.DATALOG].descriptor(), DatalogService(intake)),

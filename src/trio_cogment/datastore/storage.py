@@ -1,7 +1,7 @@
-"""Where stored trials live: one interface for memory, SQLite, and whatever comes later.
+"""The interface of storages for trials; there is one in memory and one in SQLite.
 
-`trio_cogment.testing.check_trial_store` is the conformance kit of this interface; nobody has to inherit from these
-classes, their shape is enough. Nothing here assumes that the storage has one process only: another may write to it at
+`trio_cogment.testing.check_trial_store` is the conformance kit of this interface. The classes are protocols: a storage
+need not inherit from them. Nothing here assumes that the storage has one process only: another may write to it at
 any time.
 
 - **Writes** come in batches, and each batch is one atomic and durable step: when `apply` returns, all of it is there,
@@ -45,18 +45,18 @@ class WriteKind(enum.IntEnum):
     LOGGED = 0
     #: Written by hand: takes the place of the old one, with a position of its own.
     STORED = 1
-    #: An out-of-sync sample: merged into the one of its tick by `merging.merge_late`, and never changes the trial's
+    #: An out-of-sync sample: merged into the one of its tick by `_merging.merge_late`, and never changes the trial's
     #: state. Where there is none it waits as one of its own for the one to come.
     LATE = 2
 
 
 class TrialWrite(NamedTuple):
-    """Create a trial, or change who owns it and its parameters; its samples and its number stay."""
+    """Create a trial, or change its user and its parameters; its samples and its number stay."""
 
     trial_id: str
     user_id: str
     params: TrialParams
-    #: A data log writes it: whoever hosts the storage watches that it comes to an end.
+    #: A data log writes it. If its data log goes away the datastore ends it.
     logged: bool
 
 
@@ -98,8 +98,8 @@ class StoredTrial:
     Attributes:
         number: its place in the order of creation; above 0.
         trial_id: its id; deleted and created again, an id gets a new number.
-        user_id: who started it.
-        params: its parameters; shared, nobody changes them.
+        user_id: of the user who started it.
+        params: its parameters; shared, not to be changed.
         samples_count: how many ticks have a sample, the evicted ones included.
         last_state: of the sample with the highest tick that was not LATE; UNKNOWN without one, ENDED once it has ended,
             in whichever way.
@@ -182,7 +182,7 @@ class TrialStore(Protocol):
 
         Raises:
             NotFoundError: there is no such trial (any more).
-            DataLossError: some of these were evicted. Who has read all of them gets nothing, or what came since.
+            DataLossError: some of these were evicted. A reader that had read all of those gets what came since.
         """
 
     async def delete(self, trial_ids: Collection[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What tests of the datastore need: one on a table, and calls to it."""
+"""A datastore for tests, and calls to it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def params_with(*actors: str, **options: Any) -> TrialParams:
 def sample_of(
     tick_id: int, state: Any = RUNNING, *, actors: int = 2, timestamp: int | None = None, **options: Any
 ) -> DatalogSample:
-    """Return a sample in which everybody sees and does something."""
+    """Return a sample in which each actor has an observation and an action."""
     stamp = 1000 + tick_id if timestamp is None else timestamp
     given: dict[str, Any] = {
         "info": SampleInfo(tick_id=tick_id, timestamp=stamp, state=state),
@@ -71,7 +71,7 @@ def whole(ticks: int) -> list[DatalogSample]:
     return [sample_of(tick, ENDED if tick == ticks - 1 else RUNNING) for tick in range(ticks)]
 
 
-class Desk:
+class Harness:
     """Calls to a datastore."""
 
     def __init__(self, channel: CallOpener, datastore: Datastore) -> None:
@@ -136,27 +136,27 @@ async def send_log(call: ClientCall, samples: Iterable[DatalogSample], params: T
 
 
 @asynccontextmanager
-async def desk(
+async def open_harness(
     store: TrialStore | str = "memory:", *, wire: bool = False, memory_bytes: int = 1 << 30, **config: Any
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[Harness]:
     """Run a datastore, called in process or over HTTP/2."""
     open_channel = wire_channel if wire else InProcessChannel
     if isinstance(store, str):
         async with (
             open_store(store, memory_bytes=memory_bytes) as opened,
-            desk(opened, wire=wire, **config) as table,
+            open_harness(opened, wire=wire, **config) as harness,
         ):
-            yield table
+            yield harness
         return
     async with (
         Datastore(store, config=DatastoreConfig(**config)) as datastore,
         open_channel(datastore_services(datastore)) as channel,
     ):
-        yield Desk(channel, datastore)
+        yield Harness(channel, datastore)
 
 
 class GateStore(MemoryStore):
-    """A storage that waits, or fails, when it is told to.
+    """A storage whose writes can be made to wait or fail.
 
     Attributes:
         gate: writes wait until it is set.
