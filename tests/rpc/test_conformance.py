@@ -26,7 +26,7 @@ from trio_cogment.rpc import (
     server_tls,
 )
 from trio_cogment.rpc.inprocess import InProcessChannel
-from trio_cogment.testing import LatentChannel, Link
+from trio_cogment.testing import DelayedChannel, Link
 from trio_cogment.testing.conformance.channel import CASES, CheckService, MakeChannel, check_case
 
 
@@ -98,7 +98,7 @@ async def in_process(services: list[Service]) -> AsyncIterator[CallOpener]:
 
 @asynccontextmanager
 async def in_process_with_latency(services: list[Service]) -> AsyncIterator[CallOpener]:
-    async with LatentChannel(services, Link(), random.Random) as channel:
+    async with DelayedChannel(services, Link(), random.Random) as channel:
         yield channel
 
 

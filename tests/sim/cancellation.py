@@ -13,7 +13,7 @@ from trio_cogment.recording import TrialRecorder
 from trio_cogment.rpc import CallOpener, InProcessChannel, serve
 from trio_cogment.sdk import ActorSession, Controller, EnvironmentSession, PreTrialSession, actor_params, trial_params
 from trio_cogment.testing import (
-    Doomed,
+    CancelledBlock,
     FakeActor,
     FakeDatalog,
     FakeEnvironment,
@@ -41,11 +41,11 @@ def params(endpoint: str) -> TrialParams:
 # --- all of it is cancelled: a platform in somebody's program ---
 
 
-async def embedded(world: World, doomed: Doomed) -> None:
+async def embedded(world: World, block: CancelledBlock) -> None:
     recorder = TrialRecorder()
     actors = [actor_params("ann", "player"), actor_params("cat", "player", endpoint="cogment://client")]
     info = None
-    with doomed:
+    with block:
         async with world.open_platform(
             make_machine=recorder.machine,
             default_params=trial_params(actors, environment_name="env"),
@@ -57,7 +57,7 @@ async def embedded(world: World, doomed: Doomed) -> None:
             trial_id = await platform.controller.start_trial()
             await platform.join_trial(trial_id, thinker, actor_name="cat")
             info = await platform.controller.wait_trial(trial_id)
-    if not doomed.cancelled:
+    if not block.cancelled:
         assert info is not None
         assert info.tick_id == TICKS
     for trial in recorder.trials.values():
@@ -90,12 +90,12 @@ async def no_change(session: PreTrialSession) -> None:
 # --- the orchestrator is cancelled, participants in the same process are not ---
 
 
-async def in_process(world: World, doomed: Doomed) -> None:
+async def in_process(world: World, block: CancelledBlock) -> None:
     recorder = TrialRecorder()
     actor = FakeActor(world)
     services = [actor.service(), FakeEnvironment(world, ticks=TICKS).service(), FakeDatalog(world).service()]
     async with InProcessChannel(services) as participants:
-        with doomed:
+        with block:
             orchestrator = Orchestrator(
                 wall_clock=world.wall_clock,
                 new_trial_id=world.new_id,
@@ -125,7 +125,7 @@ async def start_and_join(world: World, opener: CallOpener, actor: FakeActor, end
 # --- the orchestrator is cancelled, everybody else is elsewhere ---
 
 
-async def over_the_wire(world: World, doomed: Doomed, buffer_bytes: int = 64 * 1024) -> None:
+async def over_the_wire(world: World, block: CancelledBlock, buffer_bytes: int = 64 * 1024) -> None:
     """With a small buffer writers wait for readers, as they do over lockstep streams."""
     recorder = TrialRecorder()
     network = world.network
@@ -135,7 +135,7 @@ async def over_the_wire(world: World, doomed: Doomed, buffer_bytes: int = 64 * 1
     async with trio.open_nursery() as nursery:
         await nursery.start(serve, services, [network.host("fakes").listen(PORT)])
         nursery.start_soon(desk, world, actor)
-        with doomed:
+        with block:
             async with world.serve_orchestrator(port=PORT, make_machine=recorder.machine):
                 await trio.sleep(0.3)
         await trio.sleep(10)

@@ -26,7 +26,7 @@ def rows() -> dict[str, set[str]]:
         for event, details in re.findall(r"^\| `([\w ]+)` \| .+ \| (.+) \|$", table, re.MULTILINE)
     }
     assert len(found) == len(table.splitlines()) - 1  # but for the rule
-    found["afterthought"] = found["sample"]
+    found["late sample"] = found["sample"]
     return found
 
 

@@ -1,9 +1,9 @@
-"""How the inputs, effects and states of a trial's machine are written down, and inputs read again.
+"""The file format of recorded trials: writes a machine's inputs, effects and states, and reads the inputs back.
 
-A recorded trial is a text file of JSON objects, one a line, each of them one thing, so that two files can be compared
-by their lines. The first says which form this is, and how patient the trial is. Then, for each input, a line with `in`;
-a line with `out` for each effect, in order; and, if it is another one than before, the state (`phase`). Messages are in
-protobuf's text form.
+A recorded trial is a text file with one JSON object a line, so that two files can be compared line by line. The first
+line has the version of the format and the trial's rules. Then come, for each input, a line with `in`; a line with `out`
+for each effect, in order; and a line with the state (`phase`) if it has changed. Messages are in protobuf's
+text format.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from trio_cogment.trial import (
     validate_params,
 )
 
-#: The first line's key; its value is the version of the form.
+#: The first line's key; its value is the version of the format.
 FORMAT = "trio_cogment_trial"
 VERSION = 1
 
@@ -81,7 +81,7 @@ _NO_TYPES = DescriptorPool()
 
 
 class TrialFileError(InvalidArgumentError):
-    """What was given is no recorded trial; the text says which line, and what was expected there."""
+    """A text is not a recorded trial; the message names the line, and what was expected there."""
 
 
 def refuse(number: int, text: str) -> NoReturn:
@@ -157,10 +157,10 @@ def as_text(lines: list[dict[str, Any]]) -> str:
 
 
 def parse_lines(text: str) -> list[tuple[int, dict[str, Any]]]:
-    """Return the lines of a file and their numbers; empty ones are passed over.
+    """Return the lines of a file and their numbers; empty lines are skipped.
 
     Raises:
-        TrialFileError: there is none, or one is no JSON object.
+        TrialFileError: there is no line, or one is not a JSON object.
     """
     found = []
     for number, line in enumerate(text.split("\n"), start=1):

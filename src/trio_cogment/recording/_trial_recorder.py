@@ -1,4 +1,4 @@
-"""Recording what the machines of trials are given and do, and giving it to them again."""
+"""Records the inputs and effects of trials' machines, and replays the inputs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from trio_cogment.recording._trial_lines import (
 )
 from trio_cogment.trial import Effect, Event, TrialMachine, TrialRules
 
-#: More lines than the longest trial of a test has; a trial that goes astray must not fill the memory.
+#: More lines than the longest trial of a test has; a trial that never ends must not fill the memory.
 MAX_LINES = 1_000_000
 
 
 class TrialRecorder:
     """Records trials: give its `machine` to `World.open_platform` or `World.serve_orchestrator` as `make_machine`.
 
-    The orchestrator runs as ever, only that each trial's machine writes down all it is given and all it asks for. A
-    trial that nobody records has the plain machine, and pays nothing.
+    The orchestrator runs as usual, but each trial's machine records its inputs and effects. A trial that is not
+    recorded has the plain machine, at no cost.
 
     Attributes:
-        trials: what was recorded, by the trials' ids; of an id that was used again, the latest.
+        trials: the recorded trials by id; for an id that was used again, the latest.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class RecordedTrial:
     """One trial as its machine saw it: inputs with their times, effects, states.
 
     Attributes:
-        dropped: how many lines there was no room for; such a trial cannot be replayed.
+        dropped: how many lines were not kept; if there are any, the trial cannot be replayed.
     """
 
     def __init__(self, machine: TrialMachine) -> None:
@@ -57,14 +57,14 @@ class RecordedTrial:
         self.dropped = 0
 
     def add(self, line: dict[str, Any]) -> None:
-        """Write down one thing."""
+        """Add a line."""
         if len(self._lines) < MAX_LINES:
             self._lines.append(line)
         else:
             self.dropped += 1
 
     def add_state(self) -> None:
-        """Write down the machine's state, if it is another one than before."""
+        """Add the machine's state, if it has changed."""
         state = state_of(self._machine)
         if state != self._state:
             self._state = state
@@ -81,7 +81,7 @@ class RecordedTrial:
 
 
 class RecordingMachine(TrialMachine):
-    """A machine that writes down what goes in and what comes out."""
+    """A machine that records its inputs and effects."""
 
     __slots__ = ("recorded",)
 
@@ -106,12 +106,12 @@ class RecordingMachine(TrialMachine):
 
 
 def replay(text: str) -> str:
-    """Give a recorded trial's inputs to a new machine, at the times they came, and return what is recorded then.
+    """Give a recorded trial's inputs to a new machine, with their times, and return what is recorded then.
 
-    The result is equal to `text` if this version does all that the one that recorded it did.
+    The result is equal to `text` if this version does the same as the version that recorded it.
 
     Raises:
-        TrialFileError: it is no recorded trial, of another version, or broken; the text names the line.
+        TrialFileError: `text` is not a recorded trial, is of another version, or is broken; the message names the line.
     """
     (number, header), *lines = parse_lines(text)
     blank = machine_of(number, header)

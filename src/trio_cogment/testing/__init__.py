@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from trio_cogment.testing.recorded_calls import RecordedCalls as RecordedCalls
     from trio_cogment.testing.sim.cancellation import CancellationError as CancellationError
     from trio_cogment.testing.sim.cancellation import Cancellations as Cancellations
-    from trio_cogment.testing.sim.cancellation import Doomed as Doomed
+    from trio_cogment.testing.sim.cancellation import CancelledBlock as CancelledBlock
     from trio_cogment.testing.sim.cancellation import cancel_at_every_step as cancel_at_every_step
+    from trio_cogment.testing.sim.delayed_channel import DelayedChannel as DelayedChannel
     from trio_cogment.testing.sim.disk import PowerLossError as PowerLossError
     from trio_cogment.testing.sim.disk import SimDisk as SimDisk
     from trio_cogment.testing.sim.fault_plan import Fault as Fault
     from trio_cogment.testing.sim.fault_plan import FaultPlan as FaultPlan
-    from trio_cogment.testing.sim.latent_channel import LatentChannel as LatentChannel
     from trio_cogment.testing.sim.network import SimConnection as SimConnection
     from trio_cogment.testing.sim.network import SimHost as SimHost
     from trio_cogment.testing.sim.network import SimListener as SimListener
@@ -70,7 +70,7 @@ _HOMES = {
     "Cancellations": "sim.cancellation",
     "DEFAULT_BUDGET": "sim.simulate",
     "DeadlockError": "sim.simulate",
-    "Doomed": "sim.cancellation",
+    "CancelledBlock": "sim.cancellation",
     "FakeActor": "fakes.participants",
     "FakeDatalog": "fakes.services",
     "FakeDirectory": "fakes.directory",
@@ -83,7 +83,7 @@ _HOMES = {
     "HistoryEvent": "history",
     "InvariantError": "checkers.check_history",
     "LEAST_ACK_SECONDS": "checkers.sessions",
-    "LatentChannel": "sim.latent_channel",
+    "DelayedChannel": "sim.delayed_channel",
     "Link": "sim.pipes",
     "LivelockError": "sim.simulate",
     "Misbehaviour": "fakes.behaviour",

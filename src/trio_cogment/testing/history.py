@@ -1,4 +1,4 @@
-"""What happened in a run, for checkers and for reports."""
+"""The recorded events of a run, for checkers and reports."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 import trio
 
-#: More than the largest scenario records; a scenario that goes astray must not fill the memory.
+#: More than the largest scenario records; a scenario that never ends must not fill the memory.
 MAX_EVENTS = 1_000_000
 
 
 class MissingDetailError(KeyError):
-    """Somebody asked for what an event does not say."""
+    """An event was asked for a detail that it does not have."""
 
     def __str__(self) -> str:
         return str(self.args[0])  # a KeyError would put it in quotes
 
 
 class Details(dict[str, Any]):
-    """What an event says beside its word, as a dict that tells whose it is where something is missing."""
+    """The details of an event, as a dict whose KeyError names the event."""
 
     __slots__ = ("whose",)
 
@@ -34,12 +34,12 @@ class Details(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """One thing that somebody saw.
+    """One recorded event.
 
     Attributes:
         seconds: when, on Trio's clock.
-        who: who saw it: a participant's session, a watcher, a data log.
-        what: a word; the checkers know some (see `trio_cogment.testing.CHECKERS`).
+        who: who recorded it: a participant's session, a watcher, a data log.
+        what: its name; the checkers know some (see `trio_cogment.testing.CHECKERS`).
         trial_id: the trial it belongs to, if any.
         details: plain values.
     """
@@ -59,8 +59,8 @@ class History:
     """The events of a run, in the order in which they happened. Bounded: what comes after `MAX_EVENTS` is counted only.
 
     Attributes:
-        dropped: how many events there was no room for.
-        listeners: called with each event, in the step in which it happens; they must not wait.
+        dropped: how many events were not kept.
+        listeners: called with each event as it is recorded; they must not wait.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class History:
         self.listeners: list[Callable[[HistoryEvent], None]] = []
 
     def record(self, who: str, what: str, trial_id: str = "", **details: Any) -> None:
-        """Note that something happens now. Call it from within a run of Trio, a simulated one or not."""
+        """Record an event at the present time. Call it within a run of Trio, simulated or not."""
         if len(self._events) >= MAX_EVENTS:
             self.dropped += 1
             return

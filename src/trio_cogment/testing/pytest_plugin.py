@@ -95,7 +95,7 @@ def _marked(metafunc: pytest.Metafunc) -> int:
 
 
 class Sim:
-    """What the fixture `sim` is: call it with a scenario.
+    """The value of the fixture `sim`: call it with a scenario.
 
     Attributes:
         seed: this test's.
@@ -115,8 +115,8 @@ class Sim:
     ) -> Outcome[T]:
         """Run ``async_fn(world, *args)`` as `trio_cogment.testing.simulate` does, with this test's seed.
 
-        One seed in twenty is run twice, to see that nothing comes from outside. What a run raises has a note that says
-        how to see it again.
+        One seed in twenty is run twice, to check that the run is deterministic. The error of a run has a note that says
+        how to repeat it.
         """
         from trio_cogment.testing import DEFAULT_BUDGET, check_determinism, simulate
         from trio_cogment.testing.sim.failures import noting
@@ -149,8 +149,8 @@ def trial_platform() -> Callable[..., AbstractAsyncContextManager[Platform]]:
 
     Use it as ``async with trial_platform() as platform`` in the test itself.
 
-    What it gives takes the arguments of `trio_cogment.open_platform`. It is no async fixture: pytest-trio starts
-    those in an order that no seed decides.
+    What it gives takes the arguments of `trio_cogment.open_platform`. It is not an async fixture because
+    pytest-trio starts those in an order that no seed decides.
     """
     from trio_cogment.testing import World
 
@@ -158,7 +158,7 @@ def trial_platform() -> Callable[..., AbstractAsyncContextManager[Platform]]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say in how many runs each `World.sometimes` was reached."""
+    """Print in how many runs each `World.sometimes` was reached."""
     counters = config.stash.get(_COUNTERS, {})
     if counters:
         terminalreporter.section("reached in simulated runs")

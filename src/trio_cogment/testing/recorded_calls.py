@@ -1,4 +1,4 @@
-"""Calls whose ends are noted in the history, whatever carries them."""
+"""Calls whose ends are recorded in the history, over any transport."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from trio_cogment.testing.history import History
 
 
 class RecordedCalls(CallOpener, AbstractAsyncContextManager["RecordedCalls"]):
-    """A channel, or any other opener of calls, that notes how each call ends; a checker reads that.
+    """A channel, or any other opener of calls, that records how each call ends, for a checker.
 
     Use it as the opener itself, also as an `async with` block where the opener is one.
 
     Args:
         opener: makes the calls.
-        history: where they are noted: "call" when one is opened, "status" each time it tells its caller how it ended,
+        history: where they are recorded: "call" when one is opened, "status" each time its caller is told how it ended,
             "call left" when its block is over.
-        who: who calls.
+        who: the name of the caller.
     """
 
     def __init__(self, opener: CallOpener, history: History, who: str) -> None:

@@ -11,8 +11,8 @@ import trio
 
 from trio_cogment.testing import (
     CancellationError,
+    CancelledBlock,
     DeadlockError,
-    Doomed,
     LivelockError,
     NondeterminismError,
     World,
@@ -21,8 +21,8 @@ from trio_cogment.testing import (
 )
 
 
-async def some_steps(_world: World, doomed: Doomed) -> None:
-    with doomed:
+async def some_steps(_world: World, block: CancelledBlock) -> None:
+    with block:
         for _ in range(5):
             await trio.sleep(1)
 
@@ -30,8 +30,8 @@ async def some_steps(_world: World, doomed: Doomed) -> None:
 def test_every_step_is_cancelled_once() -> None:
     ends: list[float] = []
 
-    async def scenario(_world: World, doomed: Doomed) -> None:
-        with doomed:
+    async def scenario(_world: World, block: CancelledBlock) -> None:
+        with block:
             try:
                 for _ in range(5):
                     await trio.sleep(1)
@@ -55,71 +55,71 @@ def test_steps_can_be_chosen() -> None:
 
 
 def test_arguments_go_through() -> None:
-    async def scenario(world: World, doomed: Doomed, name: str) -> None:
-        with doomed:
+    async def scenario(world: World, block: CancelledBlock, name: str) -> None:
+        with block:
             assert (world.seed, name) == (7, "x")
             await trio.sleep(1)
 
     assert cancel_at_every_step(7, scenario, "x").tried == [0]
 
 
-async def swallows(_world: World, doomed: Doomed) -> None:
-    with doomed:
+async def swallows(_world: World, block: CancelledBlock) -> None:
+    with block:
         try:
             await trio.sleep(1)
         except trio.Cancelled:
             raise KeyError("not what it was") from None
 
 
-async def fails_as_pytest_does(_world: World, doomed: Doomed) -> None:
+async def fails_as_pytest_does(_world: World, block: CancelledBlock) -> None:
     async with trio.open_nursery() as nursery:
-        with doomed:
+        with block:
             nursery.start_soon(trio.sleep, 1)
             await trio.sleep(1)
-        if doomed.cancelled:
+        if block.cancelled:
             pytest.fail("as it should")
 
 
-async def leaves_a_task(_world: World, doomed: Doomed) -> None:
-    with doomed:
+async def leaves_a_task(_world: World, block: CancelledBlock) -> None:
+    with block:
         trio.lowlevel.spawn_system_task(trio.sleep, 1000, name="forgotten")
         await trio.sleep(1)
 
 
-async def leaves_a_task_elsewhere(_world: World, doomed: Doomed) -> None:
+async def leaves_a_task_elsewhere(_world: World, block: CancelledBlock) -> None:
     async with trio.open_nursery() as nursery:
-        with doomed:
+        with block:
             nursery.start_soon(trio.sleep, 1000, name="forgotten")
             await trio.sleep(1)
         await trio.sleep(10)
 
 
-async def leaves_a_descriptor(_world: World, doomed: Doomed) -> None:
-    with doomed:
+async def leaves_a_descriptor(_world: World, block: CancelledBlock) -> None:
+    with block:
         descriptor = os.open(os.devnull, os.O_RDONLY)
         OPENED.append(descriptor)
         await trio.sleep(1)
         os.close(descriptor)
 
 
-async def leaves_a_port(world: World, doomed: Doomed) -> None:
-    with doomed:
+async def leaves_a_port(world: World, block: CancelledBlock) -> None:
+    with block:
         listener = world.network.host("here").listen(9000)
         await trio.sleep(1)
         await listener.aclose()
 
 
-async def leaves_a_connection(world: World, doomed: Doomed) -> None:
+async def leaves_a_connection(world: World, block: CancelledBlock) -> None:
     listener = world.network.host("there").listen(9000)
-    with doomed:
+    with block:
         stream = await world.network.connect("here", "there", 9000)
         await trio.sleep(1)
         await stream.aclose()
     await listener.aclose()
 
 
-async def takes_long(_world: World, doomed: Doomed) -> None:
-    with doomed:
+async def takes_long(_world: World, block: CancelledBlock) -> None:
+    with block:
         try:
             await trio.sleep(1)
         finally:
@@ -127,7 +127,7 @@ async def takes_long(_world: World, doomed: Doomed) -> None:
                 await trio.sleep(5)
 
 
-async def relies_on_a_peer(_world: World, doomed: Doomed) -> None:
+async def relies_on_a_peer(_world: World, block: CancelledBlock) -> None:
     answered = trio.Event()
 
     async def peer() -> None:
@@ -136,7 +136,7 @@ async def relies_on_a_peer(_world: World, doomed: Doomed) -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(peer)
-        with doomed:
+        with block:
             try:
                 await trio.sleep(1)
             finally:
@@ -145,7 +145,7 @@ async def relies_on_a_peer(_world: World, doomed: Doomed) -> None:
 
 
 OPENED: list[int] = []
-BAD: list[tuple[Callable[[World, Doomed], Awaitable[None]], type[BaseException], str]] = [
+BAD: list[tuple[Callable[[World, CancelledBlock], Awaitable[None]], type[BaseException], str]] = [
     (swallows, KeyError, "not what it was"),
     (fails_as_pytest_does, BaseExceptionGroup, "from Trio nursery"),
     (leaves_a_task, CancellationError, "tasks that were started in it still run: forgotten"),
@@ -160,7 +160,7 @@ BAD: list[tuple[Callable[[World, Doomed], Awaitable[None]], type[BaseException],
 
 @pytest.mark.parametrize(("scenario", "kind", "text"), BAD, ids=lambda value: getattr(value, "__name__", ""))
 def test_what_is_wrong_is_found(
-    scenario: Callable[[World, Doomed], Awaitable[None]], kind: type[BaseException], text: str
+    scenario: Callable[[World, CancelledBlock], Awaitable[None]], kind: type[BaseException], text: str
 ) -> None:
     try:
         with pytest.raises(kind, match=text) as caught:
@@ -179,8 +179,8 @@ def test_what_is_wrong_is_found(
 
 
 def test_a_shield_for_ever_does_not_hang_the_test() -> None:
-    async def scenario(_world: World, doomed: Doomed) -> None:
-        with doomed:
+    async def scenario(_world: World, block: CancelledBlock) -> None:
+        with block:
             try:
                 await trio.sleep(1)
             finally:
@@ -202,12 +202,12 @@ def test_a_shield_that_goes_round_does_not_hang_the_test() -> None:
 
 
 def test_the_block_is_entered_once() -> None:
-    async def never(_world: World, _doomed: Doomed) -> None:
+    async def never(_world: World, _doomed: CancelledBlock) -> None:
         await trio.sleep(1)
 
-    async def twice(_world: World, doomed: Doomed) -> None:
+    async def twice(_world: World, block: CancelledBlock) -> None:
         for _ in range(2):
-            with doomed:
+            with block:
                 await trio.sleep(1)
 
     with pytest.raises(ValueError, match="never entered"):
@@ -219,8 +219,8 @@ def test_the_block_is_entered_once() -> None:
 def test_runs_that_differ_are_told() -> None:
     runs = itertools.count()
 
-    async def scenario(_world: World, doomed: Doomed) -> None:
-        with doomed:
+    async def scenario(_world: World, block: CancelledBlock) -> None:
+        with block:
             for _ in range(3 if next(runs) == 0 else 1):
                 await trio.sleep(1)
 

@@ -298,6 +298,6 @@ def test_nothing_is_held_when_a_block_is_over() -> None:
     with seeded_schedule(1, lambda batch: seen.append(len(batch))):
         order = vars(trio_run)["_r"]
         trio.run(trio.sleep, 0)
-        assert order._lanes
+        assert order._tasks
     assert seen
-    assert not order._lanes
+    assert not order._tasks

@@ -9,7 +9,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.trial import TrialMachine
 
-#: Beside what the settings grant: who looks from time to time sees late that a wait is over.
+#: Added to what the settings allow: periodic looks see late that a wait is over.
 SLACK_SECONDS = 1.5
 
 
@@ -20,7 +20,7 @@ class Wait:
     Attributes:
         what: in words, the same as long as it is the same wait.
         patience: how many seconds it may take.
-        since: where the machine itself knows when it began.
+        since: when it began, if the machine knows it.
     """
 
     what: str
@@ -52,7 +52,7 @@ class Overdue:
 
 
 def waits_of(trial: TrialMachine) -> Iterator[Wait]:
-    """Yield what a trial waits for now; what it may wait for without end is left out."""
+    """Yield what a trial waits for now; waits without a limit are left out."""
     rules, params = trial.rules, trial.params
     if params is None or trial.is_over:
         return

@@ -66,7 +66,7 @@ def samples_tell_what_happened(history: History) -> Iterator[str]:
     told: dict[tuple[str, int], set[str]] = defaultdict(set)
     sampled = set()
     for event in history:
-        if event.what in ("sample", "afterthought") and "actions" in event.details:
+        if event.what in ("sample", "late sample") and "actions" in event.details:
             told[event.trial_id, event.details["tick"]].update(event.details["actions"] + event.details["rewards"])
             if event.what == "sample":
                 sampled.add((event.trial_id, event.details["tick"]))

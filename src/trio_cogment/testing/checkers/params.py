@@ -70,7 +70,7 @@ def excluded_fields_are_left_out(history: History) -> Iterator[str]:
     """A data log is not sent the fields that it is not to get."""
     params = _params(history)
     for event in history:
-        if event.what in ("sample", "afterthought"):
+        if event.what in ("sample", "late sample"):
             for field in params.get(event.trial_id, {}).get("excluded", ()):
                 if event.details.get(field):
                     yield f"{event.trial_id}: the sample of tick {event.details['tick']} has {field}"

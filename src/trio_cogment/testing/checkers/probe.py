@@ -1,4 +1,4 @@
-"""What is seen of an orchestrator from inside: its queues, the tasks of its trials, the shields of all tasks."""
+"""Reads the state of an orchestrator: its queues, the tasks of its trials, the shields of all tasks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from trio_cogment.testing.sim.schedule import shields_in_use, tasks_below
 
 
 class Probe:
-    """Looks into an orchestrator of this process and notes what the checkers have to judge.
+    """Reads the state of an orchestrator of this process, and records what the checkers judge.
 
-    Whenever anything is noted about a trial, its queues are looked at; `run` looks at everything from time to time.
-    What is noted: "queues" when one is longer than it has ever been, "tasks" while an ended trial has some and once
-    when it has none, "shield" for a shield that holds a cancellation off longer than an instant, "overdue" when a trial
-    has waited for something longer than its parameters and the settings allow. That a trial has ended
-    is taken from the states that `record_states` notes, those of the first watcher if there are several.
+    Whenever an event of a trial is recorded, its queues are read; `run` reads everything periodically. Recorded are
+    "queues" when one is longer than ever before, "tasks" while an ended trial has some and once when it has none,
+    "shield" for a shield that holds a cancellation off longer than an instant, and "overdue" when a trial has waited
+    for something longer than its parameters and the settings allow. That a trial has ended is taken from the states
+    that `record_states` records, those of the first watcher if there are several.
 
     Args:
-        orchestrator: looked into.
-        history: where it is noted, and who tells that something has happened.
+        orchestrator: the one to read.
+        history: where events are recorded, and whose events tell that something has happened.
     """
 
     def __init__(self, orchestrator: Orchestrator, history: History) -> None:
@@ -38,7 +38,7 @@ class Probe:
         history.listeners.append(self._on_event)
 
     async def run(self, every_seconds: float = 1.0) -> None:
-        """Look so often, until cancelled."""
+        """Look at everything periodically, until cancelled."""
         while True:
             self.look()
             await trio.sleep(every_seconds)

@@ -1,4 +1,4 @@
-"""More cases of `check_channel`: limits on messages and metadata, and everything that comes with a status."""
+"""Cases of `check_channel`: limits on messages and metadata, and everything that comes with a status."""
 
 from __future__ import annotations
 

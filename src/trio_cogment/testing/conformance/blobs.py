@@ -1,8 +1,8 @@
-"""A conformance kit for stores of blobs: what a model registry needs of the place where it keeps its versions.
+"""A conformance kit for stores of blobs: what a model registry needs of the store that keeps its versions.
 
 `check_blobs` runs every case against a fresh store. A case is a plain function that takes a `BlobStore` that is open
-and empty; it asserts, and says nothing when all is well. What a loss of power leaves is not among them: that takes a
-place where the power can go, as `trio_cogment.testing.SimDisk`.
+and empty; it asserts, and says nothing when all is well. Losses of power are not among the cases: those need a
+simulated disk, as `trio_cogment.testing.SimDisk`.
 """
 
 from __future__ import annotations

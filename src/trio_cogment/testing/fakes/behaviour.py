@@ -29,7 +29,7 @@ FROM_START = -1
 
 
 class Misbehaviour(enum.Enum):
-    """What a fake participant may do to its trial."""
+    """How a fake participant may misbehave."""
 
     VANISH = "vanish"  # its stream ends with an error
     CRASH = "crash"  # its code raises

@@ -1,6 +1,6 @@
-"""What fake participants send: contents that say whose they are and for which tick, so that what goes astray is found.
+"""What fake participants send: contents that name their sender and tick, so that misdirected ones are found.
 
-Contents of other making are nobody's concern: checkers over them are silent about what they cannot read.
+Checkers ignore contents in another form.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import re
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 
-#: Ticks at which fakes greet others: one in so many, actors and environments at different ones.
+#: Fakes send messages at every third tick, actors and environments at different ones.
 GREET_ONCE_IN = 3
-#: What is sent for other ticks than it should be; nobody may ever see it.
+#: Sent on purpose for a wrong tick; no participant may ever get it.
 WRONG = b"wrong"
-#: Who is shown an observation that all share.
+#: The name in an observation that all actors share.
 EVERYBODY = "everybody"
 
 _SHOWN = re.compile(r"(.+) sees (\d+)")
@@ -52,7 +52,7 @@ def rewarded(note: str) -> tuple[str, int] | None:
 
 
 def greeting(sender: str, receiver: str, tick_id: int) -> AnyMessage:
-    """Return what fake participants tell each other."""
+    """Return the message of one fake participant to another."""
     return AnyMessage(value=f"{sender} greets {receiver} at {tick_id}".encode())
 
 

@@ -1,7 +1,7 @@
-"""A directory for tests: it keeps to the rules, or breaks them as a test tells it to.
+"""A fake directory: it keeps to the protocol, or breaks it as a test tells it to.
 
 Serve `FakeDirectory().service()` in process, over memory streams or over sockets. It remembers registrations in memory
-only; there are no health checks, but for one during `Register` if wanted.
+only; there are no health checks, except for one during `Register` if a test asks for it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Request:
 
 @dataclass(slots=True)
 class Entry:
-    """One registration; a hidden one is not shown to anybody."""
+    """One registration; a hidden one is in no reply."""
 
     data: FullServiceData
     token: str
@@ -60,11 +60,11 @@ class Entry:
 
 
 class FakeDirectory(About):
-    """The service, and what tests may do with it.
+    """The directory service, and what tests may do with it.
 
     Attributes:
         entries: the registrations, by their ids, the oldest first.
-        requests: who asked what, the oldest first.
+        requests: the requests that came, the oldest first.
         hanging: names of methods that never answer.
         failing: what a method raises, by its name.
         refusing: the reason that `Register` and `Deregister` refuse with; empty for none.
@@ -91,7 +91,7 @@ class FakeDirectory(About):
     # What a test may do
 
     def forget(self) -> None:
-        """Lose every registration, as a directory does that restarts without a file; ids are given anew."""
+        """Lose every registration, as a directory without a file does when it restarts; the ids begin again."""
         self.entries.clear()
         self._ids = itertools.count(1)
         self._changed.unpark_all()
@@ -106,7 +106,7 @@ class FakeDirectory(About):
         token: str = "",
         protocol: int = ServiceEndpoint.GRPC,
     ) -> int:
-        """Register something without anybody calling; return its id."""
+        """Register a service without a call; return its id."""
         endpoint = ServiceEndpoint(protocol=protocol, host=host, port=port)  # type: ignore[arg-type]  # an enum's value
         details = ServiceDetails(type=kind, properties=properties)  # type: ignore[arg-type]  # an enum's value
         return self._insert(RegisterRequest(endpoint=endpoint, details=details), token).data.service_id
@@ -120,7 +120,7 @@ class FakeDirectory(About):
         return [request.method for request in self.requests]
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until a condition on this directory holds; it is looked at after each request and each change."""
+        """Wait until a condition on this directory holds; it is checked after each request and each change."""
         while not condition():
             await self._changed.park()
 

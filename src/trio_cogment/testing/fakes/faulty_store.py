@@ -1,4 +1,4 @@
-"""Storages that fail: in front of any storage interface, by chance or by plan, and noted in the history."""
+"""Faults in front of any storage interface, at random or by plan, recorded in the history."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _PLAIN = (type(None), bool, int, float, str, bytes, tuple, list, dict)
 
 
 class StoreFault(enum.Enum):
-    """What may go wrong with an operation; the values are the names of faults in a plan."""
+    """The faults of an operation; the values are the names of faults in a plan."""
 
-    #: It fails, and nothing was done.
+    #: It fails without having done anything.
     BEFORE = "store error before"
-    #: It is done, and then fails: who called cannot know.
+    #: It is done, and then fails; the caller cannot tell.
     AFTER = "store error after"
-    #: It takes its time.
+    #: It is delayed.
     DELAY = "store delay"
-    #: It never comes back, until it is cancelled; nothing is done.
+    #: It does nothing and waits until it is cancelled.
     HANG = "store hang"
 
 
@@ -43,15 +43,15 @@ _WAITING = (StoreFault.DELAY, StoreFault.HANG)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFaults:
-    """How often operations go wrong by chance, each as a share of 1, together at most 1.
+    """The probabilities of random faults, together at most 1.
 
     Attributes:
-        before: of operations that fail with nothing done.
-        after: of those that fail when all is done.
-        delay: of those that take up to `max_delay_seconds`.
-        hang: of those that never come back.
+        before: that an operation fails without having done anything.
+        after: that it fails after it was done.
+        delay: that it is delayed, by up to `max_delay_seconds`.
+        hang: that it waits until it is cancelled.
         max_delay_seconds: how long a delay may be.
-        operations: the names of the operations that may be hit; None: all.
+        operations: the names of the operations that may be affected; None means all.
     """
 
     before: float = 0.0

@@ -1,4 +1,4 @@
-"""Fake actors and environments: they play by the book, or not, and note all they see.
+"""Fake actors and environments: they keep to the protocol or break it, and record all they see.
 
 They speak the protocol itself, not through the SDK, so that they can break its rules.
 """
@@ -60,7 +60,7 @@ class FakeActor:
     Args:
         world: for the history, the randomness and the counters.
         behave: how each behaves.
-        neighbours: to whom each sends a message now and then, by names.
+        neighbours: the participants that each sends messages to, by name.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class FakeActor:
         return bind(SERVICES[ServiceKind.ACTOR].descriptor(), self)
 
     async def RunTrial(self, call: ServerCall) -> None:
-        """Play a part as a service actor."""
+        """Take part in a trial as a service actor."""
         (trial_id,) = call.metadata.texts(TRIAL_ID)
         first = await call.receive()
         if first is None:
@@ -87,9 +87,10 @@ class FakeActor:
             await self._play(call, part)
 
     async def join(self, opener: CallOpener, trial_id: str, actor_name: str) -> None:
-        """Play a part as a client actor.
+        """Take part in a trial as a client actor.
 
-        Errors of the call, and those it is to make, are noted, not raised. After `Cancelled` the actor has left.
+        Errors of the call, and errors that the actor makes on purpose, are recorded and not raised. After
+        `Cancelled` the actor has left.
         """
         part = Part(self._world, self._behave, trial_id, "actor", actor_name)
         try:
@@ -166,7 +167,7 @@ class FakeEnvironment:
     """Environments of any number of trials.
 
     At even ticks each actor is shown an observation of its own, at odd ones all the same; at each tick but the first,
-    each gets a reward for the one before, whose value no other has. Now and then each is sent a message.
+    each gets a reward for the one before, with a value of its own. At some ticks each is sent a message.
 
     Args:
         world: for the history, the randomness and the counters.

@@ -33,8 +33,8 @@ class FakeHook:
 
     Args:
         world: for the history, the randomness and the counters.
-        behave: how it behaves; the participant's name is "hook". WRONG_TICK returns parameters that are no good.
-        change: makes the parameters that it returns from those that came; they stay as they are without.
+        behave: how it behaves; the participant's name is "hook". WRONG_TICK returns invalid parameters.
+        change: makes the parameters that it returns from those it gets; without it they are returned unchanged.
 
     Raises:
         ValueError: it cannot misbehave so. (If `behave` is a function that says so later, the simulated run fails.)
@@ -69,14 +69,14 @@ class FakeHook:
 
 
 class FakeDatalog:
-    """A data log: it notes the ticks of what it gets, and acknowledges each sample.
+    """A data log: it records the tick of each sample, and acknowledges it.
 
     Args:
         world: for the history, the randomness and the counters.
         behave: how it behaves in each trial; the participant's name is "datalog". NEVER_ACK does not end its stream.
         files: gives a trial's file system: samples are kept there, and acknowledged when they are durable ("stored").
-            Where that fails, the stream ends with UNAVAILABLE, and the next one finds what is there. Without it nothing
-            is kept.
+            Where that fails, the stream ends with UNAVAILABLE, and the next one finds what is there. Without it no
+            sample is kept.
 
     Raises:
         ValueError: as with `FakeHook`.
@@ -108,7 +108,7 @@ class FakeDatalog:
                     info = message.sample.info
                     tick_id = max(tick_id, info.tick_id)
                     lost = sum(int(found[1]) for found in map(_LOST.match, info.special_events) if found)
-                    what = "afterthought" if info.out_of_sync else "sample"
+                    what = "late sample" if info.out_of_sync else "sample"
                     part.record(what, tick=info.tick_id, state=info.state, lost=lost, **_told(message.sample))
                     if self._files_of is not None and not info.out_of_sync:
                         self._store(part, self._files_of(trial_id), info.tick_id)
@@ -153,7 +153,7 @@ class FakeDatalog:
 
 
 def _told(sample: DatalogSample) -> dict[str, Any]:
-    """Return what a sample says beside its tick, for the history."""
+    """Return the details of a sample, but for its tick, for the history."""
     return {
         "observations": len(sample.observations.observations),
         "actions": [as_text(action.content) for action in sample.actions],

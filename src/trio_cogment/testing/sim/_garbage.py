@@ -1,7 +1,7 @@
-"""Python's garbage collector in a run that can be repeated: it looks at set steps, and only at what the run has made.
+"""Garbage collection that can be repeated: at fixed steps of a run, and only of objects that the run has made.
 
-What is left in cycles may have finalizers that do something; those of asynchronous generators give Trio work to do.
-When they come must not depend on what the process has done before.
+Objects in reference cycles may have finalizers with effects; those of asynchronous generators give Trio work to do.
+When they run must not depend on what the process has done before.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def own_garbage() -> Iterator[None]:
-    """Let nothing be collected within the block but by `gc.collect`, and then nothing that is older than the block.
+    """Collect garbage within the block only by `gc.collect`, and then only objects made in it.
 
-    At its end what it has left is collected.
+    At the end of the block the garbage it has left is collected.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""What is seen of a simulated run from outside: every step of every task."""
+"""Records each step of each task of a simulated run, and stops a run that makes no progress."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Step(NamedTuple):
     task: str
 
 
-class Recorder:
-    """Counts and hashes the steps of a run, and stops it when it goes nowhere.
+class StepRecorder:
+    """Counts and hashes the steps of a run, and stops it when it makes no progress.
 
     What is called by Trio's loop must not raise, so a run is stopped by cancelling `scope`, in which all of it happens.
 
@@ -46,9 +46,9 @@ class Recorder:
         trace: all of them, if they are kept.
         exhausted: the budget was used up.
         stuck: nothing could run any more, and no deadline was set.
-        threaded: virtual time has passed while a worker thread of Trio's was at work, so it runs away from it.
+        threaded: virtual time has passed while one of Trio's worker threads was at work.
         blocked: what waited in either case.
-        over: the scenario has come to its end, so nothing has to stop it any more.
+        over: the scenario has returned, so nothing has to stop it any more.
         seconds: of virtual time at the last step.
     """
 
@@ -77,8 +77,8 @@ class Recorder:
         self._idle_since = -1.0
 
     @property
-    def astray(self) -> bool:
-        """The run has not come to its end by itself."""
+    def aborted(self) -> bool:
+        """Whether the run was stopped before its end."""
         return self.exhausted or self.stuck or self.threaded
 
     def note(self, batch: Sequence[trio.lowlevel.Task]) -> None:

@@ -1,4 +1,4 @@
-"""`cancel_at_every_step`: what a program leaves behind when it is cancelled, wherever it is cancelled."""
+"""`cancel_at_every_step`: cancel a program at each of its steps, and see that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class CancellationError(AssertionError):
     """Something was left behind, or took too long, after a cancellation; the text says what, a note when."""
 
 
-class Doomed(trio.abc.Instrument):
+class CancelledBlock(trio.abc.Instrument):
     """The part of a scenario that is cancelled: all that happens in its ``with`` block; see `cancel_at_every_step`.
 
     Attributes:
-        cancelled: it has been cancelled. False throughout the first run, which only counts the steps.
+        cancelled: whether it has been cancelled. False throughout the first run, which only counts the steps.
         steps: how many steps were taken since the block was entered, until it was left.
         seconds: how much virtual time passed between the cancellation and the end of the block.
     """
@@ -51,7 +51,7 @@ class Doomed(trio.abc.Instrument):
         self._descriptors: dict[str, str] = {}
         self._found: dict[str, None] = {}
 
-    def __enter__(self) -> Doomed:
+    def __enter__(self) -> CancelledBlock:
         """Begin to count steps.
 
         Raises:
@@ -68,7 +68,7 @@ class Doomed(trio.abc.Instrument):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        """Look at what is left; an exception but `Cancelled` goes on."""
+        """Look at what is left; any exception but `Cancelled` is raised on."""
         self._task = None
         opened = _descriptors().items() - self._descriptors.items()
         if opened:
@@ -173,7 +173,7 @@ class Cancellations:
 
     Attributes:
         steps: how many steps the block has when nobody cancels it.
-        tried: before which of them it was cancelled.
+        tried: the steps before which it was cancelled, one in each run.
         slowest_seconds: the longest time, in virtual seconds, from a cancellation to the end of the block.
         slowest_step: the step before which that was.
     """
@@ -193,24 +193,24 @@ def cancel_at_every_step(
     budget: int = DEFAULT_BUDGET,
     plan: FaultPlan | None = None,
 ) -> Cancellations:
-    """Simulate ``async_fn(world, doomed, *args)`` again and again, cancelling ``with doomed:`` a step later each time.
+    """Simulate ``async_fn(world, block, *args)`` again and again, cancelling ``with block:`` a step later each time.
 
     A step is one turn of one task, from one checkpoint to the next; nothing can be cancelled more finely. A first run
     counts the steps of the block; then there is one run for each of them. Whatever the block holds must each time
 
-    - let nothing out but `trio.Cancelled`;
+    - raise nothing but `trio.Cancelled`;
     - leave no descriptor behind; after `within_seconds`, or by the end of the scenario, no task that was started in it
       (handlers of an in-process channel that was opened outside of it may need a turn); and by the end of the scenario
       no connection and no port of the world's network;
     - be over within `within_seconds` of virtual time, by its own deadlines: tasks that are shielded, and wait for
       somebody outside with no deadline among them, are wrong even where that somebody answers in time.
 
-    What the scenario does outside of the block is not cancelled: peers that have to be told, and, after the block, your
-    own assertions. Otherwise it is as with `simulate`.
+    What the scenario does outside of the block is not cancelled: peers that must be told belong there, and, after the
+    block, your own assertions. Otherwise it is as with `simulate`.
 
     Args:
         seed: of all runs.
-        async_fn: the scenario; it enters ``with doomed:`` once.
+        async_fn: the scenario; it enters ``with block:`` once.
         args: its further arguments.
         steps: the numbers of the steps to cancel before, in rising order, from 0 on; beyond the last step there is,
             they are not used any more, so ``itertools.count(0, 7)`` is every seventh. All of them unless given.
@@ -228,20 +228,20 @@ def cancel_at_every_step(
     """
     check_scenario(async_fn)
 
-    async def scenario(world: World, doomed: Doomed) -> None:
-        await async_fn(world, doomed, *args)
-        doomed.verify(world)
+    async def scenario(world: World, block: CancelledBlock) -> None:
+        await async_fn(world, block, *args)
+        block.verify(world)
 
-    def run(step: int | None) -> Doomed:
-        doomed = Doomed(step, within_seconds)
+    def run(step: int | None) -> CancelledBlock:
+        block = CancelledBlock(step, within_seconds)
         outcome: Outcome[None]
-        outcome, _ = run_seeded(seed, scenario, (doomed,), budget, plan, instruments=[doomed])
+        outcome, _ = run_seeded(seed, scenario, (block,), budget, plan, instruments=[block])
         del outcome
-        return doomed
+        return block
 
     first = run(None)
     if not first.entered:
-        raise ValueError("the scenario never entered its `with doomed:` block")
+        raise ValueError("the scenario never entered its `with block:` block")
     total = first.steps
     tried: list[int] = []
     slowest = (0.0, 0)
@@ -254,11 +254,11 @@ def cancel_at_every_step(
             f"cancel_at_every_step({seed}, {name}, ..., steps=[{step}]) ---"
         )
         with noting(note):
-            doomed = run(step)
-            if not doomed.cancelled:
-                raise NondeterminismError(f"this time the block had only {doomed.steps} steps")
+            block = run(step)
+            if not block.cancelled:
+                raise NondeterminismError(f"this time the block had only {block.steps} steps")
         tried.append(step)
-        slowest = max(slowest, (doomed.seconds, step))
+        slowest = max(slowest, (block.seconds, step))
     if not tried:
         raise ValueError(f"steps: expected some from 0 to {total - 1}")
     return Cancellations(total, tried, *slowest)

@@ -1,4 +1,4 @@
-"""A disk without a machine: what was not synced may be lost, syncing may fail, and there may be no room."""
+"""A simulated disk: what was not synced may be lost when the power fails, a sync may fail, and the disk may be full."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECTOR_BYTES = 512
 
 
 class PowerLossError(OSError):
-    """The power went in the middle of an operation; nothing works until `SimDisk.restart`."""
+    """The power failed in the middle of an operation; nothing works until `SimDisk.restart`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,12 +28,17 @@ class _Node:
 
 
 class SimDisk:
-    """Implements `trio_cogment.host.files.Files`, in memory. Folders need not be made.
+    """Implements `trio_cogment.host.files.Files`, in memory.
 
-    One that is made, though, is lost with all that is in it unless the folder it is in was synced.
+    A folder need not be made before it is used. One that was made is lost with everything in it at a loss of power,
+    unless its parent folder was synced.
 
-    What programs see is what the system's cache holds; `crash` takes that away. Of each write that was not synced,
-    all, nothing or a part survives; of renames and removals that were not synced, the first so many do.
+    Programs see what the page cache of an operating system would hold; `crash` loses that. Of each write that was not
+    synced, all, nothing or a part survives. Of the renames and removals that were not synced, a random number of the
+    first ones survive.
+
+    The class has many methods because it implements a file system's interface, and half of them are its operations:
+    all of them work on the same names, the durable ones and the pending ones.
 
     Args:
         rng: decides what survives; for example `World.stream("disk")`.
@@ -41,7 +46,7 @@ class SimDisk:
 
     Attributes:
         capacity_bytes: may be changed at any time; 0 is a full disk.
-        operations: how many there have been; each is a point at which the power may go.
+        operations: how many there have been; the power may fail at each of them.
     """
 
     def __init__(self, rng: random.Random, *, capacity_bytes: int = 1 << 40) -> None:
@@ -61,18 +66,18 @@ class SimDisk:
     # Faults
 
     def fail_syncs(self, count: int = 1) -> None:
-        """Let the next syncs fail with EIO. As on Linux, what they should have made durable never becomes so.
+        """Let the next syncs fail with EIO. As on Linux, what they should have made durable stays volatile.
 
-        It can be read until the power goes, and the sync after the failed one succeeds.
+        It can be read until the power fails, and the sync after the failed one succeeds.
         """
         self._failing_syncs = count
 
     def crash_at(self, operation: int | None) -> None:
-        """Let the power go in the middle of an operation, counted like `operations` from 0; None for never."""
+        """Let the power fail in the middle of an operation, counted like `operations` from 0; None for never."""
         self._crash_at = operation
 
     def crash(self) -> None:
-        """Let the power go now: open files are lost, and what was not synced may be."""
+        """Let the power fail now: open files are lost, and what was not synced may be."""
         for node in {id(node): node for node in [*self._names.values(), *self._durable_names.values()]}.values():
             self._survive(node)
         for _, change in self._pending_names[: self._rng.randint(0, len(self._pending_names))]:

@@ -1,4 +1,4 @@
-"""What counts as a failure of a run, and how somebody is told of one."""
+"""What counts as a failure of a run, and blocks that report one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from types import TracebackType
 
 import trio
 
-#: Somebody wants the program to end.
+#: The program is to end.
 _ENDING = (KeyboardInterrupt, SystemExit)
-#: What takes a task down on somebody's behalf.
+#: A task is ended from outside.
 _UNWINDING = (trio.Cancelled, GeneratorExit)
 
 
@@ -34,10 +34,10 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 class OnFailure:
-    """A block of whose failure somebody is told.
+    """A block that reports its failure.
 
     Args:
-        tell: called with what was raised. What it raises comes instead; if it returns True, nothing is raised at all.
+        tell: called with the exception. What it raises replaces that; if it returns True, nothing is raised.
     """
 
     def __init__(self, tell: Callable[[BaseException], bool | None]) -> None:
@@ -49,7 +49,7 @@ class OnFailure:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        """Tell of a failure."""
+        """Report a failure."""
         return error is not None and is_failure(error) and bool(self._tell(error))
 
 

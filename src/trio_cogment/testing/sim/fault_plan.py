@@ -1,4 +1,4 @@
-"""Faults as data: drawn from a seed, printed whole, and taken apart when a run fails."""
+"""Faults as data: drawn from a seed, printed in full, and reduced to a minimal plan when a run fails."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any, TypeAlias
 Value: TypeAlias = str | int | float | bool | None
 
 _VALUES = (str, int, float, bool, type(None))
-#: What a fault may be given by position.
+#: Arguments of a fault that may be positional.
 _POSITIONS = ("name", "at", "target")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Fault:
-    """One thing that goes wrong.
+    """One fault. What it means is decided by the scenario.
 
     Attributes:
-        name: what it is, as the scenario understands it.
-        at: when, in virtual seconds; 0 for what is wrong from the start.
-        target: whom it hits.
-        details: whatever else the scenario needs, by names that could be those of arguments.
+        name: which kind of fault it is.
+        at: when, in virtual seconds; 0 for a fault that is there from the start.
+        target: what it affects.
+        details: whatever else the scenario needs; the names are identifiers.
 
     Raises:
         ValueError: a value could not be printed and read again, or the time is no time of a run.
@@ -78,8 +78,8 @@ class FaultPlan:
         """Draw a plan.
 
         Args:
-            rng: decides; for example ``random.Random(f"{seed}/plan")``.
-            makers: the kinds of faults there are; each fault is of one of them, all alike likely.
+            rng: makes the draws; for example ``random.Random(f"{seed}/plan")``.
+            makers: the kinds of faults there are; each fault is of one of them, with equal probability.
             count: how many faults, or from how many to how many.
 
         Raises:
@@ -95,7 +95,7 @@ class FaultPlan:
 
     @classmethod
     def parse(cls, text: str) -> FaultPlan:
-        """Read a printed plan, or one written by hand: what a fault is given by position is its name, time and target.
+        """Read a printed plan, or one written by hand; a fault's positional arguments are its name, time and target.
 
         Raises:
             ValueError: the text is no plan; it says what was expected.
@@ -127,11 +127,11 @@ class FaultPlan:
         return FaultPlan(self.faults[:number] + self.faults[number + 1 :])
 
     def shrink(self, fails: Callable[[FaultPlan], bool], *, attempts: int = 200) -> FaultPlan:
-        """Return a smaller plan that still fails: none of its faults can be left out, if `attempts` sufficed to see.
+        """Return a smaller plan that still fails: no single fault of it can be left out, unless `attempts` ran out.
 
         Args:
             fails: runs a plan (with the same seed) and tells whether it fails.
-            attempts: how often that may be asked.
+            attempts: how often `fails` may be called.
         """
         plan = self
         half = max(1, len(plan) // 2)

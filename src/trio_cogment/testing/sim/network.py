@@ -1,7 +1,7 @@
-"""A network without sockets: hosts, links with a latency, and everything that goes wrong between them.
+"""A simulated network: hosts, links with a latency, and the faults of both.
 
-It behaves as TCP does: bytes arrive in order or not at all, loss is delay, and who sends into a network that is gone
-learns nothing for a long time. Time is Trio's; nothing here has a task of its own.
+It behaves as TCP does: bytes arrive in order or not at all, loss means delay, and a sender learns only after a long
+time that a network is gone. Time is Trio's clock; nothing here has a task of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trio_cogment.rpc import Channel
 from trio_cogment.testing.sim.pipes import BREAK, Flow, Link, Path
 from trio_cogment.testing.sim.stream import SimStream
 
-#: How long connecting goes on where nobody answers, as in Linux.
+#: How long a connection attempt lasts when nothing answers, as in Linux.
 CONNECT_SECONDS = 127.0
 #: Connections that wait for a listener's `accept`; more are refused.
 BACKLOG = 128
@@ -44,17 +44,17 @@ class SimConnection:
     server: SimStream
 
     def reset(self) -> None:
-        """Lose it, so that both ends learn of it: the next thing either reads is an error."""
+        """Reset it: the next read at either end raises an error."""
         for end in (self.client, self.server):
             end.outgoing.push_marker(BREAK)
 
     def go_dark(self) -> None:
-        """Make it half-open for ever: what either end sends goes nowhere, a goodbye included, and no error comes."""
+        """Make it half-open for ever: whatever either end sends is lost, its FIN included, and no error is raised."""
         for end in (self.client, self.server):
             end.outgoing.go_dark()
 
     def lose_end(self, host: str, *, dark: bool) -> None:
-        """Let one host's end vanish with its host; the other is told (by a reset) unless it went dark."""
+        """Close one host's end with its host; the other end is reset, or hears nothing if `dark`."""
         gone = self.client if host == self.source else self.server
         if dark:
             self.go_dark()
@@ -64,7 +64,7 @@ class SimConnection:
 
     @property
     def over(self) -> bool:
-        """Nobody is left at either end."""
+        """Whether both ends are closed."""
         return self.client.gone and self.server.gone
 
 
@@ -101,7 +101,7 @@ class SimListener(trio.abc.Listener[SimStream]):
         self._lot.unpark_all()
 
     def vanish(self) -> None:
-        """Take no more connections, and tell nobody: whoever waits in `accept` is about to be killed."""
+        """Take no more connections without waking `accept`: the task in it is about to be cancelled."""
         self.host.listeners.pop(self.port, None)
         for stream in self._waiting:
             stream.outgoing.push_marker(BREAK)
@@ -174,10 +174,10 @@ class SimHost:
         return scope
 
     def crash(self, *, power: bool = False) -> None:
-        """Kill everything on this host at once; no byte leaves it any more.
+        """Cancel everything that runs on this host at once; no byte leaves it any more.
 
         Args:
-            power: the machine itself is gone: peers hear nothing at all. Else the system lives, resets connections, and
+            power: the machine has no power: peers hear nothing at all. Otherwise its system resets connections and
                 refuses new ones.
         """
         self.up = False
@@ -191,7 +191,7 @@ class SimHost:
         self._scopes.clear()
 
     def restart(self) -> None:
-        """Let the host run again; what ran on it has to be started anew."""
+        """Let the host run again; programs have to be started again."""
         self.up = self.answers = True
 
     def check_up(self) -> None:
@@ -201,7 +201,7 @@ class SimHost:
 
 
 class SimNetwork:
-    """Hosts, the links between them, and what may happen to both.
+    """Hosts, the links between them, and the faults of both.
 
     Args:
         stream: gives a generator of random numbers for a name; each connection has its own.

@@ -1,7 +1,7 @@
 """The bytes between two simulated hosts: what a link is like, and one direction of a connection.
 
 Nothing here has a task. A segment knows when it arrives; a reader sleeps until the first one does. Whatever changes
-that (another segment, a cut, a reset) moves the deadline of the sleeper, which costs no turn of anybody.
+that (another segment, a cut, a reset) moves the deadline of the sleeper, which takes no step of any task.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import trio
 
 
 class Marker(enum.Enum):
-    """What ends a direction: an orderly end, or a reset."""
+    """How a direction ends: an orderly end, or a reset."""
 
     END = "end"
     BREAK = "break"
@@ -29,17 +29,17 @@ BREAK = Marker.BREAK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """What the way between two hosts is like, in each direction.
+    """The properties of the path between two hosts, in each direction.
 
     Attributes:
-        latency_seconds: the least that anything takes; more than 0, or virtual time could stand still.
-        jitter_seconds: up to so much more, drawn for each segment; order is kept.
+        latency_seconds: the shortest time that a segment takes; more than 0, or virtual time could stand still.
+        jitter_seconds: the most that is added to it, drawn for each segment; order is kept.
         bytes_per_second: shared by all connections between the two hosts.
-        buffer_bytes: what may be on its way on one connection, unread bytes included, before its sender waits.
-        loss: how likely a segment is lost. It is sent again, so loss is delay.
-        retransmit_seconds: after how long; doubled each time.
-        fragments: how likely a reader gets only a part of what has arrived.
-        give_up_seconds: how long an end goes on sending what does not arrive, before its connection is broken.
+        buffer_bytes: how many bytes may be under way or unread on one connection before its sender waits.
+        loss: the probability that a segment is lost. It is sent again, so loss means delay.
+        retransmit_seconds: the time before it is sent again; doubled each time.
+        fragments: the probability that a read returns only a part of what has arrived.
+        give_up_seconds: how long an end sends again what does not arrive, before its connection is broken.
     """
 
     latency_seconds: float = 0.001
@@ -67,12 +67,12 @@ class Link:
 
 
 class Path:
-    """The way from one host to another: what all connections between them share.
+    """The path from one host to another, which all connections between them share.
 
     Attributes:
-        link: what it is like.
-        is_cut: nothing gets through.
-        flows: what goes over it, in the order in which it began.
+        link: its properties.
+        is_cut: whether it is cut: nothing gets through.
+        flows: the directions of connections that use it, in the order of their beginning.
     """
 
     def __init__(self, link: Link) -> None:
@@ -129,7 +129,7 @@ class End(Protocol):
     incoming: Flow
 
     def touch(self) -> None:
-        """Something has changed: whoever waits may have to wake earlier or later."""
+        """Something has changed: tasks that wait may have to wake earlier or later."""
 
 
 class Flow:
@@ -138,7 +138,7 @@ class Flow:
     Attributes:
         ends: the stream that sends and the one that receives.
         broken_at: when the receiver learns of a reset.
-        receiver_gone: nobody reads any more.
+        receiver_gone: whether the receiver has closed.
     """
 
     ends: tuple[End, End]
@@ -162,7 +162,7 @@ class Flow:
 
     @property
     def give_up_at(self) -> float:
-        """When the sender gives up, as things are."""
+        """When the sender gives up, unless something changes."""
         return self._stalled_since + self.path.link.give_up_seconds
 
     @property

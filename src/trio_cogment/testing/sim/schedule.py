@@ -3,8 +3,8 @@
 Trio runs the tasks that are ready in batches, in an order that it draws from a generator of its own. Two names of
 `trio._core._run` decide about it, and both are needed: `_r` is that generator; with `_ALLOW_DETERMINISTIC_SCHEDULING`
 each batch is sorted by the age of its tasks before it is shuffled (without, it comes from the order of a set). What a
-seed then does not decide is the order in which the *abort functions* of tasks with equal deadlines are called: ours
-must not depend on it.
+seed then does not decide is the order in which the *abort functions* of tasks with equal deadlines are called: the
+code under test must not depend on it.
 
 The generator put there does not draw one number after the other: where a task stands in a batch follows from the seed,
 from who the task is (its name, its parents' names, which of several alike), and from how often it has run. So what one
@@ -72,8 +72,8 @@ def _missing_in(module: ModuleType) -> str:
     return ""
 
 
-class _Lane:
-    """What the order knows of one task."""
+class _TaskState:
+    """What decides about the turns of one task."""
 
     __slots__ = ("children", "key", "turns", "watch")
 
@@ -89,8 +89,8 @@ class _Order(random.Random):
 
     def __init__(self, seed: int, on_batch: OnBatch) -> None:
         super().__init__(seed)
-        self._root = _Lane(_hashed(f"{seed}"))
-        self._lanes: dict[int, _Lane] = {}  # by the ids of tasks that live: cheaper than a WeakKeyDictionary
+        self._root = _TaskState(_hashed(f"{seed}"))
+        self._tasks: dict[int, _TaskState] = {}  # by the ids of tasks that live: cheaper than a WeakKeyDictionary
         self._on_batch = on_batch
         self._thread = threading.get_ident()
 
@@ -100,35 +100,35 @@ class _Order(random.Random):
             super().shuffle(x)
             return
         if len(x) == 1:
-            self._lane(x[0]).turns += 1  # as below, of which most batches have no need
+            self._state_of(x[0]).turns += 1  # as below, of which most batches have no need
         elif x:
             x[:] = sorted(x, key=self._rank)
         self._on_batch(x)
 
     def _rank(self, task: trio.lowlevel.Task) -> int:
-        lane = self._lane(task)
-        lane.turns += 1
-        return _mixed(lane.key + lane.turns)
+        state = self._state_of(task)
+        state.turns += 1
+        return _mixed(state.key + state.turns)
 
-    def _lane(self, task: trio.lowlevel.Task) -> _Lane:
-        lane = self._lanes.get(id(task))
-        if lane is None:
+    def _state_of(self, task: trio.lowlevel.Task) -> _TaskState:
+        state = self._tasks.get(id(task))
+        if state is None:
             nursery = task.parent_nursery
-            parent = self._root if nursery is None else self._lane(nursery.parent_task)
+            parent = self._root if nursery is None else self._state_of(nursery.parent_task)
             name = _without_place(name_of(task))
             number = parent.children.get(name, 0)
             parent.children[name] = number + 1
             forget = partial(self._forget, id(task))
-            lane = _Lane(_hashed(f"{parent.key} {name} {number}"), ref(task, forget))
-            self._lanes[id(task)] = lane
-        return lane
+            state = _TaskState(_hashed(f"{parent.key} {name} {number}"), ref(task, forget))
+            self._tasks[id(task)] = state
+        return state
 
     def _forget(self, task_id: int, _: ref[trio.lowlevel.Task]) -> None:
-        self._lanes.pop(task_id, None)
+        self._tasks.pop(task_id, None)
 
     def close(self) -> None:
         """Let go of everything; no run comes any more."""
-        self._lanes.clear()
+        self._tasks.clear()
         self._root.children.clear()
         self._on_batch = _nothing
 

@@ -16,7 +16,7 @@ import trio.testing
 from trio_cogment._version import __version__
 from trio_cogment.testing.history import History
 from trio_cogment.testing.sim._garbage import own_garbage
-from trio_cogment.testing.sim._step_recorder import Recorder, Step
+from trio_cogment.testing.sim._step_recorder import Step, StepRecorder
 from trio_cogment.testing.sim.failures import OnFailure
 from trio_cogment.testing.sim.fault_plan import FaultPlan
 from trio_cogment.testing.sim.schedule import jump_at_once, seeded_schedule
@@ -31,28 +31,28 @@ _SHOWN_MISTAKES = 5
 
 
 class SimulationError(Exception):
-    """A simulated run did not come to its end; what is missing is not an assertion but an end."""
+    """A simulated run did not finish. It is no assertion that failed."""
 
 
 class LivelockError(SimulationError):
-    """A run took as many steps as it may: usually some task goes round without ever waiting for time to pass."""
+    """A run used up its budget of steps: usually a task loops without ever waiting for time to pass."""
 
 
 class DeadlockError(SimulationError):
-    """Nothing could run any more and no deadline was set, so no time would ever pass."""
+    """No task could run any more, and no deadline was set that could wake one."""
 
 
 class NondeterminismError(SimulationError):
-    """Two runs of one seed were not the same: something comes from outside of the simulation."""
+    """Two runs of one seed differed: something depends on the world outside of the simulation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """What became of a simulated run.
+    """The result of a simulated run.
 
     Attributes:
         value: what the scenario returned.
-        fingerprint: stands for the whole schedule; equal for equal seeds.
+        fingerprint: a hash of the whole schedule; equal for equal seeds.
         steps: how many turns tasks took.
         seconds: how much virtual time passed.
         history: what was recorded.
@@ -79,25 +79,25 @@ def simulate(
     Whenever every task waits, the clock jumps to the next deadline. The order in which tasks take their turns, the
     world's randomness, ids and wall clock come from the seed: the same seed gives the same run. (So does Python's
     global `random`, for the time of the run.) Everything must happen in this thread: no sockets, files in threads,
-    `trio.to_thread`, or subprocesses. Tasks that only hand things to each other do not let time pass: links between
-    them need a latency, as those of `World.network` have.
+    `trio.to_thread`, or subprocesses. Tasks that only pass things to each other never let time pass: the links
+    between them need a latency, as those of `World.network` have.
 
     Args:
         seed: any number.
         async_fn: the scenario; its first argument is a `World`.
         args: its others.
-        budget: the steps (turns of tasks) after which the run has gone astray. It is cancelled then, and soon after
-            its shields are taken away.
+        budget: the steps (turns of tasks) that the run may take. It is cancelled then, and soon afterwards its shields
+            are removed.
         plan: the faults of the run, for the scenario to look into and the report to print.
 
     Raises:
         LivelockError: the budget was used up.
-        DeadlockError: everybody waited, and nobody for a time.
+        DeadlockError: every task waited, and none for a deadline.
         SimulationError: virtual time has passed while one of Trio's worker threads was at work.
         RuntimeError: this version of Trio cannot be seeded; or a simulation, or Trio, runs here already.
         TypeError: `async_fn` is not an async function.
-        ValueError: the budget is not a number of steps, at least one; or a fake was to misbehave in a way that it
-            cannot show; or the network was told of a host that never came.
+        ValueError: the budget is less than one step; or a fake was told to misbehave in a way that it cannot show; or
+            the network was told of a host that was never made.
 
     Whatever else the scenario raises comes out as it is, with a note that says how to see it again.
     """
@@ -150,11 +150,11 @@ def run_seeded(
     *,
     keep: bool = False,
     instruments: Sequence[trio.abc.Instrument] = (),
-) -> tuple[Outcome[T], Recorder]:
+) -> tuple[Outcome[T], StepRecorder]:
     """See `simulate`; further instruments see the run, too."""
     check_scenario(async_fn)
-    _check_surroundings(budget)
-    recorder = Recorder(budget, keep=keep)
+    _check_call(budget)
+    recorder = StepRecorder(budget, keep=keep)
     world = World(seed, plan)
     values: list[T] = []
 
@@ -167,8 +167,8 @@ def run_seeded(
         recorder.over = True
 
     def tell(error: BaseException) -> None:
-        if recorder.astray:
-            raise _gone_astray(world, recorder) from error
+        if recorder.aborted:
+            raise _aborted_error(world, recorder) from error
         error.add_note(_report(world, recorder))
 
     clock = trio.testing.MockClock(autojump_threshold=0)
@@ -182,15 +182,15 @@ def run_seeded(
                 raise ValueError(mistakes[0])
     finally:
         random.setstate(global_state)
-    if recorder.astray:  # though a value may have come back
-        raise _gone_astray(world, recorder)
+    if recorder.aborted:  # though a value may have come back
+        raise _aborted_error(world, recorder)
     outcome = Outcome(
         values[0], recorder.fingerprint(), recorder.steps, recorder.seconds, world.history, world.counters
     )
     return outcome, recorder
 
 
-def _check_surroundings(budget: object) -> None:
+def _check_call(budget: object) -> None:
     if not isinstance(budget, int) or budget < 1:
         raise ValueError(f"budget: expected at least 1 step, got {budget!r}")
     if trio.lowlevel.in_trio_run():
@@ -198,16 +198,16 @@ def _check_surroundings(budget: object) -> None:
 
 
 def _mistakes(world: World) -> list[str]:
-    """Return what the scenario asked for that could not be, once it is over."""
+    """Return what was wrong with the scenario itself, once it is over."""
     unknown = [f"network: no host ever had the name {name!r}" for name in world.network.unknown_hosts()]
     return world.mistakes + unknown
 
 
 def check_scenario(async_fn: object) -> None:
-    """See that this can be called.
+    """Check that this can be called.
 
     Raises:
-        TypeError: it cannot; it may be what a call of it returned.
+        TypeError: it cannot; perhaps it is the coroutine that a call returned.
     """
     if callable(async_fn):
         return
@@ -218,7 +218,7 @@ def check_scenario(async_fn: object) -> None:
     raise TypeError(f"expected an async function, got {async_fn!r}")
 
 
-def _gone_astray(world: World, recorder: Recorder) -> SimulationError:
+def _aborted_error(world: World, recorder: StepRecorder) -> SimulationError:
     error: SimulationError
     if recorder.exhausted:
         error = LivelockError(
@@ -240,7 +240,7 @@ def _gone_astray(world: World, recorder: Recorder) -> SimulationError:
     return error
 
 
-def _report(world: World, recorder: Recorder) -> str:
+def _report(world: World, recorder: StepRecorder) -> str:
     events = [str(event) for event in world.history.recent(_SHOWN_EVENTS)]
     steps = [_show(step) for step in recorder.recent]
     return "\n".join(

@@ -17,9 +17,9 @@ class SimStream(trio.abc.HalfCloseableStream):
     After `Cancelled` a `receive_some` has lost nothing, and a `send_all` has sent any part of its bytes.
 
     Attributes:
-        incoming: what comes.
-        outgoing: what goes.
-        gone: this end is closed, or its host is down.
+        incoming: the bytes that this end receives.
+        outgoing: the bytes that it sends.
+        gone: whether this end is closed, or its host is down.
     """
 
     def __init__(self, incoming: Flow, outgoing: Flow) -> None:
@@ -32,10 +32,10 @@ class SimStream(trio.abc.HalfCloseableStream):
         self._reading: trio.CancelScope | None = None
         self._writing: trio.CancelScope | None = None
 
-    # What others do to it
+    # Called by the network
 
     def touch(self) -> None:
-        """Something has changed: whoever waits here may have to wake earlier or later."""
+        """Something has changed: tasks that wait here may have to wake earlier or later."""
         if self._reading is not None and self._reading.deadline != (at := self._readable_at()):
             self._reading.deadline = at  # which costs more than to compare it
         if self._writing is not None and self._writing.deadline != (at := self._writable_at()):
@@ -112,7 +112,7 @@ class SimStream(trio.abc.HalfCloseableStream):
                 return taken
             if self._reading is not None:
                 raise trio.BusyResourceError("another task reads from this stream")
-            # Written out, as in `_wait_room`, without a context manager of ours: each read of a simulation comes here.
+            # Written out, as in `_wait_room`, without a context manager: every read of a simulation runs this code.
             with trio.CancelScope(deadline=self._readable_at()) as self._reading:
                 try:
                     await trio.sleep_forever()

@@ -1,4 +1,4 @@
-"""All that a simulated run takes from outside itself: time, ids, randomness, a network. It comes from the seed."""
+"""Everything a simulated run needs from outside: the wall clock, ids, randomness, disks and a network, all seeded."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from trio_cogment.rpc import CallHost, OwnNursery, serve
 from trio_cogment.spec import Spec
 from trio_cogment.testing.history import History
 from trio_cogment.testing.recorded_calls import RecordedCalls
+from trio_cogment.testing.sim.delayed_channel import DelayedChannel
 from trio_cogment.testing.sim.disk import SimDisk
 from trio_cogment.testing.sim.fault_plan import FaultPlan
-from trio_cogment.testing.sim.latent_channel import LatentChannel
 from trio_cogment.testing.sim.network import SimListener, SimNetwork
 from trio_cogment.testing.sim.pipes import Link
 
@@ -42,7 +42,7 @@ class World:
         network: the simulated network.
         history: what happened, for the checkers.
         counters: how often each `sometimes` was reached.
-        mistakes: what the scenario asked for that cannot be; the run fails for it in the end, if not before.
+        mistakes: what is wrong with the scenario itself; if there is anything, the run fails at its end.
     """
 
     def __init__(self, seed: int, plan: FaultPlan | None = None) -> None:
@@ -58,22 +58,22 @@ class World:
         self.mistakes: list[str] = []
 
     def stream(self, name: str) -> random.Random:
-        """Return a generator for one purpose: what one draws does not change what others get."""
+        """Return a random generator for one purpose; drawing from it does not change what others draw."""
         return random.Random(f"{self.seed}/{name}")
 
     def wall_clock(self) -> int:
         """Return the time of the day in nanoseconds since the epoch: the virtual clock, in whole microseconds.
 
-        Trio's virtual time is a sum of floats, whose last digits depend on how often anybody woke up.
+        Trio's virtual time is a sum of floats, whose last digits depend on how often a task woke up.
         """
         return START_NS + round(trio.current_time() * 1e6) * 1000
 
     def new_id(self) -> str:
-        """Return an id that nobody else in this run has, in the form of a UUID."""
+        """Return an id that is unique in this run, in the form of a UUID."""
         return str(uuid.UUID(int=self._ids.getrandbits(128), version=4))
 
     def disk(self, name: str, *, capacity_bytes: int = 1 << 40) -> SimDisk:
-        """Return a new disk, empty each time, whose accidents come from the seed and the name."""
+        """Return a new, empty disk. What survives its losses of power follows from the seed and the name."""
         return SimDisk(self.stream(f"disk {name}"), capacity_bytes=capacity_bytes)
 
     def host(self, name: str, *, disk: SimDisk | None = None, link: Link | None = None) -> CallHost:
@@ -92,7 +92,7 @@ class World:
             await trio.lowlevel.checkpoint()
             return [machine.listen(port)]
 
-        def in_process(services: Iterable[Service], *, config: RpcConfig | None = None) -> LatentChannel:
+        def in_process(services: Iterable[Service], *, config: RpcConfig | None = None) -> DelayedChannel:
             served = list(services)
             return self.in_process(served, name=served[0].name, link=link, config=config)
 
@@ -111,17 +111,17 @@ class World:
         )
 
     def sometimes(self, name: str) -> None:
-        """Count that the run has come to a place that some run should come to."""
+        """Count that the run has reached a situation that some runs should reach."""
         self.counters[name] += 1
 
     def in_process(
         self, services: Iterable[Service], *, name: str = "", link: Link | None = None, config: RpcConfig | None = None
-    ) -> LatentChannel:
-        """Return a channel to services of this process, whose messages take time; see `LatentChannel`.
+    ) -> DelayedChannel:
+        """Return a channel to services of this process, whose messages take time; see `DelayedChannel`.
 
         Args:
             services: what can be called.
-            name: tells one channel's chance from another's.
+            name: channels of different names draw different jitter.
             link: the latency and the jitter.
             config: limits.
         """
@@ -129,13 +129,13 @@ class World:
         def stream(call: str) -> random.Random:
             return self.stream(f"in process {name} {call}")
 
-        return LatentChannel(services, link or Link(), stream, config=config)
+        return DelayedChannel(services, link or Link(), stream, config=config)
 
     @asynccontextmanager
     async def open_platform(
         self, spec: Spec | None = None, *, link: Link | None = None, **options: Any
     ) -> AsyncIterator[Platform]:
-        """Run the platform in process, as `trio_cogment.open_platform` does, with this world's clock and chance.
+        """Run the platform in process, as `trio_cogment.open_platform` does, with this world's clock and randomness.
 
         Args:
             spec: the types of the project.
@@ -198,7 +198,7 @@ class World:
                 directory only within `SimHost.running`.
             port: what it listens on.
             disk: where its file is; without one it has none.
-            config: its rules.
+            config: its limits and timeouts.
             rpc_config: of its server and of its channels.
         """
         here = self.network.host(host)

@@ -10,7 +10,7 @@ import trio
 from trio_cogment import actor_params, trial_params
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.testing import (
-    LatentChannel,
+    DelayedChannel,
     Link,
     World,
     simulate,
@@ -54,7 +54,7 @@ def test_a_platform_in_process_takes_the_time_of_its_link(latency: float) -> Non
 def test_messages_overtake_nothing_and_statuses_come_after_them() -> None:
     async def scenario(world: World) -> list[float]:
         link = Link(latency_seconds=0.1, jitter_seconds=0.5)
-        async with LatentChannel([CheckService().service()], link, world.stream) as channel:
+        async with DelayedChannel([CheckService().service()], link, world.stream) as channel:
             times = []
             async with channel.call(ECHO) as call:
                 for number in range(30):

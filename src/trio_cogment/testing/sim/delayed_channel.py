@@ -1,7 +1,7 @@
-"""Calls within the process that take their time, as links between hosts do.
+"""Calls within the process that take time, as over links between hosts.
 
-The in-process channel itself hands messages over in no time. In virtual time that is a trap: two parts of a program
-that answer each other at once let no time pass, for ever.
+The in-process channel itself delivers messages without any delay. In virtual time that is a trap: two parts of a
+program that answer each other at once never let time pass.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from trio_cogment.testing.sim.pipes import Link
 MAX_UNDER_WAY = 64
 
 
-class LatentChannel(CallOpener, AbstractAsyncContextManager["LatentChannel"]):
-    """An in-process channel whose messages take as long as a link says: `async with LatentChannel(...) as channel`.
+class DelayedChannel(CallOpener, AbstractAsyncContextManager["DelayedChannel"]):
+    """An in-process channel whose messages take as long as a link says: `async with DelayedChannel(...) as channel`.
 
     Behaves as `rpc.InProcessChannel` otherwise: messages stay objects, nothing is lost, order is kept. Headers,
     messages, ends and statuses take the latency and a part of the jitter, each direction of a call on its own; only a
-    call that is cancelled is cancelled at once. Whatever else a link has (bandwidth, loss) does not apply.
+    call that is cancelled is cancelled at once. The other properties of a link (bandwidth, loss) do not apply.
 
     Args:
         services: what can be called.
         link: the latency, more than 0, and the jitter.
-        stream: gives a generator of random numbers for a name; each call has its own, so that none is changed by what
-            others do.
+        stream: gives a generator of random numbers for a name; each call has its own, so that no call
+            changes the delays of another.
         config: limits, of both sides.
     """
 
@@ -55,7 +55,7 @@ class LatentChannel(CallOpener, AbstractAsyncContextManager["LatentChannel"]):
         self._there = InProcessChannel(served, config=config)
         self._here = InProcessChannel(map(self._relaying, served), config=config)
 
-    async def __aenter__(self) -> LatentChannel:
+    async def __aenter__(self) -> DelayedChannel:
         await self._there.__aenter__()
         await self._here.__aenter__()
         return self
