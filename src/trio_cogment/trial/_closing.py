@@ -1,4 +1,10 @@
-"""The actions of a trial that ends: softly, with LAST and its acknowledgement, or hard, with END alone."""
+"""The actions of a trial that ends: softly, with LAST and its acknowledgement, or hard, with END alone.
+
+A soft end is never more than a request. It waits for actions, for the final observation set and for acknowledgements,
+each of which may fail to come; so each wait has a limit. Patience covers the time until the final set, whoever is slow,
+and is armed once: a second request must not extend it. Then every acknowledgement has a timer of its own, all running
+side by side.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +29,7 @@ ENVIRONMENT_ACK_MISSING = "the environment did not acknowledge the end of the tr
 
 def mark_end(trial: Core, _participant: None, _payload: None) -> None:
     """Somebody asked for an orderly end: the next complete action set is the last."""
+    # Nothing is sent yet. The environment gets LAST with the next action set, so no tick is cut in half.
     if not trial.end_marked:
         trial.end_marked = True
         trial.note_event(END_ASKED)
@@ -38,6 +45,7 @@ def mark_final(trial: Core, _environment: Participant, _received: Any) -> None:
 def final_tick(trial: Core, environment: Participant, observations: ObservationSet) -> None:
     """The final observation: rewards, LAST and the observation to every actor; then LAST_ACKs are waited for."""
     begin_tick(trial, observations)
+    # Nobody answers this one, whatever was still missing of the tick before.
     trial.answered = True
     trial.awaited.clear()
     trial.note_event(FINAL_OBSERVATION)
@@ -48,6 +56,7 @@ def final_tick(trial: Core, environment: Participant, observations: ObservationS
         if actor.reward_sources:
             send_rewards(trial, actor)
         actor.step(StreamInput.SEND_LAST)
+        # LAST before the observation: SDKs acknowledge on the first observation after it.
         trial.out.append(Send(actor.index, ActorRunTrialInput(state=_LAST)))
         message = ActorRunTrialInput(state=_NORMAL)
         message.observation.tick_id = trial.tick_id
@@ -90,6 +99,7 @@ def count_missing_ack(trial: Core, participant: Participant, _payload: Any) -> N
 
 def finish(trial: Core, _participant: None, _payload: None) -> None:
     """Everybody acknowledged, or nobody is waited for: END."""
+    # Rewards that came with or after the final observation: this is the last moment for them.
     for actor in trial.engaged:
         if actor.reward_sources:
             send_rewards(trial, actor)
@@ -104,6 +114,7 @@ def break_off(trial: Core, _participant: Participant | None, details: str) -> No
 
 
 def _end(trial: Core, details: str) -> None:
+    # To everybody in the parameters, those left out included; the stream's table knows who can hear it.
     for participant in trial.participants.values():
         trial.send_end(participant, details)
         participant.present = False

@@ -1,4 +1,9 @@
-"""The actions for what participants say to one another: messages and rewards."""
+"""The actions for what participants say to one another: messages and rewards.
+
+Messages are relayed at once, rewards wait for their receiver's next observation, as the published SDKs expect. The name
+of the sender is always written here: a participant cannot speak in another's name. Nothing that is wrong with a message
+or a reward costs its sender or its receiver more than that message: it is counted, noted once, and ignored.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +36,13 @@ def relay_message(trial: Core, sender: Participant, received: Any) -> None:
     if trial.log is not None:
         trial.log.take_message(message)
     receivers: list[Participant] = [*resolve(message.receiver_name, trial.actors)]
+    # Patterns never mean the environment; only its exact name does.
     if not receivers and message.receiver_name == trial.environment.name:
         receivers.append(trial.environment)
     if not receivers:
         trial.ignore(sender, "message_to_nobody", f"a message to '{message.receiver_name}', which nobody is")
     for receiver in receivers:
+        # A copy for each: the one that came goes into the sample, as it was written.
         copy = Message()
         copy.CopyFrom(message)
         copy.tick_id = trial.tick_id
@@ -44,7 +51,7 @@ def relay_message(trial: Core, sender: Participant, received: Any) -> None:
 
 
 def _may_speak(trial: Core, sender: Participant) -> bool:
-    # What is said is kept for some time, so who says too much would take the memory of all.
+    # What is said is kept (in samples, in outboxes), so one that says too much would take the memory of all trials.
     if sender.said_tick != trial.tick_id:
         sender.said_tick, sender.said = trial.tick_id, 0
     sender.said += 1
@@ -66,6 +73,7 @@ def _deliver(trial: Core, sender: Participant, receiver: Participant, message: M
 
 
 def _can_hold(trial: Core, receiver: Participant, message: Message) -> bool:
+    # One message is always held, however large, as in a participant's outbox.
     held, rules = receiver.held, trial.rules
     size = sum(each.ByteSize() for each in held) + message.ByteSize()
     return not held or (len(held) < rules.max_held_messages and size <= rules.max_held_bytes)
@@ -97,6 +105,7 @@ def take_reward(trial: Core, sender: Participant, received: Any) -> None:
     for source in reward.sources:
         source.sender_name = sender.name
     if reward.tick_id not in (CURRENT_TICK, tick_id):
+        # Its receivers have moved on, and are not told. Only the sample of that tick is worth correcting.
         trial.count("reward_of_past_tick")
         if trial.log is not None:
             sample = trial.log.take_past_reward(reward, trial.wall_ns)

@@ -1,4 +1,12 @@
-"""The trial machine: events in, effects out."""
+"""The trial machine: events in, effects out.
+
+It joins the two tables. An event of a participant first goes to the table of its stream; what that delivers becomes an
+input of the trial's table, whose action appends effects to `out`. The order of the effects is part of the protocol
+(rewards before their observation, LAST before the last actions), and whoever performs them keeps it.
+
+It knows no clock: the time comes in with each event, and timers go out as effects. So a recorded list of events replays
+to the same effects, and simulations may let years pass.
+"""
 
 from __future__ import annotations
 
@@ -226,6 +234,7 @@ class TrialMachine(Core):
         if verdict is Verdict.DROP:
             self.count("dropped")
             return
+        # Heartbeats and what came too late are no activity: a participant that does nothing else is stale.
         self.last_activity = self.now
         if verdict is Verdict.DELIVER:
             self.fire(_DELIVERED[symbol], participant)

@@ -1,4 +1,8 @@
-"""The actions of a trial that has not begun: actors come, or do not; then the environment."""
+"""The actions of a trial that has not begun: actors come, or do not; then the environment.
+
+The environment is contacted last, when it is settled who takes part, so that a trial whose required actors do not come
+costs no environment. The wait for each actor is its own and runs from the beginning, side by side with the others.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,7 @@ def open_to_actors(trial: Core, _participant: None, params: TrialParams) -> None
     trial.participants = {participant.index: participant for participant in (trial.environment, *trial.actors)}
     trial.contents = [None] * len(trial.actors)
     trial.unsettled = set(range(len(trial.actors)))
+    # Waiting for actors counts as inactivity too: a trial that nobody joins must not stay for ever.
     trial.last_activity = trial.now
     trial.arm(INACTIVITY, params.max_inactivity)
     if trial.collect_samples:
@@ -39,6 +44,7 @@ def open_to_actors(trial: Core, _participant: None, params: TrialParams) -> None
     for actor in trial.actors:
         if not actor.is_client:
             actor.step(StreamInput.CONNECT)
+            # Posted before the stream is open: SDKs wait for init_input and send nothing before it.
             trial.out.append(Connect(actor.index))
             trial.out.append(Send(actor.index, _actor_init(trial, actor)))
         trial.arm(Timer(TimerKind.INIT, actor.index), actor.init_timeout)

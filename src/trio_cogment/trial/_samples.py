@@ -1,4 +1,12 @@
-"""The samples of a trial: one per tick, held back for some ticks so that late rewards find theirs."""
+"""The samples of a trial: one per tick, held back for some ticks so that late rewards find theirs.
+
+The last sample in the buffer belongs to the tick under way. A sample says the state in which its tick *ended*, so it is
+closed when the next tick begins, and the last one when the trial is over. A reward for a tick whose sample has left
+goes out in a sample of its own, marked `out_of_sync`, because what was given to the sink cannot be changed.
+
+Messages are kept as the participants wrote them, not as they were delivered: receivers may be patterns there. Whoever
+reads the samples resolves them by the same rules.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +49,7 @@ class SampleLog:
     def begin_tick(self, tick_id: int, wall_ns: int, observations: ObservationSet, state: TrialState) -> None:
         """Close the tick under way, which ends in `state`, and begin `tick_id`; tick 0 is begun already."""
         current = self._buffer[-1]
+        # Tick 0 exists from the start, because what is said while the trial is PENDING belongs to it.
         if tick_id == 0:
             current.info.timestamp = wall_ns
         else:
@@ -86,6 +95,7 @@ class SampleLog:
 
     def leaving(self) -> list[DatalogSample]:
         """Return the samples that need not be held back any longer, oldest first."""
+        # The tick that begins next takes the last place.
         surplus = len(self._buffer) - (self._size - 1)
         if surplus <= 0:
             return []
@@ -106,6 +116,7 @@ class SampleLog:
         return sample
 
     def _close(self, state: TrialState) -> None:
+        # Actions are added only now: until the tick is over one may still be made void.
         sample = self._buffer[-1]
         sample.info.state = state
         missing = Action(tick_id=NO_ACTION_TICK)

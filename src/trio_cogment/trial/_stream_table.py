@@ -1,26 +1,34 @@
-"""The stream of one participant as a table; one for actors and one for the environment.
+"""The stream of one participant as a table: one for actors, one for the environment.
 
-Rule 1: everything that decides whether a message of a participant may be heard at all is in this file.
+Rule 1: everything that decides whether a message of a participant is accepted at all is in this file.
 
-Rule 2: this file does not know the trial. It does not know ticks, and not whether the trial runs: a message that is in
-order here is delivered, and the trial's own table says what it means.
+Rule 2: this file does not know the trial. It knows no ticks, and not whether the trial runs. A message that is in order
+here is delivered, and the trial's own table says what it means.
 
-Theory of operation: a session starts IDLE. We contact a service actor and the environment (CONNECTING, until their
-init_output comes); a client actor contacts us (IDLE, until it joined). Then it is ACTIVE, until LAST passed between us
-(ENDING) and was acknowledged (ACKED). END is the last thing we say (ENDED). Three ways lead out of this: the stream
-breaks or the participant breaks its rules (LOST: nothing can be said to it any more), or it did not come in time but
-its stream lives (LEFT_OUT: it is not part of the trial, and is told END with the others).
+Theory of operation: a session starts IDLE. The orchestrator contacts service actors and the environment (CONNECTING,
+until their init_output comes); a client actor contacts the orchestrator (IDLE, until it has joined). Then it is ACTIVE,
+until LAST has passed in either direction (ENDING) and was acknowledged (ACKED). END is the last thing sent (ENDED).
+Three ways lead out of this line: the stream breaks, or the participant breaks its rules (LOST: nothing can be sent to
+it any more); it leaves in an orderly way but still reads (ENDED, with an END of its own); or it did not come in time
+although its stream lives (LEFT_OUT: it takes no part in the trial, and gets END together with the others).
 
-The inputs are of two sorts: what the participant does (from HEARTBEAT to CLOSED), and what we are about to do to it
-(from CONNECT to SEND_HEARTBEAT). Where a pair of the first sort is absent, the shell let through something from a
-stream that cannot exist: an error of ours. A participant's own errors are present, as REFUSE (its stream ends with
-INVALID_ARGUMENT, and the trial counts it as lost) or IGNORE (counted, noted once, the stream lives).
+The inputs are of two kinds: what the participant does (from HEARTBEAT to CLOSED), and what the machine is about to do
+(from CONNECT to SEND_HEARTBEAT). An absent pair of the first kind means that the shell delivered something from a
+stream that cannot exist; an absent pair of the second, that the machine wants to send what must not be sent. Both are
+bugs in this package. A participant's own errors are always present:
 
-Where it falls short: a participant that says LAST is either the environment, which may, or an actor, which may not;
-that is why there are two dicts and not one. HEARTBEAT is answered in every state with a live stream, whatever the
-trial does; only the machine knows which ones are answers themselves, to those that we sent to a silent participant, and
-those are not answered in their turn: the two ends would never stop. We send none before init_output came: a peer that
-has not begun does not expect one.
+- REFUSE where going on would mean guessing: an unknown state, data in the wrong place, a second init_output, anything
+  but init_output first. The stream ends with an error, and the trial counts the participant as lost;
+- IGNORE where nothing depends on it, such as an empty message, or a LAST_ACK before any LAST: counted, noted once, and
+  the stream lives, since to refuse it would cost a trial for nothing;
+- DROP where the participant cannot know better: its message crossed with a loss or with END.
+
+Where it falls short:
+
+- LAST is something that the environment may say and an actor may not. That is why there are two tables and not one;
+- HEARTBEAT is answered in every state with a live stream. Only the machine knows which heartbeats are themselves
+  answers, to those it sent to a silent participant. These are not answered in turn: the two ends would never stop;
+- no heartbeat is sent before init_output came, because a peer that has not begun does not expect one.
 """
 
 from __future__ import annotations
@@ -106,7 +114,8 @@ _EVERYBODY: _Table = {
     # IDLE: not contacted, or a client's slot before somebody joined.
     (_S.IDLE, _I.CONNECT): (_S.CONNECTING, _V.PROCEED),
     (_S.IDLE, _I.SEND_END): (_S.ENDED, _V.DROP),
-    # CONNECTING: nothing but init_output is in order, and a failure to begin is not worth a second chance.
+    # CONNECTING: nothing but init_output is in order (a heartbeat needs no order). A peer that begins with something
+    # else does not speak this protocol; waiting for its second message would only delay finding that out.
     (_S.CONNECTING, _I.HEARTBEAT): (_S.CONNECTING, _V.ANSWER),
     (_S.CONNECTING, _I.INIT): (_S.ACTIVE, _V.READY),
     (_S.CONNECTING, _I.REWARD): (_S.LOST, _V.REFUSE),
@@ -121,7 +130,8 @@ _EVERYBODY: _Table = {
     (_S.CONNECTING, _I.CLOSED): (_S.LOST, _V.LOSE),
     (_S.CONNECTING, _I.GIVE_UP): (_S.LEFT_OUT, _V.ABANDON),
     (_S.CONNECTING, _I.SEND_END): (_S.ENDED, _V.PROCEED),
-    # ACTIVE: it plays.
+    # ACTIVE: it plays. A participant cannot end its part by END, which only the orchestrator says; it is ignored, and
+    # what closes the stream afterwards tells what was meant.
     (_S.ACTIVE, _I.HEARTBEAT): (_S.ACTIVE, _V.ANSWER),
     (_S.ACTIVE, _I.INIT): (_S.LOST, _V.REFUSE),
     (_S.ACTIVE, _I.REWARD): (_S.ACTIVE, _V.DELIVER),
@@ -131,6 +141,7 @@ _EVERYBODY: _Table = {
     (_S.ACTIVE, _I.END): (_S.ACTIVE, _V.IGNORE),
     (_S.ACTIVE, _I.BAD_STATE): (_S.LOST, _V.REFUSE),
     (_S.ACTIVE, _I.BAD_DATA): (_S.LOST, _V.REFUSE),
+    # It will not act again, so it is lost to the trial; but it still reads, and is told END instead of an error.
     (_S.ACTIVE, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
     (_S.ACTIVE, _I.CLOSED): (_S.LOST, _V.LOSE),
     (_S.ACTIVE, _I.SEND_LAST): (_S.ENDING, _V.PROCEED),
@@ -149,7 +160,8 @@ _EVERYBODY: _Table = {
     (_S.ENDING, _I.CLOSED): (_S.LOST, _V.LOSE),
     (_S.ENDING, _I.SEND_END): (_S.ENDED, _V.PROCEED),
     (_S.ENDING, _I.SEND_HEARTBEAT): (_S.ENDING, _V.PROCEED),
-    # ACKED: it may still talk, until END.
+    # ACKED: it may still talk until END: the others may not have acknowledged yet. A repeated LAST_ACK says nothing
+    # new.
     (_S.ACKED, _I.HEARTBEAT): (_S.ACKED, _V.ANSWER),
     (_S.ACKED, _I.INIT): (_S.LOST, _V.REFUSE),
     (_S.ACKED, _I.REWARD): (_S.ACKED, _V.DELIVER),
@@ -163,7 +175,8 @@ _EVERYBODY: _Table = {
     (_S.ACKED, _I.CLOSED): (_S.LOST, _V.LOSE),
     (_S.ACKED, _I.SEND_END): (_S.ENDED, _V.PROCEED),
     (_S.ACKED, _I.SEND_HEARTBEAT): (_S.ACKED, _V.PROCEED),
-    # LEFT_OUT: it may come late; nothing it says counts.
+    # LEFT_OUT: it may come late; nothing it says counts, not even init_output, because the trial may have begun
+    # without it. It is not refused: it has done nothing wrong but be slow.
     (_S.LEFT_OUT, _I.HEARTBEAT): (_S.LEFT_OUT, _V.ANSWER),
     (_S.LEFT_OUT, _I.INIT): (_S.LEFT_OUT, _V.IGNORE),
     (_S.LEFT_OUT, _I.REWARD): (_S.LEFT_OUT, _V.IGNORE),
@@ -177,7 +190,8 @@ _EVERYBODY: _Table = {
     (_S.LEFT_OUT, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
     (_S.LEFT_OUT, _I.CLOSED): (_S.LOST, _V.LOSE),
     (_S.LEFT_OUT, _I.SEND_END): (_S.ENDED, _V.PROCEED),
-    # LOST: nothing can be said to it; what was under way when it broke is dropped.
+    # LOST: nothing can be sent to it; what was under way when it broke is dropped. SEND_END is present, because the end
+    # of a trial says END to everybody without asking who is left.
     (_S.LOST, _I.HEARTBEAT): (_S.LOST, _V.DROP),
     (_S.LOST, _I.INIT): (_S.LOST, _V.DROP),
     (_S.LOST, _I.REWARD): (_S.LOST, _V.DROP),
@@ -208,7 +222,7 @@ _EVERYBODY: _Table = {
 }
 
 ACTOR_STREAM: _Table = _EVERYBODY | {
-    # A client's slot.
+    # A client's slot: nobody is behind it, so giving it up leaves nothing that could come late.
     (_S.IDLE, _I.JOIN): (_S.ACTIVE, _V.PROCEED),
     (_S.IDLE, _I.GIVE_UP): (_S.LOST, _V.ABANDON),
     # What only actors send.
@@ -219,10 +233,10 @@ ACTOR_STREAM: _Table = _EVERYBODY | {
     (_S.LEFT_OUT, _I.ACTION): (_S.LEFT_OUT, _V.IGNORE),
     (_S.LOST, _I.ACTION): (_S.LOST, _V.DROP),
     (_S.ENDED, _I.ACTION): (_S.ENDED, _V.DROP),
-    # It is not an actor's part to say LAST.
+    # An actor has no LAST to say, and nothing depends on it.
     (_S.ACTIVE, _I.LAST): (_S.ACTIVE, _V.IGNORE),
     (_S.ENDING, _I.LAST): (_S.ENDING, _V.IGNORE),
-    # Who stops talking after LAST has acknowledged in fact, and still reads: END reaches it in its turn.
+    # Whoever stops sending after LAST has acknowledged in fact, and still reads: END reaches it with the others'.
     (_S.ENDING, _I.HALF_CLOSED): (_S.ACKED, _V.DELIVER),
     (_S.ACKED, _I.HALF_CLOSED): (_S.ACKED, _V.DROP),
 }
@@ -236,10 +250,11 @@ ENVIRONMENT_STREAM: _Table = _EVERYBODY | {
     (_S.LEFT_OUT, _I.OBSERVATION_SET): (_S.LEFT_OUT, _V.IGNORE),
     (_S.LOST, _I.OBSERVATION_SET): (_S.LOST, _V.DROP),
     (_S.ENDED, _I.OBSERVATION_SET): (_S.ENDED, _V.DROP),
-    # Its own LAST announces the final observation set; once ours went to it, it is an echo.
+    # Its own LAST announces the final observation set. After the orchestrator's LAST it is an echo, or has crossed with
+    # it.
     (_S.ACTIVE, _I.LAST): (_S.ENDING, _V.DELIVER),
     (_S.ENDING, _I.LAST): (_S.ENDING, _V.DROP),
-    # It may owe the final observation set still, so it cannot be done before END.
+    # Unlike an actor's, a half-close is no acknowledgement: it may still owe the final observation set.
     (_S.ENDING, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
     (_S.ACKED, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
 }

@@ -1,4 +1,12 @@
-"""The actions of a running trial: observations out, actions in. This is the hot path, and written accordingly."""
+"""The actions of a running trial: observations out, actions in.
+
+This is the hot path. Every actor's every tick passes through `next_tick` and `take_action`, so they bind what they use
+to locals and set protobuf fields one by one; elsewhere in the package readability comes first.
+
+Who still has to act is a set (`awaited`), never a count. An actor can act, be lost, run out of time or act twice, in
+any order, and each of these takes it out of the set at most once; the reference counts, and sends an action set too
+early when an actor acts and then disconnects.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +32,7 @@ _RESPONSE = TimerKind.RESPONSE
 
 def observation_input(trial: Core, observations: ObservationSet) -> Input | None:
     """Return which input an observation set is; None if it is refused, and then nothing has changed but a counter."""
+    # Everything is checked here, before the table is asked: a refused set must not use up a tick.
     expected = 0 if trial.latest_observation is None else trial.tick_id + 1
     tick_id = observations.tick_id
     if tick_id != NEXT_TICK and tick_id != expected:
@@ -31,6 +40,7 @@ def observation_input(trial: Core, observations: ObservationSet) -> Input | None
         trial.ignore(trial.environment, "observation_set_of_wrong_tick", problem, "error")
         return None
     count = len(trial.actors)
+    # A map may be longer than there are actors; what is beyond them concerns nobody.
     indexes = observations.actors_map[:count]
     if len(indexes) < count or min(indexes) < 0 or max(indexes) >= len(observations.observations):
         problem = f"an observation set whose actors_map does not give each of {count} actors an observation"
@@ -50,6 +60,7 @@ def next_tick(trial: Core, _environment: Participant, observations: ObservationS
     for actor in trial.engaged:
         index = actor.index
         if actor.reward_sources:
+            # Before the observation: an actor learns by relating the reward to what it did last.
             send_rewards(trial, actor)
         # Setting fields costs half of what keyword arguments do.
         message = ActorRunTrialInput()
@@ -65,6 +76,7 @@ def next_tick(trial: Core, _environment: Participant, observations: ObservationS
     if trial.log is not None:
         trial.out.extend([EmitSample(sample) for sample in trial.log.leaving()])
     if not awaited:
+        # Nobody is left to act: the trial goes on with defaults, as fast as its environment.
         complete_actions(trial)
 
 
@@ -83,6 +95,8 @@ def begin_tick(trial: Core, observations: ObservationSet) -> None:
 
 def take_action(trial: Core, actor: Actor, received: Any) -> None:
     """Take an actor's action; the first of each tick counts, until the action set is sent."""
+    # Wrong ticks come first: an action that is late by a tick must not pass for this one's. Then the repeated one, then
+    # the one that comes after the set went out, because the actor had run out of time.
     action = received.action
     tick_id, index, contents = action.tick_id, actor.index, trial.contents
     if tick_id != CURRENT_TICK and tick_id != trial.tick_id:
@@ -112,6 +126,7 @@ def ignore_action(trial: Core, actor: Actor, _received: Any) -> None:
 
 def act_absent(trial: Core, actor: Actor, _payload: None) -> None:
     """An actor's time to respond is over, for this tick."""
+    # It stays part of the trial: until the set is sent, an action that comes after all takes the place of the absence.
     trial.awaited.discard(actor.index)
     if not trial.awaited:
         complete_actions(trial)
@@ -132,6 +147,7 @@ def go_on_without(trial: Core, actor: Actor, _reason: str) -> None:
 
 def complete_actions(trial: Core) -> None:
     """Nobody's action is waited for any more: choose the input that this is."""
+    # From here on the tick takes no actions: neither a late one nor a loss can complete it again.
     trial.answered = True
     if trial.final_marked:
         trial.fire(Input.UNWANTED_ACTIONS_COMPLETE)
@@ -139,6 +155,7 @@ def complete_actions(trial: Core) -> None:
     if None in trial.contents:
         missing = [a.name for a in trial.actors if a.required and trial.contents[a.index] is None]
         if missing:
+            # For the sample alone: it says who was absent, although no action set goes out.
             _fill_absences(trial)
             names = ", ".join(f"'{name}'" for name in missing)
             details = f"no action for tick {trial.tick_id} from required actor(s) {names}"
@@ -169,6 +186,7 @@ def send_last_and_actions(trial: Core, _participant: None, _payload: None) -> No
     """The same for the last time: the environment's next observation set is the final one."""
     if not trial.end_marked:
         trial.note_event(STEPS_USED_UP)
+    # LAST first: the environment must know that the actions it reads next lead to its final set.
     trial.environment.step(StreamInput.SEND_LAST)
     trial.out.append(Send(trial.environment.index, EnvRunTrialInput(state=_LAST)))
     send_actions(trial, None, None)

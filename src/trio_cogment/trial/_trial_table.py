@@ -1,30 +1,40 @@
-"""The trial as a table.
+"""The trial as a table: which phase follows which input, and what is done about it.
 
-Rule 1: every change of a trial's phase is in this file, and the phase is nothing but what this file makes of the
-inputs. What a phase *remembers* (who acted, who still owes a LAST_ACK, whether the end was asked for) lives in the
-machine; where such a memory decides about the next phase, it does so by choosing the input, before the table is asked.
-So ACTIONS_COMPLETE and LAST_ACTIONS_COMPLETE are two inputs, though the world sees the same thing: the last action of
-a tick has come.
+Rule 1: every change of a trial's phase is in this file, and a phase depends on nothing but the inputs. What a phase
+*remembers* (which actors acted, whose LAST_ACK is missing, whether the end was asked for) lives in the machine. Where
+such a memory decides the next phase, it does so by choosing the input before the table is asked. ACTIONS_COMPLETE and
+LAST_ACTIONS_COMPLETE are therefore two inputs, although the same thing happened: the last action of a tick came in.
 
-Rule 2: this file does not know what a stream is. A participant that breaks its stream's rules is, here, a participant
-that is lost (`_stream_table.py` knows the rest).
+Rule 2: this file does not know what a stream is. A participant that breaks the rules of its stream is, here, a
+participant that was lost; `_stream_table.py` knows the rest.
 
-Theory of operation: the machine turns each event into one input and looks up `(phase, input)`. The entry says the next
-phase and the action, which is the name of a function that makes the effects. An action may give the table a further
-input at its end: the loss of an actor can complete the actions of a tick, an observation for nobody is complete at
-once, and entering WAIT_ACKS with nobody to wait for is over at once. An absent pair is an error of ours, raised before
-anything has changed; what a *participant* may do at the wrong moment is always present, with an action that ignores it.
+Theory of operation: the machine turns each event into one input and looks up `(phase, input)`. The entry gives the next
+phase and an action, the name of a function that produces the effects. The phase changes first, so an action sees the
+phase that it leads to. An action may fire one more input at its end: the loss of an actor can complete the actions of a
+tick, an observation for nobody is answered at once, and WAIT_ACKS with nobody to wait for is over at once.
 
-Public states: the world sees TrialState, which has one TERMINATING where we have two phases, and two steps that must be
-seen although one input makes both. `ANNOUNCED` is that translation. Everything is announced before the action runs,
-except ENDED, which comes when END went to everybody and the last sample is out.
+An absent pair is a bug in this package, reported before anything has changed. What a *participant* can cause is never
+absent in a phase in which there are participants, whatever it sends and however late: a peer must not be able to crash
+a trial. Such a pair has the action NOTHING, or one that counts the message and ignores it.
+
+The normal way is a straight line: INITIALIZING, PENDING, RUNNING, WAIT_FINAL, WAIT_ACKS, ENDED. A soft end follows it:
+it is a mark, and the next action set that is complete becomes the last one. An environment may also end the trial by
+itself; it sends LAST, and its next observation set leads straight to WAIT_ACKS, because there is no action set left to
+send. A hard end leads to ENDED from everywhere, in one step and without waiting for anybody.
+
+Public states: peers see a TrialState, which has one TERMINATING for two phases here. One input can also cause two
+changes that watchers must both see. `ANNOUNCED` is that translation. Every state is announced before the action runs,
+except ENDED: when a watcher learns of it, END has gone to everybody and the last sample is out.
 
 Where the table falls short:
 
-- whether a soft end was asked for (`end_marked`) and whether the environment said LAST (`final_marked`) are flags, not
-  phases; as phases they would multiply PENDING and RUNNING by three without one difference in who may do what;
-- "all actors are ready" and "everybody acknowledged" are the machine's sets becoming empty;
-- the tick is a number, and that an observation set carries an acceptable one is checked before the table is asked.
+- whether a soft end was asked for (`end_marked`) and whether the environment said LAST (`final_marked`) are flags. As
+  phases they would multiply PENDING and RUNNING by three, with no difference in who may do what;
+- "all actors are ready" and "everybody has acknowledged" are sets of the machine that become empty;
+- the tick is a number, and the machine checks an observation set's tick and map before it asks the table. A set that is
+  refused must leave no trace, and by the time an action runs the phase has changed;
+- the table does not know why a participant acknowledges early. A LAST_ACK before WAIT_ACKS does nothing here; the
+  stream's own state keeps it, and is looked at when the waiting begins.
 """
 
 from __future__ import annotations
@@ -112,24 +122,28 @@ class Action(enum.IntEnum):
 _P, _I, _A = Phase, Input, Action
 
 TRANSITIONS: dict[tuple[Phase, Input], tuple[Phase, Action]] = {
-    # CREATED: nobody has heard of it.
+    # CREATED: nobody has heard of it. A start that fails before it is announced ends here.
     (_P.CREATED, _I.BEGIN): (_P.INITIALIZING, _A.NOTHING),
     (_P.CREATED, _I.HARD_END): (_P.ENDED, _A.BREAK_OFF),
-    # INITIALIZING: hooks run and endpoints are looked up; there are no participants.
+    # INITIALIZING: hooks run and endpoints are resolved; there are no participants. Hooks may take a minute, so both
+    # ends can be asked for already: a soft end is kept for the first tick, a hard one makes the start fail.
     (_P.INITIALIZING, _I.PARAMETERS_COMPLETE): (_P.PENDING, _A.OPEN_TO_ACTORS),
     (_P.INITIALIZING, _I.SOFT_END): (_P.INITIALIZING, _A.MARK_END),
     (_P.INITIALIZING, _I.PATIENCE_OVER): (_P.ENDED, _A.BREAK_OFF),
     (_P.INITIALIZING, _I.HARD_END): (_P.ENDED, _A.BREAK_OFF),
-    # PENDING: first the actors come, all in parallel, then the environment; its first set starts the trial.
+    # PENDING: first the actors come, all in parallel; when that is settled, the environment. Its first set starts
+    # the trial. An environment may say LAST before it: then tick 0 is the only one.
     (_P.PENDING, _I.ACTOR_JOINED): (_P.PENDING, _A.WELCOME),
     (_P.PENDING, _I.ACTORS_SETTLED): (_P.PENDING, _A.START_ENVIRONMENT),
     (_P.PENDING, _I.OBSERVATION_SET): (_P.RUNNING, _A.NEXT_TICK),
     (_P.PENDING, _I.FINAL_OBSERVATION_SET): (_P.WAIT_ACKS, _A.FINAL_TICK),
     (_P.PENDING, _I.ENVIRONMENT_LAST): (_P.PENDING, _A.MARK_FINAL),
+    # Its stream allows it to act, and a peer that is early by mistake is no reason to end a trial.
     (_P.PENDING, _I.ACTION): (_P.PENDING, _A.IGNORE_ACTION),
     (_P.PENDING, _I.REWARD): (_P.PENDING, _A.TAKE_REWARD),
     (_P.PENDING, _I.MESSAGE): (_P.PENDING, _A.RELAY_MESSAGE),
     (_P.PENDING, _I.SOFT_END): (_P.PENDING, _A.MARK_END),
+    # The environment's, after its own LAST; its stream's state remembers it (the same in the next two phases).
     (_P.PENDING, _I.LAST_ACK): (_P.PENDING, _A.NOTHING),
     (_P.PENDING, _I.OPTIONAL_ACTOR_LOST): (_P.PENDING, _A.LEAVE_OUT),
     (_P.PENDING, _I.REQUIRED_ACTOR_LOST): (_P.ENDED, _A.BREAK_OFF),
@@ -143,6 +157,7 @@ TRANSITIONS: dict[tuple[Phase, Input], tuple[Phase, Action]] = {
     (_P.RUNNING, _I.ACTION): (_P.RUNNING, _A.TAKE_ACTION),
     (_P.RUNNING, _I.ACTIONS_COMPLETE): (_P.RUNNING, _A.SEND_ACTIONS),
     (_P.RUNNING, _I.LAST_ACTIONS_COMPLETE): (_P.WAIT_FINAL, _A.SEND_LAST_AND_ACTIONS),
+    # The environment said LAST and computes the final set: an action set now would be one that it does not read.
     (_P.RUNNING, _I.UNWANTED_ACTIONS_COMPLETE): (_P.RUNNING, _A.NOTHING),
     (_P.RUNNING, _I.REQUIRED_ACTION_MISSING): (_P.ENDED, _A.BREAK_OFF),
     (_P.RUNNING, _I.REWARD): (_P.RUNNING, _A.TAKE_REWARD),
@@ -155,7 +170,9 @@ TRANSITIONS: dict[tuple[Phase, Input], tuple[Phase, Action]] = {
     (_P.RUNNING, _I.ENVIRONMENT_LOST): (_P.ENDED, _A.BREAK_OFF),
     (_P.RUNNING, _I.PATIENCE_OVER): (_P.ENDED, _A.BREAK_OFF),
     (_P.RUNNING, _I.HARD_END): (_P.ENDED, _A.BREAK_OFF),
-    # WAIT_FINAL: the environment owes its final set; actors have nothing to do, so losing one costs nothing.
+    # WAIT_FINAL: the environment owes its final set. Actors have nothing to do any more, so even a required one may be
+    # lost without harm. Only the environment's loss ends the trial, because without its set there is nothing to close
+    # with. Whether that set is marked final makes no difference here.
     (_P.WAIT_FINAL, _I.OBSERVATION_SET): (_P.WAIT_ACKS, _A.FINAL_TICK),
     (_P.WAIT_FINAL, _I.FINAL_OBSERVATION_SET): (_P.WAIT_ACKS, _A.FINAL_TICK),
     (_P.WAIT_FINAL, _I.ENVIRONMENT_LAST): (_P.WAIT_FINAL, _A.NOTHING),
@@ -174,7 +191,10 @@ TRANSITIONS: dict[tuple[Phase, Input], tuple[Phase, Action]] = {
     (_P.WAIT_FINAL, _I.ENVIRONMENT_LOST): (_P.ENDED, _A.BREAK_OFF),
     (_P.WAIT_FINAL, _I.PATIENCE_OVER): (_P.ENDED, _A.BREAK_OFF),
     (_P.WAIT_FINAL, _I.HARD_END): (_P.ENDED, _A.BREAK_OFF),
-    # WAIT_ACKS: everything was said; messages are still passed on, rewards are kept for the last moment.
+    # WAIT_ACKS: the final observation went out, so nothing that fails now can spoil the trial: a loss is a missing ack,
+    # of the environment too. Messages are still relayed; rewards are kept, because there is no further observation that
+    # they could precede, and go out right before END. Another observation set is ignored. Patience was disarmed on
+    # entering: from here on each ack has a timer.
     (_P.WAIT_ACKS, _I.OBSERVATION_SET): (_P.WAIT_ACKS, _A.NOTHING),
     (_P.WAIT_ACKS, _I.FINAL_OBSERVATION_SET): (_P.WAIT_ACKS, _A.NOTHING),
     (_P.WAIT_ACKS, _I.ENVIRONMENT_LAST): (_P.WAIT_ACKS, _A.NOTHING),
@@ -194,7 +214,8 @@ TRANSITIONS: dict[tuple[Phase, Input], tuple[Phase, Action]] = {
     (_P.WAIT_ACKS, _I.RESPONSE_TIMEOUT): (_P.WAIT_ACKS, _A.NOTHING),
     (_P.WAIT_ACKS, _I.ENVIRONMENT_LOST): (_P.WAIT_ACKS, _A.COUNT_MISSING_ACK),
     (_P.WAIT_ACKS, _I.HARD_END): (_P.ENDED, _A.BREAK_OFF),
-    # ENDED: END went to everybody; whatever was under way when it did is dropped.
+    # ENDED: END went to everybody; whatever was under way is dropped. Everything that a peer, a timer or a request can
+    # cause is listed, because none of them knows of the end yet.
     (_P.ENDED, _I.PARAMETERS_COMPLETE): (_P.ENDED, _A.NOTHING),
     (_P.ENDED, _I.ACTORS_SETTLED): (_P.ENDED, _A.NOTHING),
     (_P.ENDED, _I.OBSERVATION_SET): (_P.ENDED, _A.NOTHING),
@@ -243,7 +264,7 @@ ANNOUNCED: dict[tuple[Phase, Phase], tuple[TrialState, ...]] = {
     (_P.PENDING, _P.ENDED): (_T.ENDED,),
     (_P.RUNNING, _P.WAIT_FINAL): (_T.TERMINATING,),
     (_P.RUNNING, _P.WAIT_ACKS): (_T.TERMINATING,),
-    # Only a trial that ran is seen terminating; the reference does the same, and watchers rely on it.
+    # Only a trial that ran is seen TERMINATING. The reference does the same, and watchers rely on it.
     (_P.RUNNING, _P.ENDED): (_T.TERMINATING, _T.ENDED),
     (_P.WAIT_FINAL, _P.WAIT_ACKS): (),
     (_P.WAIT_FINAL, _P.ENDED): (_T.ENDED,),
