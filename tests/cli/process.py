@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -65,18 +66,33 @@ async def run(*arguments: str, module: str = "trio_cogment", **variables: str) -
     return Output(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-async def run_here(*arguments: str, data: bytes = b"") -> Output:
-    """Run a command to its end in a thread of this process, with standard input: that takes no second to start."""
+async def run_here(*arguments: str, data: bytes = b"", variables: Mapping[str, str] = {}) -> Output:
+    """Run a command of the client to its end in a thread of this process: no other process has to start.
 
-    def run() -> Output:
-        ours = dict.fromkeys(os.environ.keys() - environment_variables().keys())
-        with CliRunner().isolation(data, env=ours) as (out, err, _):
+    A server cannot run in a thread, because of its signals: see `run_main`.
+    """
+    with trio.fail_after(PATIENCE_SECONDS):
+        return await trio.to_thread.run_sync(partial(run_main, *arguments, data=data, variables=variables))
+
+
+def run_main(*arguments: str, data: bytes = b"", variables: Mapping[str, str] = {}) -> Output:
+    """Run any command to its end in this process, from a test that is not async: no other process has to start."""
+    env: dict[str, str | None] = dict.fromkeys(os.environ)
+    env.update(environment_variables(**variables))
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        with CliRunner().isolation(data, env=env) as (out, err, _):
             with pytest.raises(SystemExit) as left:
                 main(arguments)
             return Output(int(left.value.code or 0), out.getvalue().decode(), err.getvalue().decode())
-
-    with trio.fail_after(PATIENCE_SECONDS):
-        return await trio.to_thread.run_sync(run)
+    finally:
+        # A server sets up the log of its process.
+        for handler in root.handlers:
+            if handler not in handlers:
+                handler.close()
+        root.handlers[:] = handlers
+        root.setLevel(level)
 
 
 class Server:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cli.process import PATIENCE_SECONDS, environment_variables, run, server
+from tests.cli.process import PATIENCE_SECONDS, environment_variables, run_main, server
 from trio_cogment import __version__
 from trio_cogment.cli import main
 
@@ -144,11 +144,11 @@ def test_a_bad_value_from_the_environment_is_named(
         ("trial_params: {max_steps: many}", "many"),
     ],
 )
-async def test_errors_in_the_params_file(tmp_path: Path, content: str | None, expected: str) -> None:
+def test_errors_in_the_params_file(tmp_path: Path, content: str | None, expected: str) -> None:
     path = tmp_path / "params.yaml"
     if content is not None:
         path.write_text(content)
-    output = await run("services", "orchestrator", "--lifecycle_port=0", "--actor_port=0", f"--params={path}")
+    output = run_main("services", "orchestrator", "--lifecycle_port=0", "--actor_port=0", f"--params={path}")
     assert (output.code, output.out) == (1, "")
     (line,) = output.err.splitlines()
     assert line.startswith(f"trio-cogment: --params: {path}: ")
@@ -164,16 +164,16 @@ async def test_errors_in_the_params_file(tmp_path: Path, content: str | None, ex
         (["--log_file=/nowhere/log"], "--log_file: /nowhere/log: No such file or directory"),
     ],
 )
-async def test_what_prevents_a_start(arguments: list[str], expected: str) -> None:
-    output = await run("serve", "--port=0", *arguments)
+def test_what_prevents_a_start(arguments: list[str], expected: str) -> None:
+    output = run_main("serve", "--port=0", *arguments)
     assert (output.code, output.out) == (1, "")
     (line,) = output.err.splitlines()
     assert line.startswith(f"trio-cogment: {expected}")
 
 
-async def test_a_failed_start_is_told_in_the_status_file(tmp_path: Path) -> None:
+def test_a_failed_start_is_told_in_the_status_file(tmp_path: Path) -> None:
     status = tmp_path / "status"
-    output = await run("serve", "--port=0", f"--status_file={status}", "--params=/nowhere")
+    output = run_main("serve", "--port=0", f"--status_file={status}", "--params=/nowhere")
     assert output.code == 1
     assert status.read_text() == "IT"
 
@@ -228,8 +228,8 @@ async def test_control_c_in_the_demo_leaves_quietly() -> None:
         (["services", "orchestrator", "--pre_trial_hooks=grpc://h:1,cogment://discover"], "pre_trial_hooks[1]"),
     ],
 )
-async def test_more_that_cannot_start_says_so_in_one_line(arguments: list[str], named: str) -> None:
-    output = await run(*arguments)
+def test_more_that_cannot_start_says_so_in_one_line(arguments: list[str], named: str) -> None:
+    output = run_main(*arguments)
     assert output.code == 1
     assert named in output.err
     assert len(output.err.splitlines()) == 1

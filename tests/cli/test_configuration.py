@@ -12,7 +12,7 @@ import click
 import pytest
 import trio
 
-from tests.cli.process import PATIENCE_SECONDS, environment_variables, run, server
+from tests.cli.process import PATIENCE_SECONDS, environment_variables, run_main, server
 from trio_cogment import config as config_module
 from trio_cogment.cli.configuration import READERS, SECTIONS, load_configuration
 from trio_cogment.cli.errors import Failure
@@ -174,13 +174,13 @@ def test_faults_are_located(tmp_path: Path, text: str, expected: str) -> None:
     assert "\n" not in caught.value.message
 
 
-async def test_a_bad_value_of_a_flag_is_located_too(tmp_path: Path) -> None:
+def test_a_bad_value_of_a_flag_is_located_too(tmp_path: Path) -> None:
     path = written(tmp_path, "log_level: info\nport: x\n")
-    output = await run("serve", f"--config={path}")
+    output = run_main("serve", f"--config={path}")
     assert output.code == 1
     expected = f"trio-cogment: --port (from {path}, line 2): expected a port from 0 to 65535, got 'x'"
     assert output.err.splitlines() == [expected]
-    output = await run("serve", "--config=/nowhere.yaml")
+    output = run_main("serve", "--config=/nowhere.yaml")
     assert output.err.splitlines() == ["trio-cogment: --config: /nowhere.yaml: No such file or directory"]
 
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.cli.client.test_directory import directory
 from tests.cli.process import Output, listening, run_here, served
-from tests.cli.services.test_directory import directory
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.directory import DirectoryServer, Service
 from trio_cogment.model_registry import ModelRegistry, model_registry_services

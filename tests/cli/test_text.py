@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.client.test_directory import directory
+from tests.cli.client.test_model_registry import asked, client, registry
 from tests.cli.process import run_here
-from tests.cli.services.test_directory import directory
-from tests.cli.services.test_model_registry import asked, client, registry
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.cli.text import columns, printable
 from trio_cogment.directory import Service

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cli.process import PATIENCE_SECONDS, Output, run, run_here, server
+from tests.cli.process import PATIENCE_SECONDS, Output, run_here, server
 from tests.rpc.tls_files import make_party
 
 #: What a server of everything registers, without its file of trials.
@@ -106,5 +106,5 @@ async def test_the_files_by_their_variables(tmp_path: Path) -> None:
     async with server(*start, variables=ours) as found:
         where = {"COGMENT_DIRECTORY_ENDPOINT": f"grpc://127.0.0.1:{found.port}"}
         for command in (("status", "nb_entries"), ("client", "directory", "inquire")):
-            output = await run(*command, **ours, **where)
+            output = await run_here(*command, variables=ours | where)
             assert (output.code, output.err) == (0, "")

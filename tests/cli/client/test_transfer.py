@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.cli.client.test_model_registry import asked, registry
 from tests.cli.process import PATIENCE_SECONDS, Output, environment_variables
-from tests.cli.services.test_model_registry import asked, registry
 from trio_cogment.cli.client.transfer import progress
 
 DATA = b"weights " * 500_000

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cli.process import NOTHING_ELSE, PATIENCE_SECONDS, environment_variables, run, run_here, server
+from tests.cli.process import NOTHING_ELSE, PATIENCE_SECONDS, environment_variables, run_here, run_main, server
 from trio_cogment.discovery import DirectoryClient, open_directory
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import RpcError, StatusCode
@@ -224,10 +224,10 @@ async def test_with_a_directory_elsewhere_serve_has_none_of_its_own(tmp_path: Pa
     assert not (tmp_path / "registrations").exists()
 
 
-async def test_what_serve_cannot_open_ends_it_with_one_line(tmp_path: Path) -> None:
+def test_what_serve_cannot_open_ends_it_with_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     for flag, path in (("--archive_dir", tmp_path / "file"), ("--persistence_file", tmp_path / "no" / "file")):
-        output = await run("serve", "--port=0", f"{flag}={path}")
+        output = run_main("serve", "--port=0", f"{flag}={path}")
         assert (output.code, output.out) == (1, "")
         assert output.err.splitlines()[-1].startswith(f"trio-cogment: {flag}: {path}: ")
         assert "Traceback" not in output.err

@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cli.process import PATIENCE_SECONDS, Endless, free_port, run, server
+from tests.cli.process import PATIENCE_SECONDS, Endless, free_port, run_main, server
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.endpoints import CLIENT
 from trio_cogment.errors import RpcError, StatusCode
@@ -81,11 +81,11 @@ async def test_metrics_of_running_trials(where: str) -> None:
             assert running.process.returncode == 0, running.err
 
 
-async def test_a_metrics_port_that_is_taken_prevents_the_start() -> None:
+def test_a_metrics_port_that_is_taken_prevents_the_start() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        output = await run(*SERVE, f"--prometheus_port={taken.getsockname()[1]}")
+        output = run_main(*SERVE, f"--prometheus_port={taken.getsockname()[1]}")
     assert output.code == 1
     (line,) = output.err.splitlines()
     assert line.startswith("trio-cogment: cannot listen on ipv4:127.0.0.1:")
@@ -179,10 +179,10 @@ PARAMS = "trial_params: {{environment: {{endpoint: 'grpc://h:1'}}, actors: [{{{}
         ("name: a, actor_class: c, endpoint:", "trial_params.actors[0].endpoint: cogment://discover: discovery"),
     ],
 )
-async def test_params_with_which_no_trial_could_start(actor: str, expected: str, tmp_path: Path) -> None:
+def test_params_with_which_no_trial_could_start(actor: str, expected: str, tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     path.write_text(PARAMS.format(actor))
-    output = await run(*SERVE, f"--params={path}")
+    output = run_main(*SERVE, f"--params={path}")
     assert (output.code, output.out) == (1, "")
     (line,) = output.err.splitlines()
     assert line.startswith(f"trio-cogment: --params: {path}: {expected}")

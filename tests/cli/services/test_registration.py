@@ -15,7 +15,7 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from tests.cli.process import PATIENCE_SECONDS, Endless, free_port, run, server
+from tests.cli.process import PATIENCE_SECONDS, Endless, free_port, run_main, server
 from tests.rpc.tls_files import make_party
 from trio_cogment._version import __version__
 from trio_cogment.api.directory_pb2 import DeregisterRequest, RegisterRequest, ServiceEndpoint, ServiceType
@@ -130,8 +130,8 @@ def test_the_token_is_not_shown() -> None:
     assert "secret" not in repr(settings)
 
 
-async def test_a_hook_to_be_discovered_needs_a_directory() -> None:
-    output = await run("serve", "--port=0", "--pre_trial_hooks=cogment://discover/prehook")
+def test_a_hook_to_be_discovered_needs_a_directory() -> None:
+    output = run_main("serve", "--port=0", "--pre_trial_hooks=cogment://discover/prehook")
     assert output.code == 1
     assert "pre_trial_hooks[0]" in output.err
     assert "--directory_endpoint" in output.err

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from tests.cli import tiny
-from tests.cli.process import PATIENCE_SECONDS, environment_variables, free_port, run, server
+from tests.cli.process import PATIENCE_SECONDS, environment_variables, free_port, run, run_main, server
 from tests.cli.services.test_operations import scrape
 from tests.cli.services.test_registration import served
 from tests.rpc.tls_files import make_party
@@ -134,8 +134,9 @@ async def test_it_can_have_tls_and_do_without_reflection(tmp_path: Path) -> None
         ("inside", "the store is locked"),
     ],
 )
-async def test_what_prevents_its_start_is_one_line(broken: str, expected: str) -> None:
-    output = await run(*TINY, f"--broken={broken}", module=MODULE)
+def test_what_prevents_its_start_is_one_line(broken: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "commands", {**services.commands, "tiny": tiny.tiny})
+    output = run_main(*TINY, f"--broken={broken}")
     assert (output.code, output.out, output.err) == (1, "", f"trio-cogment: {expected}\n")
 
 

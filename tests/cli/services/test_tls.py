@@ -14,7 +14,7 @@ import pytest
 import trio
 import trustme
 
-from tests.cli.process import PATIENCE_SECONDS, Endless, environment_variables, run, server
+from tests.cli.process import PATIENCE_SECONDS, Endless, environment_variables, run_main, server
 from tests.rpc.tls_files import Party, make_party
 from trio_cogment.api import common_pb2, orchestrator_pb2
 from trio_cogment.cli import main
@@ -223,10 +223,10 @@ HOW = ["no such file", "a folder", "swapped", "key of another", "no key", "broke
 
 
 @pytest.mark.parametrize("how", HOW)
-async def test_files_that_do_not_fit_prevent_the_start(how: str, ours: Party, theirs: Party, tmp_path: Path) -> None:
+def test_files_that_do_not_fit_prevent_the_start(how: str, ours: Party, theirs: Party, tmp_path: Path) -> None:
     expected = spoil(ours, theirs, how)
     status = tmp_path / "status"
-    output = await run(*SERVE, *flags(ours), f"--status_file={status}")
+    output = run_main(*SERVE, *flags(ours), f"--status_file={status}")
     assert (output.code, output.out) == (1, "")
     (line,) = output.err.splitlines()
     assert line.startswith(f"trio-cogment: {expected}")
