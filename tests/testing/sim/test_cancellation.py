@@ -202,7 +202,7 @@ def test_a_shield_that_goes_round_does_not_hang_the_test() -> None:
 
 
 def test_the_block_is_entered_once() -> None:
-    async def never(_world: World, _doomed: CancelledBlock) -> None:
+    async def never(_world: World, _block: CancelledBlock) -> None:
         await trio.sleep(1)
 
     async def twice(_world: World, block: CancelledBlock) -> None:
