@@ -1,4 +1,4 @@
-"""A registry on a table: on a simulated disk, in process or over HTTP/2, with every step in this thread."""
+"""A model registry for tests: on a simulated disk, in process or over HTTP/2, with every step in this thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METHODS = methods_of(pb.DESCRIPTOR.services_by_name["ModelRegistrySP"])
 START_NS = 1_000_000_000
 
 
-class Desk:
+class Harness:
     """A registry and calls to it, in the words of the wire."""
 
     def __init__(self, registry: ModelRegistry, channel: CallOpener, disk: SimDisk) -> None:
@@ -118,9 +118,9 @@ def hash_of(data: bytes) -> str:
 
 
 @asynccontextmanager
-async def desk(
+async def open_harness(
     disk: SimDisk | None = None, *, wire: bool = False, store: BlobStore | None = None, **limits: Any
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[Harness]:
     disk = disk or SimDisk(random.Random(1))
     registry = ModelRegistry(
         store or LocalBlobs("root", files=disk),
@@ -129,7 +129,7 @@ async def desk(
     )
     open_channel = wire_channel if wire else InProcessChannel
     async with registry, open_channel(model_registry_services(registry)) as channel:
-        yield Desk(registry, channel, disk)
+        yield Harness(registry, channel, disk)
 
 
 class refused:  # noqa: N801  reads like pytest.raises

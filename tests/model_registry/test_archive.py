@@ -11,7 +11,7 @@ import pytest
 import yaml
 from trio.testing import MockClock
 
-from tests.model_registry.helpers import Desk, desk, hash_of, refused
+from tests.model_registry.helpers import Harness, hash_of, open_harness, refused
 from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode, UnavailableError
 from trio_cogment.host.files import SystemFiles
 from trio_cogment.model_registry import LocalBlobs
@@ -52,7 +52,7 @@ async def test_an_archive_of_the_reference(
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "read me.txt").write_text("keep")
     caplog.set_level(logging.ERROR)
-    async with desk(store=LocalBlobs(tmp_path)) as one:
+    async with open_harness(store=LocalBlobs(tmp_path)) as one:
         assert (await one.models())[0] == ["123", "50%25", "empty", "foo-v1", "my model", "plain"]
         assert await one.numbers("foo-v1") == [1, 2]
         infos, _handle = await one.infos("50%25")
@@ -75,7 +75,7 @@ async def test_an_archive_of_the_reference(
         await one.store("notes", b"beside")
         assert await one.data("foo-v1", 1) == b"foo-v1 1"
     assert caplog.text.count("damaged") == 2
-    async with desk(store=LocalBlobs(tmp_path)) as two:
+    async with open_harness(store=LocalBlobs(tmp_path)) as two:
         assert await two.numbers("foo-v1") == [1, 2, 3]
         assert await two.data("50%") == b"mine"
         assert await two.data("50%25", -1) == b"ours"
@@ -85,7 +85,7 @@ async def test_an_archive_of_the_reference(
 
 
 async def test_plain_ids_are_written_as_the_reference_reads_them(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with desk(store=LocalBlobs(tmp_path)) as one:
+    async with open_harness(store=LocalBlobs(tmp_path)) as one:
         await one.create("model_1", owner="me")
         await one.upload("model_1", b"data", user_data={"k": "1"}, creation_timestamp=1651633321000000001)
         await one.publish("model_1")
@@ -102,24 +102,24 @@ async def test_plain_ids_are_written_as_the_reference_reads_them(tmp_path: Path,
 
 
 async def test_two_registries_do_not_share_a_root(tmp_path: Path, autojump_clock: MockClock) -> None:
-    async with desk(store=LocalBlobs(tmp_path)):
+    async with open_harness(store=LocalBlobs(tmp_path)):
         with pytest.raises(FailedPreconditionError, match="in use"):
-            async with desk(store=LocalBlobs(tmp_path)):
+            async with open_harness(store=LocalBlobs(tmp_path)):
                 pass
-    async with desk(store=LocalBlobs(tmp_path)):
+    async with open_harness(store=LocalBlobs(tmp_path)):
         pass
 
 
 async def test_what_cannot_be_opened_is_named(tmp_path: Path, autojump_clock: MockClock) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UnavailableError, match=rf"opening the archive: .*Not a directory \({tmp_path}/file/.lock\)"):
-        async with desk(store=LocalBlobs(tmp_path / "file")):
+        async with open_harness(store=LocalBlobs(tmp_path / "file")):
             pass
 
 
 async def test_damage_is_found_when_it_is_read(caplog: pytest.LogCaptureFixture, autojump_clock: MockClock) -> None:
     disk = SimDisk(random.Random(1))
-    async with desk(disk, sent_version_chunk_bytes=10) as one:
+    async with open_harness(disk, sent_version_chunk_bytes=10) as one:
         await one.create("m")
         await one.store("m", b"a" * 25)
         await one.store("m", b"b" * 25)
@@ -133,24 +133,24 @@ async def test_damage_is_found_when_it_is_read(caplog: pytest.LogCaptureFixture,
         disk.remove("root/m/m.yaml")
         assert await one.models("m") == (["m"], "1")
     caplog.clear()
-    async with desk(disk) as two:
+    async with open_harness(disk) as two:
         assert (await two.models())[0] == ["m"]
         assert await two.numbers("m") == [1, 3]
     disk.open("root/m/m.last").write(b"no number")
-    async with desk(disk) as three:
+    async with open_harness(disk) as three:
         assert await three.store("m") == 4
     assert "is no number" in caplog.text
 
 
 async def test_a_folder_that_does_not_say_whose_it_is(autojump_clock: MockClock) -> None:
     disk = SimDisk(random.Random(1))
-    async with desk(disk) as one:
+    async with open_harness(disk) as one:
         for model_id in ("a/b", "x" * 500):
             await one.create(model_id)
             await one.store(model_id, b"1")
     for folder in disk.folders("root"):
         disk.remove(f"root/{folder}/{folder}.yaml")
-    async with desk(disk) as two:
+    async with open_harness(disk) as two:
         assert (await two.models())[0] == ["a/b", "x" * 500]  # its versions say it
         await two.create("a/b", k="v")
         assert await two.store("a/b") == 2
@@ -158,7 +158,7 @@ async def test_a_folder_that_does_not_say_whose_it_is(autojump_clock: MockClock)
     disk.make_folder("root/a%2Fb copy")
     file = disk.open("root/a%2Fb copy/a%2Fb copy.yaml")
     file.write(b"model_id: a/b\n")
-    async with desk(disk) as three:
+    async with open_harness(disk) as three:
         assert await three.numbers("a/b") == [1, 2]
 
 
@@ -176,7 +176,7 @@ class Journal:
 
 
 async def work(disk: SimDisk, journal: Journal) -> None:
-    async with desk(disk, sent_version_chunk_bytes=600) as one:
+    async with open_harness(disk, sent_version_chunk_bytes=600) as one:
         await one.create("m", step="0")
         journal.user_data.append("0")
         for step in range(3):
@@ -189,7 +189,7 @@ async def work(disk: SimDisk, journal: Journal) -> None:
 
 async def look(disk: SimDisk, journal: Journal) -> int:
     """Restart, check the promises, and return how many versions there are."""
-    async with desk(disk) as one:
+    async with open_harness(disk) as one:
         assert [name for name in disk.names("root") if name.endswith(".tmp")] == []
         if not journal.user_data and (await one.models())[0] == []:
             return 0
@@ -239,7 +239,7 @@ async def test_the_power_goes_at_every_operation_of_a_deletion(autojump_clock: M
     """A model is there whole, or not at all; its successor has nothing of it."""
 
     async def delete(disk: SimDisk, told: list[str]) -> None:
-        async with desk(disk) as one:
+        async with open_harness(disk) as one:
             await one.create("m")
             await one.store("m", b"1" * 1500)
             await one.store("m", b"2" * 1500)
@@ -249,7 +249,7 @@ async def test_the_power_goes_at_every_operation_of_a_deletion(autojump_clock: M
             told.append("deleted")
 
     dry = SimDisk(random.Random(0))
-    async with desk(dry) as one:
+    async with open_harness(dry) as one:
         await one.create("m")
         await one.store("m", b"1" * 1500)
         await one.store("m", b"2" * 1500)
@@ -269,7 +269,7 @@ async def test_the_power_goes_at_every_operation_of_a_deletion(autojump_clock: M
             except RpcError:
                 pass
             disk.restart()
-            async with desk(disk) as after:
+            async with open_harness(disk) as after:
                 models, _handle = await after.models()
                 outcomes.add((bool(models), "deleted" in told))
                 if models:
@@ -291,7 +291,7 @@ async def test_the_power_goes_at_every_operation_of_a_deletion(autojump_clock: M
 @pytest.mark.parametrize("archived", [False, True])
 async def test_a_full_disk_changes_nothing_and_is_got_over(archived: bool, autojump_clock: MockClock) -> None:
     disk = SimDisk(random.Random(1))
-    async with desk(disk) as one:
+    async with open_harness(disk) as one:
         await one.create("m", k="old")
         await one.upload("m", b"x" * 1000, archived=archived)
         before = snapshot(disk)
@@ -322,7 +322,7 @@ async def test_room_for_any_part_of_an_upload(autojump_clock: MockClock) -> None
     outcomes = set()
     for room in range(0, 3000, 97):
         disk = SimDisk(random.Random(1))
-        async with desk(disk) as one:
+        async with open_harness(disk) as one:
             await one.create("m")
             disk.capacity_bytes = sum(map(len, snapshot(disk).values())) + room
             try:
@@ -340,7 +340,7 @@ async def test_room_for_any_part_of_an_upload(autojump_clock: MockClock) -> None
 
 @pytest.mark.parametrize("archived", [False, True])
 async def test_failing_syncs_are_told_and_got_over(archived: bool, autojump_clock: MockClock) -> None:
-    async def try_upload(one: Desk) -> RpcError | None:
+    async def try_upload(one: Harness) -> RpcError | None:
         try:
             told.append((await one.upload("m", b"x" * 1500, archived=archived)).version_number)
         except RpcError as error:
@@ -350,7 +350,7 @@ async def test_failing_syncs_are_told_and_got_over(archived: bool, autojump_cloc
     for count in range(1, 8):
         disk = SimDisk(random.Random(count))
         told: list[int] = []
-        async with desk(disk) as one:
+        async with open_harness(disk) as one:
             await one.create("m")
             disk.fail_syncs(count)
             failures = 0
@@ -363,7 +363,7 @@ async def test_failing_syncs_are_told_and_got_over(archived: bool, autojump_cloc
             assert await one.numbers("m") == told
         disk.crash()
         disk.restart()
-        async with desk(disk) as two:
+        async with open_harness(disk) as two:
             assert set(told) <= set(await two.numbers("m")) or not archived
             assert await two.store("m") > max(told)
 
@@ -378,7 +378,7 @@ async def test_a_number_that_may_be_on_the_disk_is_not_given_again(autojump_cloc
             super().sync_folder(folder)
 
     disk = LastSyncFails(random.Random(1))
-    async with desk(disk) as one:
+    async with open_harness(disk) as one:
         await one.create("m")
         disk.failing = True
         for _ in range(2):
@@ -395,11 +395,11 @@ async def test_a_description_without_bytes_keeps_its_number(tmp_path: Path) -> N
     reference_version(tmp_path, "m", 5, b"5")
     (tmp_path / "m" / "m-v000005.data").unlink()
     for _ in range(2):  # the second start does not see it any more
-        async with desk(store=LocalBlobs(tmp_path)) as one:
+        async with open_harness(store=LocalBlobs(tmp_path)) as one:
             assert await one.numbers("m") == [1]
             assert one.registry.models["m"].last == 5
         assert not (tmp_path / "m" / "m-v000005.yaml").exists()
-    async with desk(store=LocalBlobs(tmp_path)) as one:
+    async with open_harness(store=LocalBlobs(tmp_path)) as one:
         assert await one.store("m", b"6") == 6
 
 
@@ -409,7 +409,7 @@ async def test_a_deletion_that_fails_has_changed_nothing_or_is_done_later(
     codes = set()
     for failing in range(1, 8):
         disk = SimDisk(random.Random(1))
-        async with desk(disk) as one:
+        async with open_harness(disk) as one:
             await one.create("m")
             await one.store("m", b"1")
             disk.fail_syncs(failing)
@@ -424,7 +424,7 @@ async def test_a_deletion_that_fails_has_changed_nothing_or_is_done_later(
             assert (await one.models())[0] == []
             await one.create("m")
             assert await one.numbers("m") == []
-        async with desk(disk) as two:
+        async with open_harness(disk) as two:
             assert (await two.models())[0] == ["m"]
             assert await two.numbers("m") == []
     assert codes == {StatusCode.UNAVAILABLE}
@@ -434,9 +434,9 @@ async def test_opening_a_failing_disk(autojump_clock: MockClock) -> None:
     disk = SimDisk(random.Random(1))
     disk.fail_syncs(1)
     with pytest.raises(Exception, match="opening the archive: the storage failed: Input/output error"):
-        async with desk(disk):
+        async with open_harness(disk):
             pass
-    async with desk(disk) as one:
+    async with open_harness(disk) as one:
         await one.create("m")
 
 
@@ -452,7 +452,7 @@ async def test_leftovers_of_a_deletion_are_not_the_successors(
             super().remove(path)
 
     disk = Stubborn(random.Random(1))
-    async with desk(disk) as one:
+    async with open_harness(disk) as one:
         await one.create("m")
         await one.store("m", b"1")
         disk.stubborn = True
@@ -467,6 +467,6 @@ async def test_leftovers_of_a_deletion_are_not_the_successors(
         disk.stubborn = True
         await one.delete("m")
         disk.stubborn = False
-    async with desk(disk) as two:
+    async with open_harness(disk) as two:
         assert (await two.models())[0] == []
     assert disk.names("root") == [".lock"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.model_registry import _layout as layout
+from trio_cogment.model_registry import _archive_layout as layout
 from trio_cogment.model_registry._paging import MAX_NAMED
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "model-registry.md"

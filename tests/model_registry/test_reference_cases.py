@@ -9,13 +9,13 @@ import pytest
 import trio
 import trio.testing
 
-from tests.model_registry.helpers import Desk, body, desk, hash_of, header, refused
+from tests.model_registry.helpers import Harness, body, hash_of, header, open_harness, refused
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.errors import StatusCode
 from trio_cogment.host import Host, inline_runner
 from trio_cogment.host.files import SystemFiles
 from trio_cogment.model_registry import LocalBlobs, ModelRegistry
-from trio_cogment.model_registry._watch import VersionWatch
+from trio_cogment.model_registry._version_watch import VersionWatch
 from trio_cogment.rpc import ClientCall
 from trio_cogment.testing import SimDisk
 
@@ -30,7 +30,7 @@ async def test_case_13_negatives_are_the_kth_newest_and_numbers_are_never_used_a
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     disk = SimDisk(random.Random(1))
-    async with desk(disk, cache_max_items=3) as one:
+    async with open_harness(disk, cache_max_items=3) as one:
         await one.create("m")
         given = [await one.store("m", b"1"), await one.store("m", b"2")]
         given += [await one.publish("m", b"%d" % number) for number in range(3, 7)]
@@ -43,11 +43,11 @@ async def test_case_13_negatives_are_the_kth_newest_and_numbers_are_never_used_a
                 await one.numbers("m", missing)
             with refused(StatusCode.NOT_FOUND, "'m'"):
                 await one.data("m", missing)
-    async with desk(disk) as two:
+    async with open_harness(disk) as two:
         assert await two.numbers("m") == [1, 2]
         assert await two.numbers("m", -1) == [2]
         assert await two.publish("m") == 7
-    async with desk(disk) as three:
+    async with open_harness(disk) as three:
         assert await three.store("m") == 8
         assert await three.numbers("m") == [1, 2, 8]
 
@@ -56,7 +56,7 @@ async def test_case_13_negatives_are_the_kth_newest_and_numbers_are_never_used_a
 async def test_case_14_any_text_is_a_safe_id(wire: bool, tmp_path: Path) -> None:
     root = tmp_path / "outer" / "root"
     for _ in range(2):  # the second time it is a restart
-        async with desk(store=LocalBlobs(root), wire=wire) as one:
+        async with open_harness(store=LocalBlobs(root), wire=wire) as one:
             before = await one.models()
             for index, model_id in enumerate(AWKWARD):
                 await one.create(model_id, number=str(index))
@@ -76,14 +76,14 @@ async def test_case_14_any_text_is_a_safe_id(wire: bool, tmp_path: Path) -> None
     assert files.names(str(tmp_path)) == ["outer"]
     assert files.names(str(root.parent)) == ["root"]
     assert len(files.folders(str(root))) == len(AWKWARD)
-    async with desk(store=LocalBlobs(root)) as one:
+    async with open_harness(store=LocalBlobs(root)) as one:
         for model_id in AWKWARD:
             await one.delete(model_id)
     assert files.names(str(root)) == [".lock"]
 
 
 async def test_case_14_an_empty_id_is_refused(autojump_clock: trio.testing.MockClock) -> None:
-    async with desk() as one:
+    async with open_harness() as one:
         calls = [
             one.create(""),
             one.unary("CreateOrUpdateModel", pb.CreateOrUpdateModelRequest()),
@@ -105,7 +105,7 @@ async def test_case_14_an_empty_id_is_refused(autojump_clock: trio.testing.MockC
 
 
 async def test_case_15_counts_and_handles_beyond_the_list(autojump_clock: trio.testing.MockClock) -> None:
-    async with desk() as one:
+    async with open_harness() as one:
         await one.create("m")
         await one.store("m")
         for handle in ("", "0"):
@@ -129,7 +129,7 @@ async def test_case_15_counts_and_handles_beyond_the_list(autojump_clock: trio.t
 
 
 async def test_case_15_pages_of_both_lists(autojump_clock: trio.testing.MockClock) -> None:
-    async with desk() as one:
+    async with open_harness() as one:
         ids = [f"model-{number:03d}" for number in range(25)]
         for model_id in ids:
             await one.create(model_id)
@@ -170,7 +170,7 @@ async def test_case_15_pages_of_both_lists(autojump_clock: trio.testing.MockCloc
 
 
 async def test_case_16_what_an_upload_may_get_wrong(autojump_clock: trio.testing.MockClock) -> None:
-    async with desk() as one:
+    async with open_harness() as one:
         await one.create("m")
         for archived in (False, True):
             await _uploads_gone_wrong(one, archived)
@@ -180,7 +180,7 @@ async def test_case_16_what_an_upload_may_get_wrong(autojump_clock: trio.testing
         assert await one.store("m", b"x") == 1
 
 
-async def _uploads_gone_wrong(one: Desk, archived: bool) -> None:
+async def _uploads_gone_wrong(one: Harness, archived: bool) -> None:
     def info(size: int, model_id: str = "m", **fields: str) -> pb.ModelVersionInfo:
         return pb.ModelVersionInfo(model_id=model_id, archived=archived, data_size=size, **fields)  # type: ignore[arg-type]  # all texts
 
@@ -207,7 +207,7 @@ async def _uploads_gone_wrong(one: Desk, archived: bool) -> None:
 
 @pytest.mark.parametrize("archived", [False, True])
 async def test_case_16_zero_bytes(archived: bool, autojump_clock: trio.testing.MockClock) -> None:
-    async with desk() as one:
+    async with open_harness() as one:
         await one.create("m")
         for chunks in ([], [body(b"")], [body(b""), body(b"")]):
             info = await one.upload_chunks([header(model_id="m", archived=archived), *chunks])
@@ -217,7 +217,7 @@ async def test_case_16_zero_bytes(archived: bool, autojump_clock: trio.testing.M
 
 @pytest.mark.parametrize("archived", [False, True])
 async def test_case_16_what_the_reply_says(archived: bool, autojump_clock: trio.testing.MockClock) -> None:
-    async with desk(sent_version_chunk_bytes=700) as one:
+    async with open_harness(sent_version_chunk_bytes=700) as one:
         await one.create("m")
         data = bytes(range(256)) * 10
         first = await one.upload("m", data, archived=archived, user_data={"a": "1"}, version_number=77)
@@ -246,7 +246,7 @@ async def numbers_of(call: ClientCall, count: int) -> list[int]:
 
 @pytest.mark.parametrize("wire", [False, True], ids=["in process", "http/2"])
 async def test_case_17_following_a_model(wire: bool, autojump_clock: trio.testing.MockClock) -> None:
-    async with desk(wire=wire) as one:
+    async with open_harness(wire=wire) as one:
         with refused(StatusCode.NOT_FOUND, "nobody"):
             async with one.following("nobody") as call:
                 await call.receive()
@@ -284,11 +284,11 @@ async def test_case_17_following_a_model(wire: bool, autojump_clock: trio.testin
 async def test_case_17_the_newest_there_is_at_once(autojump_clock: trio.testing.MockClock) -> None:
     """Also where the newest that was made is gone; each is told once, and in order."""
     disk = SimDisk(random.Random(1))
-    async with desk(disk) as one:
+    async with open_harness(disk) as one:
         await one.create("m")
         await one.store("m")
         await one.publish("m")
-    async with desk(disk) as two, two.following("m") as call:
+    async with open_harness(disk) as two, two.following("m") as call:
         assert await numbers_of(call, 1) == [1]
         async with trio.open_nursery() as nursery:
             for _ in range(20):
@@ -299,7 +299,7 @@ async def test_case_17_the_newest_there_is_at_once(autojump_clock: trio.testing.
 async def test_case_17_who_does_not_read_misses_the_oldest_never_the_newest(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    async with desk(watch_queue_versions=3) as one:
+    async with open_harness(watch_queue_versions=3) as one:
         await one.create("m")
         async with one.following("m") as call:
             for _ in range(400):

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from tests.model_registry.helpers import METHODS, Desk, body, desk, header, refused
+from tests.model_registry.helpers import METHODS, Harness, body, header, open_harness, refused
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.testing import SimDisk
@@ -24,7 +24,7 @@ BOTH_KINDS = pytest.mark.parametrize("archived", [False, True], ids=["transient"
 @BOTH_CHANNELS
 @BOTH_KINDS
 async def test_leaving_an_upload_leaves_nothing(archived: bool, wire: bool, autojump_clock: MockClock) -> None:
-    async with desk(wire=wire) as one:
+    async with open_harness(wire=wire) as one:
         await one.create("m")
         for size in (0, 10, 1_000_000):
             async with one.channel.call(METHODS["CreateVersion"]) as call:
@@ -45,7 +45,7 @@ async def test_leaving_an_upload_leaves_nothing(archived: bool, wire: bool, auto
 @BOTH_CHANNELS
 @BOTH_KINDS
 async def test_a_model_is_deleted_during_an_upload(archived: bool, wire: bool, autojump_clock: MockClock) -> None:
-    async with desk(wire=wire) as one:
+    async with open_harness(wire=wire) as one:
         await one.create("m")
         async with one.channel.call(METHODS["CreateVersion"]) as call:
             await call.send(header(model_id="m", archived=archived, data_size=600_000))
@@ -77,7 +77,7 @@ async def test_a_model_is_deleted_during_an_upload(archived: bool, wire: bool, a
 async def test_a_model_is_deleted_during_a_download(archived: bool, wire: bool, autojump_clock: MockClock) -> None:
     """What has come is of the old one, and then it says so: nothing of the new one is mixed in."""
     chunk = 700_000
-    async with desk(wire=wire, sent_version_chunk_bytes=chunk) as one:
+    async with open_harness(wire=wire, sent_version_chunk_bytes=chunk) as one:
         await one.create("m")
         await one.upload("m", b"o" * 10 * chunk, archived=archived, chunk=chunk)
         async with one.channel.call(METHODS["RetrieveVersionData"]) as call:
@@ -96,7 +96,7 @@ async def test_a_model_is_deleted_during_a_download(archived: bool, wire: bool, 
 
 
 async def test_a_transient_version_goes_on_while_it_is_sent_and_evicted(autojump_clock: MockClock) -> None:
-    async with desk(cache_max_items=1, sent_version_chunk_bytes=700_000) as one:
+    async with open_harness(cache_max_items=1, sent_version_chunk_bytes=700_000) as one:
         await one.create("m")
         await one.publish("m", b"a" * 5_000_000)
         async with one.channel.call(METHODS["RetrieveVersionData"]) as call:
@@ -112,7 +112,7 @@ async def test_a_transient_version_goes_on_while_it_is_sent_and_evicted(autojump
 
 
 async def test_the_cache_is_bounded_in_bytes_and_says_what_will_never_fit(autojump_clock: MockClock) -> None:
-    async with desk(cache_max_bytes=1000) as one:
+    async with open_harness(cache_max_bytes=1000) as one:
         await one.create("m")
         for _ in range(5):
             await one.publish("m", b"x" * 300)
@@ -128,7 +128,7 @@ async def test_the_cache_is_bounded_in_bytes_and_says_what_will_never_fit(autoju
 
 
 async def test_transient_uploads_together_are_bounded(autojump_clock: MockClock) -> None:
-    async with desk(cache_max_bytes=1000) as one:
+    async with open_harness(cache_max_bytes=1000) as one:
         await one.create("m")
         async with one.channel.call(METHODS["CreateVersion"]) as call:
             await call.send(header(model_id="m", data_size=1000))
@@ -143,7 +143,7 @@ async def test_transient_uploads_together_are_bounded(autojump_clock: MockClock)
 
 @BOTH_CHANNELS
 async def test_who_sends_or_takes_nothing_gives_up_its_place(wire: bool, autojump_clock: MockClock) -> None:
-    async with desk(wire=wire, max_uploads=1, max_downloads=1, transfer_stall_seconds=30) as one:
+    async with open_harness(wire=wire, max_uploads=1, max_downloads=1, transfer_stall_seconds=30) as one:
         await one.create("m")
         await one.store("m", b"x" * 5_000_000)
         async with one.channel.call(METHODS["CreateVersion"]) as silent:
@@ -168,7 +168,7 @@ async def test_who_sends_or_takes_nothing_gives_up_its_place(wire: bool, autojum
 
 
 async def test_chunks_with_nothing_in_them_are_nothing(autojump_clock: MockClock) -> None:
-    async with desk(transfer_stall_seconds=10) as one:
+    async with open_harness(transfer_stall_seconds=10) as one:
         await one.create("m")
         info = pb.ModelVersionInfo(model_id="m", data_size=3, archived=True)
         async with one.registry.receiving(info) as upload:
@@ -194,7 +194,7 @@ async def test_chunks_with_nothing_in_them_are_nothing(autojump_clock: MockClock
 
 
 async def test_many_uploads_at_once_get_numbers_of_their_own(autojump_clock: MockClock) -> None:
-    async with desk() as one:
+    async with open_harness() as one:
         await one.create("m")
         numbers: dict[int, bytes] = {}
 
@@ -216,7 +216,7 @@ async def test_creating_deleting_and_uploading_at_once(autojump_clock: MockClock
     """Whatever the order, every call ends with one of the statuses that it may, and the end is consistent."""
     disk = SimDisk(random.Random(1))
     ends: set[StatusCode] = set()
-    async with desk(disk) as one:
+    async with open_harness(disk) as one:
 
         async def attempt(call: Callable[..., Any], *args: object) -> None:
             try:
@@ -242,14 +242,14 @@ async def test_creating_deleting_and_uploading_at_once(autojump_clock: MockClock
         assert one.registry._cache.bytes == sum(
             version.info.data_size for version in one.registry.models["m"].transients.values()
         )
-    async with desk(disk) as two:
+    async with open_harness(disk) as two:
         assert await two.numbers("m") == before
         assert await two.data("m") == b"the end"
 
 
 @pytest.mark.parametrize("field", ["id", "user data"])
 async def test_metadata_that_would_not_fit_into_a_reply(field: str, autojump_clock: MockClock) -> None:
-    async with desk(max_metadata_bytes=1000) as one:
+    async with open_harness(max_metadata_bytes=1000) as one:
         long = "é" * 501
         data = {"k": long} if field == "user data" else {}
         with refused(StatusCode.INVALID_ARGUMENT, "model_info", "1000"):
@@ -261,7 +261,7 @@ async def test_metadata_that_would_not_fit_into_a_reply(field: str, autojump_clo
 
 
 async def test_pages_end_before_they_are_too_long_for_a_message(autojump_clock: MockClock) -> None:
-    async with desk(max_page_bytes=5000) as one:
+    async with open_harness(max_page_bytes=5000) as one:
         for index in range(20):
             await one.create(f"m{index:02}", k="v" * 1000)
             await one.upload("m00", user_data={"k": "v" * 1000})
@@ -284,7 +284,7 @@ async def test_pages_end_before_they_are_too_long_for_a_message(autojump_clock: 
 async def test_version_and_status(autojump_clock: MockClock) -> None:
     from trio_cogment.api.common_pb2 import StatusRequest, VersionRequest
 
-    async with desk() as one:
+    async with open_harness() as one:
         await one.create("m")
         versions = await one.unary("Version", VersionRequest())
         assert "trio-cogment" in {entry.name for entry in versions.versions}
@@ -298,7 +298,7 @@ async def test_cancelling_an_upload_at_every_step(autojump_clock: MockClock) -> 
     """The caller leaves before the k-th step for every k: a version is there whole, or nothing is."""
     counts = set()
     for steps in range(1, 60):
-        async with desk() as one:
+        async with open_harness() as one:
             await one.create("m")
             await _leave_after(one, steps)
             numbers = await one.numbers("m")
@@ -311,7 +311,7 @@ async def test_cancelling_an_upload_at_every_step(autojump_clock: MockClock) -> 
     assert counts == {0, 1}
 
 
-async def _leave_after(one: Desk, steps: int) -> None:
+async def _leave_after(one: Harness, steps: int) -> None:
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
 

@@ -14,7 +14,7 @@ import trio.testing
 from purerpc import Service
 from trio.testing import MockClock
 
-from tests.model_registry.helpers import desk, refused
+from tests.model_registry.helpers import open_harness, refused
 from trio_cogment.api import model_registry_pb2 as pb
 from trio_cogment.errors import InvalidArgumentError, StatusCode
 from trio_cogment.model_registry import ModelRegistry, model_registry_services
@@ -28,7 +28,7 @@ MIB = 2**20
 
 @BOTH
 async def test_publish_store_retrieve(wire: bool, autojump_clock: MockClock) -> None:
-    async with desk(wire=wire) as one:
+    async with open_harness(wire=wire) as one:
         client = ModelRegistryClient(one.channel)
         first = await client.publish("m", b"weights", user_data={"loss": "0.5"})
         assert (first.version_number, first.archived, dict(first.user_data)) == (1, False, {"loss": "0.5"})
@@ -56,7 +56,7 @@ async def test_publish_store_retrieve(wire: bool, autojump_clock: MockClock) -> 
 async def test_models_are_created_when_they_are_needed_and_never_overwritten(
     wire: bool, autojump_clock: MockClock
 ) -> None:
-    async with desk(wire=wire) as one:
+    async with open_harness(wire=wire) as one:
         client = ModelRegistryClient(one.channel)
         await client.create_model("m", {"k": "v"})
         await client.publish("m", b"")
@@ -69,7 +69,7 @@ async def test_models_are_created_when_they_are_needed_and_never_overwritten(
 
 @BOTH
 async def test_pieces_need_a_size(wire: bool, autojump_clock: MockClock) -> None:
-    async with desk(wire=wire) as one:
+    async with open_harness(wire=wire) as one:
         client = ModelRegistryClient(one.channel)
 
         async def later() -> AsyncIterator[bytes]:
@@ -101,7 +101,7 @@ async def test_files(tmp_path: Path) -> None:
     data = random.Random(1).randbytes(5 * MIB)
     source.write_bytes(data)
     target.write_bytes(b"old")
-    async with desk() as one:
+    async with open_harness() as one:
         client = ModelRegistryClient(one.channel)
         info = await client.store("m", source)
         assert info.data_size == 5 * MIB
@@ -124,7 +124,7 @@ async def test_a_file_is_whole_whoever_else_writes_it(tmp_path: Path) -> None:
     """Both finish; what is there then is of one of them, and nothing else is left."""
     target = tmp_path / "target"
     contents = [random.Random(seed).randbytes(3 * MIB) for seed in (1, 2)]
-    async with desk() as one:
+    async with open_harness() as one:
         client = ModelRegistryClient(one.channel)
         for content in contents:
             await client.store("m", content)
@@ -139,7 +139,7 @@ async def test_a_file_is_whole_whoever_else_writes_it(tmp_path: Path) -> None:
 async def test_a_model_that_somebody_else_has_deleted_is_made_again(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"file")
-    async with desk() as one:
+    async with open_harness() as one:
         client, other = ModelRegistryClient(one.channel), ModelRegistryClient(one.channel)
         for data in (b"bytes", source):
             await client.publish("m", b"first")
@@ -158,7 +158,7 @@ async def test_a_model_that_somebody_else_has_deleted_is_made_again(tmp_path: Pa
 
 @BOTH
 async def test_a_stream_may_be_left_early(wire: bool, autojump_clock: MockClock) -> None:
-    async with desk(wire=wire, sent_version_chunk_bytes=1000) as one:
+    async with open_harness(wire=wire, sent_version_chunk_bytes=1000) as one:
         client = ModelRegistryClient(one.channel)
         await client.store("m", b"x" * 3_000_000)
         async with aclosing(client.stream("m")) as chunks:
@@ -209,7 +209,7 @@ async def test_what_is_not_what_it_should_be_is_an_error(autojump_clock: MockClo
 
 @BOTH
 async def test_the_latest_version(wire: bool, autojump_clock: MockClock) -> None:
-    async with desk(wire=wire) as one:
+    async with open_harness(wire=wire) as one:
         client = ModelRegistryClient(one.channel)
         await client.create_model("m")
         async with client.track_latest("m") as latest, trio.open_nursery() as nursery:
@@ -254,7 +254,7 @@ async def _later(call: Callable[[], Awaitable[object]]) -> None:
 
 @BOTH
 async def test_following_ends_with_the_model(wire: bool, autojump_clock: MockClock) -> None:
-    async with desk(wire=wire) as one:
+    async with open_harness(wire=wire) as one:
         client = ModelRegistryClient(one.channel)
         async with client.track_latest("nobody") as latest:
             for call in (latest.wait_available, latest.wait_newer, latest.retrieve, latest.__aiter__().__anext__):
@@ -274,7 +274,7 @@ async def test_following_ends_with_the_model(wire: bool, autojump_clock: MockClo
 
 
 async def test_leaving_releases_and_the_blocks_own_error_stays_as_it_is(autojump_clock: MockClock) -> None:
-    async with desk() as one:
+    async with open_harness() as one:
         client = ModelRegistryClient(one.channel)
         await client.publish("m", b"1")
 
@@ -335,7 +335,7 @@ def test_following_over_restarts() -> None:
 
 
 async def test_a_model_that_was_made_anew_while_nobody_looked_is_news(autojump_clock: MockClock) -> None:
-    async with desk() as one:
+    async with open_harness() as one:
         client = ModelRegistryClient(one.channel)
         for _ in range(5):
             await client.publish("m", b"")

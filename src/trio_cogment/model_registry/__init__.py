@@ -1,4 +1,4 @@
-"""The model registry: versions of trained models, kept and handed out."""
+"""The model registry: stores and serves versions of trained models."""
 
 from trio_cogment.model_registry.blobs import Blob as Blob
 from trio_cogment.model_registry.blobs import BlobStore as BlobStore

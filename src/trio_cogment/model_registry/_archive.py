@@ -1,10 +1,10 @@
-"""Models and archived versions in a store of blobs. Everything here blocks.
+"""The archive: models and archived versions in a blob store. All functions block.
 
-The order of the steps is what makes the promises:
+The promises follow from the order of the steps:
 
-* A version's description is written first, its bytes are given their name last: that one step makes it be there.
-* A number that somebody may have been told is kept before they are: as an archived version, or in ``.last``.
-* A deletion is one small blob, after which nothing in the folder counts; what is left is removed now or at a start.
+* A version's description is written first; its bytes get their name last, and that step makes the version exist.
+* A number is durable before a client can see it: as an archived version, or in ``.last``.
+* A deletion is one small blob, which makes the rest of the folder invalid; that is removed afterwards or at a start.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
+from trio_cogment.model_registry import _archive_layout as layout
 from trio_cogment.model_registry import _documents as documents
-from trio_cogment.model_registry import _layout as layout
 from trio_cogment.model_registry.blobs import Blob, BlobStore, Upload, put
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class StoredModel:
-    """A model as it is found at a start.
+    """A model as it was found in the archive.
 
     Attributes:
         model_id: its id.
@@ -40,7 +40,7 @@ class StoredModel:
 
 
 class Archive:
-    """See above.
+    """Reads and writes models and archived versions.
 
     Args:
         store: where the blobs are.
@@ -53,7 +53,7 @@ class Archive:
         """Open the store, finish what was interrupted, and return the models.
 
         Raises:
-            BlockingIOError: somebody else uses the store.
+            BlockingIOError: another process uses the store.
             OSError: it failed.
         """
         self.store.open()
@@ -93,14 +93,14 @@ class Archive:
             return None
         numbers = sorted(contents.infos & contents.data)
         if not contents.has_model and not numbers:
-            return None  # somebody else's folder
+            return None  # it belongs to another program
         model_id = folder
         if layout.may_be_encoded(folder) or not contents.has_model:
             model_id = self._read_id(folder, numbers)
         last = max([0, *contents.infos, *contents.data])
         kept = self._read_last(folder) if contents.has_last else 0
-        # An upload was interrupted before its version was there. Its number is kept all the same: another program, or a
-        # disk that lost something, may have got further than we would have.
+        # An upload was interrupted before its version existed. Its number is not given again: another program may have
+        # written it, or the disk may have lost the bytes of a version that had been seen.
         if interrupted := contents.infos - contents.data:
             if last > max([kept, *numbers]):
                 self.keep_last(folder, last)
@@ -140,11 +140,11 @@ class Archive:
         return folder
 
     def update(self, folder: str, info: ModelInfo) -> None:
-        """Replace what is said about a model."""
+        """Replace the description of a model."""
         put(self.store, folder, layout.model_name(folder), documents.write_model(info), replace=True)
 
     def read_model(self, model_id: str, folder: str) -> ModelInfo:
-        """Return what is said about a model; nothing but its id if that cannot be read any more."""
+        """Return the description of a model; only its id if that cannot be read any more."""
         try:
             info = documents.read_model(self.store.read(folder, layout.model_name(folder)))
         except (documents.DocumentError, FileNotFoundError) as error:
@@ -182,15 +182,15 @@ class Archive:
     # Versions
 
     def keep_last(self, folder: str, number: int) -> None:
-        """Remember, durably, that a number was given."""
+        """Store durably that a number was given."""
         put(self.store, folder, layout.last_name(folder), b"%d\n" % number, replace=True)
 
     def add(self, folder: str, info: ModelVersionInfo, upload: Upload) -> None:
-        """Archive a version; it is there, durably, when this returns.
+        """Archive a version; it is durable when this returns.
 
         Raises:
             FileExistsError: the number is taken; the upload can be used for another one.
-            OSError: it is not there, as far as we know; the number must not be used again.
+            OSError: it probably does not exist; the number must not be used again.
         """
         name = layout.info_name(folder, info.version_number)
         put(self.store, folder, name, documents.write_version(info))
@@ -204,7 +204,7 @@ class Archive:
             raise
 
     def read_info(self, model_id: str, folder: str, number: int) -> ModelVersionInfo | None:
-        """Return what is said about an archived version; None if it is damaged, which is logged.
+        """Return the description of an archived version; None if it is damaged, which is logged.
 
         Raises:
             OSError: the storage failed, or the model is being deleted.

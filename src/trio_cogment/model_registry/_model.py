@@ -1,4 +1,4 @@
-"""A model in memory: which versions there are. Pure, but for the lock that whoever changes it on disk holds."""
+"""A model in memory: its versions, its watches, and the lock that is held while it is changed on disk."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import trio
 
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
 from trio_cogment.errors import NotFoundError, ResourceExhaustedError
-from trio_cogment.model_registry._layout import MAX_NUMBER
-from trio_cogment.model_registry._transients import Transient
-from trio_cogment.model_registry._watch import VersionWatch
+from trio_cogment.model_registry._archive_layout import MAX_NUMBER
+from trio_cogment.model_registry._version_cache import Transient
+from trio_cogment.model_registry._version_watch import VersionWatch
 
 
 class Model:
-    """See above.
+    """A model and the numbers of its versions.
 
     Args:
         model_id: its id.
         folder: where its archived versions are.
-        numbers: theirs, in order.
+        numbers: the numbers of these, in order.
         last: the highest number it has given.
 
     Attributes:
         numbers: the versions there are, in order.
         transients: those of them that are not archived.
         lock: held while numbers are given and while it is changed or deleted.
-        watches: who follows it.
-        deleted: it is gone; who still holds it must say so.
+        watches: of its followers.
+        deleted: it is deleted; `check` raises for callers that still hold it.
     """
 
     def __init__(self, model_id: str, folder: str, numbers: list[int] | None = None, last: int = 0) -> None:
@@ -46,7 +46,7 @@ class Model:
             raise NotFoundError(f"model_id: model {shown(self.model_id)} is deleted")
 
     def next_number(self) -> int:
-        """Return a number that has never been given; it will not be given again, whatever becomes of it.
+        """Return a number that has never been given; it is not given again, whether it is used or not.
 
         Raises:
             ResourceExhaustedError: there are no more.
@@ -73,24 +73,24 @@ class Model:
         return self.numbers[bisect_left(self.numbers, number) :]
 
     def add(self, info: ModelVersionInfo) -> None:
-        """Take a new version, newer than all others, and tell who follows."""
+        """Add a new version, newer than all others, and offer it to the watches."""
         self.numbers.append(info.version_number)
         for watch in self.watches:
             watch.offer(info)
 
     def drop(self, number: int) -> None:
-        """Forget a version; its number stays given."""
+        """Remove a version; its number is not given again."""
         self.transients.pop(number, None)
         at = bisect_left(self.numbers, number)
         if at < len(self.numbers) and self.numbers[at] == number:
             del self.numbers[at]
 
     def end(self, error: Exception) -> None:
-        """Tell who follows that there is no more."""
+        """End all watches with an error."""
         for watch in self.watches:
             watch.end(error)
 
 
 def shown(model_id: str) -> str:
-    """Return an id for a text, not too long."""
+    """Return an id as it is shown in texts, shortened if it is long."""
     return repr(model_id if len(model_id) <= 80 else model_id[:80] + "…")

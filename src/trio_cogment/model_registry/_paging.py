@@ -1,4 +1,4 @@
-"""Pages of lists, and the handles that lead from one to the next. Pure.
+"""Pages of lists, and the handles that lead from one page to the next. No I/O.
 
 A handle says where the next page begins, in terms that stay true when the list changes: a version's number, the id of
 the last model, or, where the request itself names what it wants, how many of these have been answered.

@@ -1,4 +1,4 @@
-"""Versions on their way in and out: chunk by chunk, hashed on the way."""
+"""Uploads and downloads of versions: chunk by chunk, with a hash over all of them."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ import trio
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
 from trio_cogment.errors import InvalidArgumentError, ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.host.blocking import Runner
-from trio_cogment.model_registry._failures import storage_errors
 from trio_cogment.model_registry._model import Model, shown
-from trio_cogment.model_registry._transients import Payload
+from trio_cogment.model_registry._storage_errors import storage_errors
+from trio_cogment.model_registry._version_cache import Payload
 from trio_cogment.model_registry.blobs import Blob, Upload
 
 T = TypeVar("T")
 
-#: Crumbs are gathered until there is this much to write.
+#: Small chunks are collected until there is this much to write.
 _WRITE_BYTES = 256 * 1024
-#: How long removing what was not finished may hold up a call that was cancelled.
+#: How long a call that was cancelled may wait until its unfinished upload is removed.
 _CLEANUP_SECONDS = 10.0
 
 
 def hash_text(digest: bytes) -> str:
-    """Return a hash as the API has it."""
+    """Return a hash in the form of the API."""
     return base64.b64encode(digest).decode()
 
 
-class Room:
-    """How many bytes uploads may hold in memory together.
+class UploadMemory:
+    """Limits the bytes that all uploads together hold in memory.
 
     Args:
-        limit: so many.
+        limit: how many bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -42,7 +42,7 @@ class Room:
         self.used = 0
 
     def check(self, size: int) -> None:
-        """Raise ResourceExhaustedError if so many will never fit."""
+        """Raise ResourceExhaustedError if so many bytes can never fit."""
         if size > self.limit:
             raise ResourceExhaustedError(
                 f"data_size: {size} bytes are too many for a version that is not archived; cache_max_bytes is "
@@ -50,7 +50,7 @@ class Room:
             )
 
     def take(self, size: int) -> None:
-        """Take some, or raise ResourceExhaustedError."""
+        """Reserve bytes, or raise ResourceExhaustedError."""
         if self.used + size > self.limit:
             raise ResourceExhaustedError(
                 f"versions that are not archived are being uploaded with more than {self.limit} bytes together "
@@ -64,21 +64,21 @@ class Room:
 
 
 class ToMemory:
-    """Bytes that are kept in memory.
+    """The destination of a version that is kept in memory.
 
     Attributes:
         payload: the bytes.
     """
 
-    def __init__(self, room: Room, size: int) -> None:
-        room.check(size)
+    def __init__(self, memory: UploadMemory, size: int) -> None:
+        memory.check(size)
         self.payload = Payload()
-        self._room = room
+        self._memory = memory
         self._taken = 0
 
     def admit(self, size: int) -> None:
-        """Take room for some more."""
-        self._room.take(size)
+        """Reserve memory for more bytes."""
+        self._memory.take(size)
         self._taken += size
 
     def write(self, data: bytes) -> None:
@@ -86,20 +86,20 @@ class ToMemory:
         self.payload.append(data)
 
     def finish(self) -> None:
-        """There is no more."""
+        """Take note that the bytes are complete."""
         self.payload.finish()
 
     async def discard(self, run: Runner) -> None:
-        """Give the room back: the bytes are gone, or the cache counts them."""
-        self._room.give_back(self._taken)
+        """Release the reserved memory: the bytes are dropped, or the cache counts them."""
+        self._memory.give_back(self._taken)
         self._taken = 0
 
 
 class ToStore:
-    """Bytes that go into the storage.
+    """The destination of a version that goes into the storage.
 
     Attributes:
-        upload: there, from the first byte on, or from `finish` on.
+        upload: the upload to the storage; None before the first byte.
     """
 
     def __init__(self, begin: Callable[[], Upload]) -> None:
@@ -107,7 +107,7 @@ class ToStore:
         self._begin = begin
 
     def admit(self, size: int) -> None:
-        """Take any number."""
+        """Accept any number of bytes."""
 
     def write(self, data: bytes) -> None:
         """Append."""
@@ -128,7 +128,7 @@ class ToStore:
                 await run(self.upload.abort)
 
 
-class Receiving:
+class IncomingVersion:
     """A version that is being uploaded.
 
     Args:
@@ -158,7 +158,7 @@ class Receiving:
         Raises:
             InvalidArgumentError: it is more than was announced.
             NotFoundError: the model was deleted.
-            ResourceExhaustedError: there is no room.
+            ResourceExhaustedError: memory or storage is full.
             UnavailableError: the storage failed.
         """
         self.model.check()
@@ -186,7 +186,7 @@ class Receiving:
         self.target.write(data)
 
     async def finish(self) -> None:
-        """Check what came, and make it durable; `digest` is its hash then.
+        """Check what was received and make it durable; `digest` is its hash then.
 
         Raises:
             InvalidArgumentError: it is not what was announced.
@@ -209,11 +209,11 @@ class Receiving:
             return await self._run(function, *args)
 
     async def discard(self) -> None:
-        """Leave nothing behind but what was committed."""
+        """Remove everything that was not committed."""
         await self.target.discard(self._run)
 
 
-class Sending:
+class OutgoingVersion:
     """A version that is being downloaded; `async with` closes it.
 
     Attributes:
@@ -231,7 +231,7 @@ class Sending:
         self._pieces: Iterator[bytes] = iter(()) if not isinstance(source, Payload) else source.chunks(chunk)
 
     async def next_chunk(self) -> bytes | None:
-        """Return some more bytes; None when that was all.
+        """Return the next bytes; None at the end.
 
         Raises:
             NotFoundError: the model was deleted.
@@ -259,7 +259,7 @@ class Sending:
         self._hash.update(data)
         return data
 
-    async def __aenter__(self) -> Sending:
+    async def __aenter__(self) -> OutgoingVersion:
         return self
 
     async def __aexit__(self, *_: object) -> None:

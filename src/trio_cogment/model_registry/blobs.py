@@ -1,4 +1,4 @@
-"""Where the registry keeps what it must not lose: blobs with names, in folders, behind one interface.
+"""The interface of the registry's storage: blobs with names, in folders.
 
 The interface asks for no more than object stores have: whole objects that come into being in one step, if there is
 none of that name yet; objects replaced in one step; listing; reading a range. Nothing is renamed, and no lock of this
@@ -14,16 +14,16 @@ from typing import Protocol
 
 
 class Upload(Protocol):
-    """A blob that is being written; nobody sees it before `commit`. One task at a time uses it."""
+    """A blob that is being written; it is not visible before `commit`. One task at a time uses it."""
 
     def write(self, data: bytes) -> None:
-        """Append. Raises OSError: the upload has failed, and all there is left to do is `abort`."""
+        """Append. Raises OSError: the upload has failed, and only `abort` may follow."""
 
     def finish(self) -> None:
         """Make durable what was written, however long that takes; nothing may be written after it. Raises OSError."""
 
     def commit(self, folder: str, name: str, *, replace: bool = False) -> None:
-        """Give it a name, in one step: durable when this returns. `finish` comes before.
+        """Give it its name in one step, after `finish`; durable when this returns.
 
         Of several that want the same name at the same time, without `replace`, one gets it.
 
@@ -34,7 +34,7 @@ class Upload(Protocol):
         """
 
     def abort(self) -> None:
-        """Forget it; does nothing after `commit`. Never raises: what cannot be removed is at the next `open`."""
+        """Drop it; does nothing after `commit`. Never raises: the next `open` removes what cannot be removed now."""
 
 
 class Blob(Protocol):
@@ -63,14 +63,14 @@ class BlobStore(Protocol):
     """
 
     def open(self) -> None:
-        """Get ready, make this the only user, and remove what interrupted uploads have left.
+        """Open and lock the store, and remove what interrupted uploads have left.
 
         Raises:
-            BlockingIOError: somebody else uses it.
+            BlockingIOError: another process uses it.
         """
 
     def close(self) -> None:
-        """Let others use it. Never raises."""
+        """Close and unlock the store. Never raises."""
 
     def folders(self) -> list[str]:
         """Return the folders, sorted."""

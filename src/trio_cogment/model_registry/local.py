@@ -17,7 +17,7 @@ from trio_cogment.model_registry.blobs import Blob, Upload
 
 logger = logging.getLogger(__name__)
 
-#: What folders are called by those who use this; see `BlobStore`.
+#: The names that folders may have; see `BlobStore`.
 _OURS = re.compile(r"[A-Za-z0-9%._-]+")
 
 
@@ -60,7 +60,7 @@ class LocalBlobs:
             lock.release()
 
     def folders(self) -> list[str]:
-        """See `BlobStore.folders`; those whose first character is a dot are none of ours."""
+        """See `BlobStore.folders`; those whose name begins with a dot are not part of the store."""
         return [name for name in self.files.folders(self.root) if not name.startswith(".") and self._has_blobs(name)]
 
     def _has_blobs(self, folder: str) -> bool:
@@ -97,7 +97,7 @@ class LocalBlobs:
             try:
                 return _LocalUpload(self, path, self.files.open(path, exclusive=True))
             except FileExistsError:
-                continue  # somebody made it by hand
+                continue  # it was created by hand
 
     def delete(self, folder: str, names: Iterable[str]) -> None:
         """See `BlobStore.delete`."""

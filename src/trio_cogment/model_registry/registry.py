@@ -1,4 +1,4 @@
-"""The model registry: models, their versions, and who follows them."""
+"""The model registry: models, their versions, and the watches that follow them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from trio_cogment.errors import (
 from trio_cogment.host import Host, Runner
 from trio_cogment.host.files import LockedError
 from trio_cogment.model_registry._archive import Archive, StoredModel
-from trio_cogment.model_registry._failures import storage_errors
 from trio_cogment.model_registry._model import Model, shown
-from trio_cogment.model_registry._transfers import Receiving, Room, Sending, ToMemory, ToStore
-from trio_cogment.model_registry._transients import Payload, Transient, TransientCache
-from trio_cogment.model_registry._watch import VersionWatch
+from trio_cogment.model_registry._storage_errors import storage_errors
+from trio_cogment.model_registry._transfers import IncomingVersion, OutgoingVersion, ToMemory, ToStore, UploadMemory
+from trio_cogment.model_registry._version_cache import Payload, Transient, TransientCache
+from trio_cogment.model_registry._version_watch import VersionWatch
 from trio_cogment.model_registry.blobs import Blob, BlobStore
 from trio_cogment.model_registry.local import LocalBlobs
 
 T = TypeVar("T")
 
-#: How long closing the store may hold up a host that is being cancelled.
+#: How long closing the store may take after a cancellation.
 _CLOSE_SECONDS = 10.0
-#: How many numbers are tried where somebody else takes them before us.
+#: How many numbers are tried if another program takes them first.
 _ATTEMPTS = 16
 
 
@@ -41,9 +41,9 @@ class ModelRegistry:
     """Keeps models and their versions; use it as `async with ModelRegistry(...) as registry`, and serve
     its `model_registry_services` within the block.
 
-    Entering opens the storage and finishes what was interrupted. Leaving tells those who follow models that we stop,
-    and closes the storage; what is called afterwards raises UnavailableError. When it is cancelled, the same holds:
-    what was being written is there, whole, or leaves nothing but a temporary file, which the next start removes.
+    Entering opens the storage and finishes what was interrupted. Leaving ends all watches with UnavailableError and
+    closes the storage; later calls raise UnavailableError. The same holds after a cancellation: what was being written
+    is there completely, or only as a temporary file, which the next start removes.
 
     Args:
         store: keeps what is archived: a folder, which is made if need be (see `LocalBlobs`), or another storage.
@@ -51,7 +51,7 @@ class ModelRegistry:
         host: gives the time of the day, the files of a folder, and the threads for what blocks.
 
     Entering raises:
-        FailedPreconditionError: somebody else uses the storage.
+        FailedPreconditionError: another process uses the storage.
         ResourceExhaustedError, UnavailableError: it failed.
 
     Every method that takes an id raises InvalidArgumentError for an empty one, and NotFoundError where there is no such
@@ -74,7 +74,7 @@ class ModelRegistry:
         self._archive = Archive(store)
         self._run: Runner | None = None
         self._cache = TransientCache(self.config.cache_max_items, self.config.cache_max_bytes)
-        self._receiving = Room(self.config.cache_max_bytes)
+        self._receiving = UploadMemory(self.config.cache_max_bytes)
         self._changing = trio.Lock()
         self._uploads = trio.Semaphore(self.config.max_uploads)
         self._downloads = trio.Semaphore(self.config.max_downloads)
@@ -108,7 +108,7 @@ class ModelRegistry:
             await run(self._archive.close)
 
     def stop(self) -> None:
-        """Tell those who follow models, now and from now on, that we are stopping (UNAVAILABLE)."""
+        """End all watches, and new ones, with UNAVAILABLE: the registry is stopping."""
         self._stopping = True
         for model in self.models.values():
             model.end(UnavailableError("the model registry is stopping"))
@@ -150,7 +150,7 @@ class ModelRegistry:
             self.models[info.model_id] = Model(info.model_id, folder)
 
     async def delete(self, model_id: str) -> None:
-        """Delete a model with all its versions; durable when this returns. The numbers of its successor begin anew."""
+        """Delete a model with all its versions; durable when this returns. Its numbers may be given anew."""
         async with self._changing:
             model = self.find(model_id)
             async with model.lock:
@@ -172,7 +172,7 @@ class ModelRegistry:
             )
 
     async def model_infos(self, models: list[Model]) -> list[tuple[Model, ModelInfo]]:
-        """Return what is said about models; those that are deleted meanwhile are left out."""
+        """Return the descriptions of models; those that are deleted meanwhile are left out."""
 
         def read() -> list[ModelInfo]:
             return [self._archive.read_model(model.model_id, model.folder) for model in models]
@@ -183,7 +183,7 @@ class ModelRegistry:
     # Versions
 
     async def version_infos(self, model: Model, numbers: list[int]) -> list[ModelVersionInfo]:
-        """Return what is said about versions, in the same order; those that are not there (any more) are left out.
+        """Return the descriptions of versions, in the same order; versions that do not exist (any more) are left out.
 
         Raises:
             NotFoundError: the model was deleted.
@@ -210,7 +210,7 @@ class ModelRegistry:
             return None
 
     async def version(self, model: Model, wanted: int) -> ModelVersionInfo:
-        """Return what is said about a version: by its number, or the k-th newest there is for -k.
+        """Return the description of a version: by its number, or the k-th newest one for -k.
 
         Raises:
             NotFoundError: there is none.
@@ -223,7 +223,7 @@ class ModelRegistry:
         raise model.missing(wanted)
 
     @asynccontextmanager
-    async def receiving(self, info: ModelVersionInfo) -> AsyncIterator[Receiving]:
+    async def receiving(self, info: ModelVersionInfo) -> AsyncIterator[IncomingVersion]:
         """Take a new version: write its bytes in the block, then `add` it; otherwise it leaves nothing.
 
         Waits for its turn while too many are being received.
@@ -233,14 +233,14 @@ class ModelRegistry:
         run = self._runner()
         target = ToStore(self._archive.store.upload) if info.archived else ToMemory(self._receiving, info.data_size)
         async with self._uploads:
-            upload = Receiving(model, info, target, run)
+            upload = IncomingVersion(model, info, target, run)
             try:
                 yield upload
             finally:
                 await upload.discard()
 
-    async def add(self, upload: Receiving) -> ModelVersionInfo:
-        """Give a version its number and let everybody see it, in one step; durable before, if it is archived.
+    async def add(self, upload: IncomingVersion) -> ModelVersionInfo:
+        """Give a version its number and make it visible, in one step. If it is archived it is durable before.
 
         Raises:
             InvalidArgumentError: it is not what was announced.
@@ -259,12 +259,12 @@ class ModelRegistry:
                     break
                 except FileExistsError:
                     if attempt == _ATTEMPTS - 1:
-                        raise UnavailableError("somebody else writes to the archive") from None
-            # No checkpoint from here on: what is durable is seen.
+                        raise UnavailableError("another program writes to the archive") from None
+            # No checkpoint from here on, so that a cancellation cannot hide a version that is durable.
             model.add(info)
         return info
 
-    def _numbered(self, upload: Receiving) -> ModelVersionInfo:
+    def _numbered(self, upload: IncomingVersion) -> ModelVersionInfo:
         given = upload.info
         return ModelVersionInfo(
             model_id=given.model_id,
@@ -276,7 +276,7 @@ class ModelRegistry:
             user_data=given.user_data,
         )
 
-    async def _store(self, upload: Receiving, info: ModelVersionInfo) -> None:
+    async def _store(self, upload: IncomingVersion, info: ModelVersionInfo) -> None:
         model, target = upload.model, upload.target
         doing = f"storing a version of model {shown(model.model_id)}"
         if isinstance(target, ToStore):
@@ -291,8 +291,8 @@ class ModelRegistry:
                 evicted.owner.drop(evicted.info.version_number)
 
     @asynccontextmanager
-    async def sending(self, model_id: str, wanted: int) -> AsyncIterator[Sending]:
-        """Hand out a version's bytes; see `version` for the number. Waits for its turn while too many are being sent.
+    async def sending(self, model_id: str, wanted: int) -> AsyncIterator[OutgoingVersion]:
+        """Hand out a version's bytes; see `version` for the number. Waits while too many versions are being sent.
 
         Raises:
             NotFoundError: there is none.
@@ -302,7 +302,7 @@ class ModelRegistry:
         async with self._downloads:
             info = await self.version(model, wanted)
             source = await self._source(model, info)
-            async with Sending(model, info, source, self.config.sent_version_chunk_bytes, run) as sending:
+            async with OutgoingVersion(model, info, source, self.config.sent_version_chunk_bytes, run) as sending:
                 yield sending
 
     async def _source(self, model: Model, info: ModelVersionInfo) -> Blob | Payload:
@@ -324,7 +324,7 @@ class ModelRegistry:
         """Follow a model: every version from now on. The watch ends with NotFoundError when the model is deleted.
 
         Raises:
-            UnavailableError: we are stopping.
+            UnavailableError: the registry is stopping.
         """
         if self._stopping:
             raise UnavailableError("the model registry is stopping")

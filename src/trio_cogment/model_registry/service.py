@@ -1,4 +1,4 @@
-"""`ModelRegistrySP`: what the wire says, checked, in front of a `ModelRegistry`."""
+"""The service `ModelRegistrySP` in front of a `ModelRegistry`: it checks requests and builds replies."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from trio_cogment.model_registry.registry import ModelRegistry
 from trio_cogment.rpc import ServerCall, bind
 from trio_cogment.services import SERVICES, ServiceKind
 
-#: Descriptions that are read from the storage in one go; whoever else wants a thread gets a turn in between.
+#: Descriptions that are read from the storage in one step. Other calls get a thread between two steps.
 _BATCH = 64
 
 
 def model_registry_services(registry: ModelRegistry) -> list[Service]:
-    """Return what of a model registry is to be served: `ModelRegistrySP`."""
+    """Return the services of a model registry: `ModelRegistrySP`."""
     return [bind(SERVICES[ServiceKind.MODEL_REGISTRY].descriptor(), RegistryService(registry))]
 
 
@@ -103,7 +103,7 @@ class RegistryService(About):
         given = _header_of(await self._next_chunk(call, self._patience_ends()))
         async with self._registry.receiving(given) as upload:
             deadline = self._patience_ends()
-            # What is held of a chunk counts: there may be many uploads, and each has another chunk on its way.
+            # Chunks count against the limit while they are held: with many uploads they would add up.
             while (data := _data_of(await self._next_chunk(call, deadline))) is not None:
                 await upload.write(data)
                 if data:  # who sends chunks with nothing in them sends nothing

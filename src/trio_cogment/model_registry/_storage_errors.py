@@ -1,4 +1,4 @@
-"""What the failures of blocking functions mean to a caller."""
+"""The errors of the storage, and what callers get for them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NO_ROOM = frozenset([errno.ENOSPC, errno.EDQUOT])
 
 @contextmanager
 def storage_errors(doing: str, *, log: bool = True) -> Iterator[None]:
-    """Turn what the storage raises into what a caller is told; the log has the rest, unless the caller is our host.
+    """Translate the errors of the storage for a caller. Details are logged; without `log` they are in the error.
 
     Raises:
-        ResourceExhaustedError: there is no room.
-        UnavailableError: anything else is wrong.
-        FileExistsError: as it is; whoever may meet one knows what to do.
+        ResourceExhaustedError: the storage is full.
+        UnavailableError: it failed in another way.
+        FileExistsError: passed through, as callers that can get one handle it.
     """
     try:
         yield
@@ -35,5 +35,5 @@ def storage_errors(doing: str, *, log: bool = True) -> Iterator[None]:
             raise ResourceExhaustedError(f"{doing}: there is no room left in the storage") from error
         reason = os.strerror(error.errno) if error.errno else "unknown error"
         if error.filename and not log:
-            reason += f" ({error.filename})"  # our host may know
+            reason += f" ({error.filename})"  # whoever starts the registry may see the path
         raise UnavailableError(f"{doing}: the storage failed: {reason}") from error

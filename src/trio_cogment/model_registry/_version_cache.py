@@ -1,4 +1,4 @@
-"""Versions that are not archived: in memory, so many and so many bytes of them. Pure."""
+"""The cache of versions that are not archived, limited by their number and their bytes. No I/O."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
 
-#: Pieces smaller than this are joined, so that a client that sends crumbs costs no more than its bytes.
+#: Smaller pieces are joined, so that a client that sends tiny chunks takes no more memory than its bytes.
 _PIECE_BYTES = 256 * 1024
 
 
 class Payload:
-    """Bytes that grow; reading begins when they are whole."""
+    """The bytes of a version: appended while it is uploaded, read after `finish`."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -20,7 +20,7 @@ class Payload:
         self._rest = bytearray()
 
     def append(self, data: bytes) -> None:
-        """Add some more."""
+        """Append bytes."""
         self.size += len(data)
         if not self._rest and len(data) >= _PIECE_BYTES:
             self._pieces.append(data)
@@ -30,13 +30,13 @@ class Payload:
             self.finish()
 
     def finish(self) -> None:
-        """Say that there is no more."""
+        """Take note that the bytes are complete."""
         if self._rest:
             self._pieces.append(bytes(self._rest))
             self._rest = bytearray()
 
     def chunks(self, size: int) -> Iterator[bytes]:
-        """Yield all bytes, in chunks of that size; nothing where there is nothing."""
+        """Yield all bytes in chunks of a size; the last one may be smaller."""
         kept = b""
         for piece in self._pieces:
             start = 0
@@ -62,8 +62,8 @@ class Transient:
     """A version that is not archived.
 
     Attributes:
-        owner: the model, as whoever keeps it names it.
-        info: what is said about it.
+        owner: its model, any object that identifies it.
+        info: its description.
         payload: its bytes.
     """
 
@@ -76,10 +76,10 @@ class Transient:
 
 
 class TransientCache:
-    """Keeps versions until there are too many; what was used last stays longest, the newest of a model longest of all.
+    """An LRU cache of versions that evicts the newest version of a model only when there are no others.
 
     Args:
-        max_items: how many it keeps.
+        max_items: how many versions it keeps.
         max_bytes: how many bytes they may have together.
     """
 
@@ -94,7 +94,7 @@ class TransientCache:
         return len(self._versions)
 
     def add(self, version: Transient) -> list[Transient]:
-        """Keep the newest version of its model; return those that had to go for it."""
+        """Add the newest version of a model; return the versions that were evicted for it."""
         self._versions[version] = None
         self._newest[version.owner] = version
         self.bytes += version.payload.size
@@ -106,12 +106,12 @@ class TransientCache:
         return evicted
 
     def touch(self, version: Transient) -> None:
-        """Say that a version is used."""
+        """Take note that a version is used."""
         if version in self._versions:
             self._versions.move_to_end(version)
 
     def remove(self, version: Transient) -> None:
-        """Forget a version, if it is here still."""
+        """Remove a version, if it is in the cache."""
         if version in self._versions:
             del self._versions[version]
             self.bytes -= version.payload.size

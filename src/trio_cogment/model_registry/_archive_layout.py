@@ -1,4 +1,4 @@
-"""Which model lives in which folder, and what its blobs are called.
+"""The layout of the archive: the folder of a model, and the names of its blobs.
 
 For plain ids this is the layout of the reference, so that each can read what the other wrote:
 
@@ -7,7 +7,7 @@ For plain ids this is the layout of the reference, so that each can read what th
 ``<folder>-v<n>.yaml``    a version: everything but its bytes; n has six digits at least
 ``<folder>-v<n>.data``    its bytes; the version is there when both are, and not before
 ``<folder>.last``         the highest number that a version which is not archived has had
-``<folder>.deleted``      the model is deleted, what else there is in the folder is to go
+``<folder>.deleted``      the model is deleted, and the rest of the folder is to be removed
 =====================  ==================================================================
 
 A plain id is its own folder. Any other id is written with ``%`` and two hexadecimal digits for each byte that is not
@@ -36,7 +36,7 @@ def folder_of(model_id: str, taken: Container[str] = ()) -> str:
 
     Args:
         model_id: any text but the empty one.
-        taken: folders of other models, which somebody else may have named.
+        taken: folders of other models, which another program may have named.
     """
     data = model_id.encode()
     if len(data) <= MAX_FOLDER_BYTES:
@@ -76,7 +76,7 @@ def data_name(folder: str, number: int) -> str:
 
 
 def last_name(folder: str) -> str:
-    """Return the name of the blob that keeps the highest number given."""
+    """Return the name of the blob with the highest number that was given."""
     return f"{folder}.last"
 
 
@@ -87,14 +87,14 @@ def deleted_name(folder: str) -> str:
 
 @dataclass(slots=True)
 class Contents:
-    """What the names in a folder say.
+    """What a folder has, by the names of its blobs.
 
     Attributes:
         deleted: the model was deleted, and not everything is gone yet.
         has_model: the model's own blob is there.
-        has_last: the highest number is kept.
-        infos: the versions that are described.
-        data: those whose bytes are there.
+        has_last: the blob with the highest number is there.
+        infos: the versions whose description is there.
+        data: the versions whose bytes are there.
     """
 
     deleted: bool = False
@@ -105,7 +105,7 @@ class Contents:
 
 
 def contents_of(folder: str, names: list[str]) -> Contents:
-    """Return what the names in a folder say; names that are none of ours are passed over."""
+    """Return what a folder has, by the names of its blobs; other names are ignored."""
     found = Contents()
     for name in names:
         if name == model_name(folder):

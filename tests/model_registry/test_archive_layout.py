@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.model_registry import _archive_layout as layout
 from trio_cogment.model_registry import _documents as documents
-from trio_cogment.model_registry import _layout as layout
 from trio_cogment.model_registry._paging import AFTER, Page, check_named, position_of, start_among
-from trio_cogment.model_registry._transients import Payload, Transient, TransientCache
+from trio_cogment.model_registry._version_cache import Payload, Transient, TransientCache
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 SAFE = re.compile(r"(?!\.)[A-Za-z0-9_.%-]{1,180}")

@@ -1,4 +1,4 @@
-"""Who wants to know about new versions of a model."""
+"""Watches that follow the new versions of a model."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
 
 
 class VersionWatch:
-    """One follower's view of a model: versions in order, each newer than all before.
+    """Follows a model: iterating returns versions in order, each newer than all before.
 
-    Iterating raises what `end` was given, at once; what waited then is lost.
+    After `end` iterating raises its error at once; versions that were queued are dropped.
 
     Args:
-        limit: versions that may wait; with more the oldest go.
+        limit: how many versions are queued; of more, the oldest are dropped.
     """
 
     def __init__(self, limit: int) -> None:
-        self._waiting: deque[ModelVersionInfo] = deque(maxlen=limit)
+        self._queued: deque[ModelVersionInfo] = deque(maxlen=limit)
         self._seen = 0
         self._end: Exception | None = None
         self._lot = trio.lowlevel.ParkingLot()
 
     def offer(self, info: ModelVersionInfo) -> None:
-        """Tell of a new version."""
-        self._waiting.append(info)
+        """Queue a new version."""
+        self._queued.append(info)
         self._lot.unpark()
 
     def offer_first(self, info: ModelVersionInfo) -> None:
-        """Tell of the newest version there was at the beginning, which was looked up meanwhile."""
-        if len(self._waiting) < (self._waiting.maxlen or 0):  # else newer ones have come, more than enough
-            self._waiting.appendleft(info)
+        """Queue the newest version there was at the beginning, which was looked up meanwhile, before all others."""
+        if len(self._queued) < (self._queued.maxlen or 0):  # else the queue is full of newer ones
+            self._queued.appendleft(info)
 
     def end(self, error: Exception) -> None:
-        """There will be no more."""
+        """End the iteration with an error."""
         self._end = error
         self._lot.unpark_all()
 
@@ -46,8 +46,8 @@ class VersionWatch:
         while True:
             if self._end is not None:
                 raise self._end
-            while self._waiting:
-                info = self._waiting.popleft()
+            while self._queued:
+                info = self._queued.popleft()
                 if info.version_number > self._seen:
                     self._seen = info.version_number
                     return info
