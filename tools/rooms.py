@@ -1,0 +1,215 @@
+"""The rooms of `src/trio_cogment`: who may import whom, and who does.
+
+Writes the table and the drawing in `docs/architecture.md`. Every import counts: those for type
+checkers and those within functions, too. `--check` writes nothing and fails if a page is stale;
+`tests/test_architecture.py` does the same, and holds the imports against the rules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "trio_cogment"
+PAGE = ROOT / "docs" / "architecture.md"
+
+#: Rooms that every other may import, except those of `NARROWED`.
+LEAVES = ("errors", "config", "services", "endpoints", "about", "host", "backoff", "rewards", "logs", "metrics", "api")
+#: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
+NARROWED = {
+    "endpoints": {"errors", "services"},
+    "about": {"api"},
+    "metrics": {"config", "errors"},
+    "trial": {"api", "errors", "endpoints", "rewards"},
+    "rpc": {"errors", "config", "host", "backoff"},
+}
+#: What a room may import besides the leaves.
+TABLE: dict[str, set[str]] = {
+    "trial": set(),
+    "recording": {"trial"},
+    "rpc": set(),
+    "discovery": {"rpc"},
+    "directory": {"rpc"},
+    "datastore": {"rpc"},
+    "model_registry": {"rpc"},
+    "orchestrator": {"trial", "rpc", "discovery"},
+    "spec": set(),
+    "sdk": {"spec", "rpc", "discovery"},
+    "platform": {
+        "orchestrator",
+        "datastore",
+        "model_registry",
+        "directory",
+        "discovery",
+        "sdk",
+        "spec",
+        "trial",
+        "rpc",
+    },
+    "demo": {"platform", "sdk", "spec", "rpc"},
+    "testing": {
+        *("platform", "orchestrator", "datastore", "model_registry", "directory", "discovery"),
+        *("sdk", "spec", "trial", "rpc"),
+    },
+    "cli": {
+        *("platform", "demo", "recording", "datastore", "model_registry", "directory", "discovery"),
+        *("sdk", "spec", "trial", "rpc"),
+    },
+}
+
+
+def allowed(room: str) -> set[str]:
+    """Return the rooms that a room may import."""
+    return TABLE.get(room, set()) | set(NARROWED.get(room, () if room in LEAVES else LEAVES))
+
+
+@cache
+def modules() -> Mapping[str, Path]:
+    """Return the dotted name of each module, without those that protoc has generated."""
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        if not path.name.endswith("_pb2.py"):
+            parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Yield the dotted names that a module imports, `from x import y` as `x.y`."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level or node.module is None:
+                raise ValueError(f"{path}: line {node.lineno}: expected an absolute import")
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@cache
+def module_imports() -> Mapping[str, frozenset[str]]:
+    """Return, for each module, the other modules of the package that it imports."""
+    known = modules()
+    edges = {}
+    for name, path in known.items():
+        edges[name] = frozenset(map(_module_of, imports_of(path))) & known.keys() - {name}
+    return edges
+
+
+def _module_of(name: str) -> str:
+    """Return the module that a dotted name is, or is part of; a generated module counts as its package."""
+    while name and name not in modules():
+        name = name.rpartition(".")[0]
+    return name
+
+
+def circles(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Return the groups of nodes that reach each other, each sorted (Tarjan's strongly connected components)."""
+    index: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = lowest[node] = len(index)
+        stack.append(node)
+        for target in sorted(edges[node]):
+            if target not in index:
+                visit(target)
+                lowest[node] = min(lowest[node], lowest[target])
+            elif target in stack:
+                lowest[node] = min(lowest[node], index[target])
+        if lowest[node] == index[node]:
+            group = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in edges:
+        if node not in index:
+            visit(node)
+    return found
+
+
+def room_of(module: str) -> str:
+    """Return the package or module right below `trio_cogment` that a module belongs to."""
+    return module.partition(".")[2].partition(".")[0]
+
+
+def room_imports() -> dict[str, set[str]]:
+    """Return, for each room, the rooms that it imports; without the top package and private modules."""
+    rooms: dict[str, set[str]] = {}
+    for module, targets in module_imports().items():
+        room = room_of(module)
+        if room and not room.startswith("_"):
+            rooms.setdefault(room, set()).update(room_of(target) for target in targets)
+    return {room: {name for name in targets if name in rooms} - {room} for room, targets in rooms.items()}
+
+
+def table() -> str:
+    """Return the table of who may import whom."""
+    rows = ["| room | may import |", "|---|---|"]
+    for room in (*LEAVES, *TABLE):
+        names = sorted(allowed(room)) if room in LEAVES else [*_leaves_of(room), *sorted(TABLE[room])]
+        rows.append(f"| `{room}` | {', '.join(names) or '-'} |")
+    return "\n".join([*rows, ""])
+
+
+def _leaves_of(room: str) -> list[str]:
+    return sorted(NARROWED[room]) if room in NARROWED else ["the leaves"]
+
+
+def drawing() -> str:
+    """Return a flow chart of the rooms and their imports, without the leaves."""
+    drawn = {room: targets - set(LEAVES) for room, targets in room_imports().items() if room not in LEAVES}
+    lines = ["```mermaid", "flowchart TD"]
+    for room, targets in sorted(drawn.items()):
+        # An arrow that a longer way stands for is left out.
+        direct = {name for name in targets if not any(name in _reached(drawn, other) for other in targets - {name})}
+        lines += [f"    {room} --> {name}" for name in sorted(direct)] or [f"    {room}"]
+    return "\n".join([*lines, "```", ""])
+
+
+def _reached(edges: Mapping[str, set[str]], start: str) -> set[str]:
+    reached: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for target in edges[waiting.pop()] - reached:
+            reached.add(target)
+            waiting.append(target)
+    return reached
+
+
+def _with(page: str, name: str, content: str) -> str:
+    """Return a page with this content between the marks of that name."""
+    begin, end = f"<!-- {name}: written by tools/rooms.py -->\n", f"<!-- end of {name} -->\n"
+    before, begun, rest = page.partition(begin)
+    _, ended, after = rest.partition(end)
+    if not (begun and ended):
+        sys.exit(f"{PAGE.name}: expected a line {begin.strip()} and a line {end.strip()}")
+    return f"{before}{begin}{content}{end}{after}"
+
+
+def pages() -> dict[Path, str]:
+    """Return what has to be in each page."""
+    return {PAGE: _with(_with(PAGE.read_text(), "table", table()), "drawing", drawing())}
+
+
+def main() -> None:
+    """Write the pages, or compare them with those that are there."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="fail instead of writing when a page is stale")
+    check = parser.parse_args().check
+    for path, text in pages().items():
+        if not check:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            sys.exit(f"{path.name} is stale: run tools/rooms.py")
+
+
+if __name__ == "__main__":
+    main()
