@@ -21,7 +21,6 @@ class Owner:
 
     def __init__(self) -> None:
         self.inbox = Inbox(self, "/a/call")
-        self.waited = 0
         self.failed: list[RpcError] = []
 
     def take(self, item: Any) -> Any:
@@ -32,9 +31,6 @@ class Owner:
 
     def turn_is_over(self) -> bool:
         return True
-
-    def before_waiting(self) -> None:
-        self.waited += 1
 
     def on_consumer_failed(self, error: RpcError) -> None:
         self.failed.append(error)
@@ -82,7 +78,6 @@ async def test_items_come_in_order_and_then_the_end_again_and_again(owner: Owner
     owner.inbox.finish(None)
     owner.give(3)
     assert [await owner.inbox.get() for _ in range(4)] == [1, 2, None, None]
-    assert owner.waited == 0
 
 
 async def test_an_error_comes_after_what_waits_and_each_time_as_a_new_exception(owner: Owner) -> None:

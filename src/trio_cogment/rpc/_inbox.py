@@ -52,9 +52,6 @@ class InboxOwner(Protocol):
     def turn_is_over(self) -> bool:
         """Whether a receiver that need not wait has to let others run; see `_fairness`."""
 
-    def before_waiting(self) -> None:
-        """Called when a receiver is about to wait."""
-
     def on_consumer_failed(self, error: RpcError) -> None:
         """End the call: its consumer has raised an exception, which has been logged."""
 
@@ -106,9 +103,13 @@ class Inbox:
 
     def put(self, item: Any) -> None:
         """Keep an item that `direct` does not take; after the end it is dropped."""
-        if not self.ended:
-            self.items.append(item)
-            self._wake_receiver()
+        if self.ended:
+            return
+        self.items.append(item)
+        task = self._receiver
+        if task is not None:  # as `_wake_receiver`, without its call: this is once per message
+            self._receiver = None
+            trio.lowlevel.reschedule(task)
 
     def finish(self, error: RpcError | None) -> None:
         """End it: what waits is delivered first. A second end changes nothing."""
@@ -156,23 +157,23 @@ class Inbox:
         """
         if self._consumer is not None or self._receiver is not None:
             self._refuse("receive")
-        if self.items or self.ended:
+        items = self.items
+        if items or self.ended:
             if self._owner.turn_is_over():
                 await trio.lowlevel.checkpoint()
             else:
                 await trio.lowlevel.checkpoint_if_cancelled()
-        while not self.items:
+        while not items:
             if self.ended:
                 if self.end is None:
                     return None
                 # A fresh one each time: an exception that is raised twice collects two tracebacks.
                 raise RpcError(self.end.code, self.end.message, self.end.trailing_metadata)
-            if self._consumer is not None or self._receiver is not None:
-                self._refuse("receive")  # another task was faster after this one had been woken
-            self._owner.before_waiting()
             self._receiver = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._forget_receiver)
-        return self._owner.take(self.items.popleft())
+            if not items and (self._consumer is not None or self._receiver is not None):
+                self._refuse("receive")  # another task was faster after this one had been woken
+        return self._owner.take(items.popleft())
 
     def _forget_receiver(self, _: Any) -> trio.lowlevel.Abort:
         self._receiver = None

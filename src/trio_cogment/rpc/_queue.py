@@ -178,6 +178,3 @@ class MessageQueue:
             return False
         self._taken = 0
         return True
-
-    def before_waiting(self) -> None:
-        """See `InboxOwner.before_waiting`: senders have put what they have."""

@@ -93,10 +93,13 @@ class WireCall(Call):
     # --- receiving ---
 
     async def receive(self) -> Any:
-        message = await self._inbox.get()
+        inbox = self._inbox
+        if not inbox.items:
+            self._send_output()  # a request that is held back must go out now, or no answer comes
+        message = await inbox.get()
         if message is not None:
             self._answering = True
-            self._send_credit()
+            self._send_output()
         return message
 
     def on_payload(self, payload: bytes) -> None:
@@ -116,17 +119,17 @@ class WireCall(Call):
 
     def set_consumer(self, consumer: Consumer) -> None:
         self._inbox.set_consumer(consumer)
-        self._send_credit()
+        self._send_output()
 
     def pause(self) -> None:
         self._inbox.pause()
 
     def resume(self) -> None:
         self._inbox.resume()
-        self._send_credit()
+        self._send_output()
 
-    def _send_credit(self) -> None:
-        """Send the WINDOW_UPDATE that taking messages may have brought about."""
+    def _send_output(self) -> None:
+        """Send what is held back, and the WINDOW_UPDATEs that taking messages may have brought about."""
         if self._engine.out_size:
             self._connection.wake()
 
@@ -154,11 +157,6 @@ class WireCall(Call):
     def turn_is_over(self) -> bool:
         """See `InboxOwner.turn_is_over`."""
         return self._connection.turn_is_over()
-
-    def before_waiting(self) -> None:
-        """See `InboxOwner.before_waiting`: a request that is held back must go out now, or no answer comes."""
-        if self._engine.out_size:
-            self._connection.wake()
 
     def on_consumer_failed(self, error: RpcError) -> None:
         """See `InboxOwner.on_consumer_failed`."""
