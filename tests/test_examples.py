@@ -10,7 +10,8 @@ from pathlib import Path
 
 import trio
 
-from tests.cli.process import PATIENCE_SECONDS, free_port, server
+from tests.cli.process import PATIENCE_SECONDS, server
+from tests.ports import free_port
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import Controller
 
@@ -47,7 +48,7 @@ def test_readme_has_its_two_commands() -> None:
 
 async def test_getting_started(tmp_path: Path) -> None:
     """The walk over gRPC, with two free ports in place of the document's."""
-    orchestrator_port, participants_port = str(await free_port()), str(await free_port(22000))
+    orchestrator_port, participants_port = str(free_port()), str(free_port())
 
     def here(text: str) -> str:
         return text.replace("9000", orchestrator_port).replace("9001", participants_port)

@@ -228,15 +228,3 @@ async def served(participants: Participants) -> AsyncIterator[str]:
         serving = await nursery.start(partial(serve_participants, participants, address="127.0.0.1"))
         yield f"grpc://127.0.0.1:{serving.port}"
         nursery.cancel_scope.cancel()
-
-
-async def free_port(start: int = 21000) -> int:
-    """Return a port that was free a moment ago; it is below those that the system chooses."""
-    for port in range(start, start + 500):
-        with trio.socket.socket() as probe:
-            try:
-                await probe.bind(("0.0.0.0", port))
-            except OSError:
-                continue
-        return port
-    raise AssertionError("no port is free")

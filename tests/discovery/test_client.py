@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 
+from tests.ports import free_port
 from trio_cogment.api.directory_pb2 import (
     FullServiceData,
     InquireRequest,
@@ -363,14 +364,8 @@ async def served(fake: FakeDirectory, port: int = 0) -> AsyncIterator[Serving]:
         nursery.cancel_scope.cancel()
 
 
-async def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    async with served(FakeDirectory()) as serving:
-        return serving.port
-
-
 async def test_restart_of_the_directory_is_bridged() -> None:
-    fake, port = FakeDirectory(), await free_port()
+    fake, port = FakeDirectory(), free_port()
     fake.add(ACTOR, "h", 1)
     config = DirectoryConfig(reconnect_max_seconds=0.02)
     found: list[Any] = []
@@ -394,7 +389,7 @@ async def test_restart_of_the_directory_is_bridged() -> None:
 
 
 async def test_dead_directory_is_named_with_the_reason() -> None:
-    port = await free_port()
+    port = free_port()
     config = DirectoryConfig(inquiry_timeout_seconds=0.1)
     async with open_directory(f"grpc://127.0.0.1:{port}", config=config) as directory:
         with pytest.raises(UnavailableError) as caught:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -269,16 +268,3 @@ def our_command() -> list[str]:
     """`trio-cogment` of the environment that runs the tests."""
     script = Path(sys.executable).with_name("trio-cogment")
     return [str(script)] if script.exists() else [sys.executable, "-m", "trio_cogment"]
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago; it is below those that the system chooses."""
-    start = 20000 + os.getpid() * 7 % 8000
-    for port in range(start, start + 500):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("0.0.0.0", port))
-            except OSError:
-                continue
-        return port
-    raise AssertionError("no port is free")

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.interop.processes import HERE, Process, Stage, check_errors, free_port
+from tests.interop.processes import HERE, Process, Stage, check_errors
+from tests.ports import free_port
 
 ROUNDS = 20
 BUSY_LOOPS = 4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import socket
 import subprocess
 import sys
 import types
@@ -18,6 +17,7 @@ import trio
 from google.protobuf.message_factory import GetMessageClass
 from grpc_tools import protoc
 
+from tests.ports import free_port
 from trio_cogment import rpc
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,12 +27,6 @@ PATIENCE_SECONDS = 60
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @pytest.fixture

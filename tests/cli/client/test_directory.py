@@ -11,7 +11,8 @@ from typing import Any
 
 import trio
 
-from tests.cli.process import PATIENCE_SECONDS, Output, free_port, listening, run_here, server
+from tests.cli.process import PATIENCE_SECONDS, Output, listening, run_here, server
+from tests.ports import free_port
 from trio_cogment import __version__
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory import DirectoryServer, directory_services
@@ -158,7 +159,7 @@ async def test_the_old_names_of_flags_mean_the_same_and_the_new_ones_win() -> No
 
 
 async def test_waiting_for_a_directory_that_comes_later() -> None:
-    port = await free_port()
+    port = free_port()
     where = f"--directory_endpoint=grpc://127.0.0.1:{port}"
     output = await client("WaitForReady", where, "--timeout=300ms")
     assert (output.code, output.out, output.err) == (1, "", "trio-cogment: no answer within 0.3 s (--timeout)\n")

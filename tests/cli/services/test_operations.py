@@ -15,7 +15,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cli.process import PATIENCE_SECONDS, Endless, free_port, run_main, server
+from tests.cli.process import PATIENCE_SECONDS, Endless, run_main, server
+from tests.ports import free_port
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.endpoints import CLIENT
 from trio_cogment.errors import RpcError, StatusCode
@@ -50,7 +51,7 @@ async def scrape(port: int) -> dict[str, float]:
 
 @pytest.mark.parametrize("where", ["flag", "environment", "old name"])
 async def test_metrics_of_running_trials(where: str) -> None:
-    port, endless = await free_port(22000), Endless()
+    port, endless = free_port(), Endless()
     names = {"environment": "COGMENT_ORCHESTRATOR_PROMETHEUS_PORT", "old name": "PROMETHEUS_PORT"}
     arguments = (*SERVE, f"--prometheus_port={port}") if where == "flag" else SERVE
     variables = {} if where == "flag" else {names[where]: str(port)}
@@ -105,7 +106,7 @@ def described(port: int) -> tuple[set[str], dict[str, object]]:
 
 
 async def test_each_of_two_servers_speaks_for_itself() -> None:
-    port = await free_port(23000)
+    port = free_port()
     arguments = ("services", "orchestrator", "--host=127.0.0.1", "--lifecycle_port=0", f"--actor_port={port}")
     serving, unknown = health_pb2.HealthCheckResponse.SERVING, grpc.StatusCode.NOT_FOUND
     async with server(*arguments, addresses=2) as running:
@@ -141,7 +142,7 @@ async def test_a_restart_on_the_same_port_with_live_connections() -> None:
     """The first server's connections are still open when it stops: TIME_WAIT is on its side."""
     endless = Endless()
     with trio.fail_after(PATIENCE_SECONDS):
-        async with endless.served() as endpoint, Channel("127.0.0.1", await free_port(24000)) as channel:
+        async with endless.served() as endpoint, Channel("127.0.0.1", free_port()) as channel:
             port = int(channel.authority.rpartition(":")[2])
             controller = Controller(channel)
             for _ in range(2):

@@ -12,8 +12,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.cli.process import NOTHING_ELSE, Endless, free_port, listening
+from tests.cli.process import NOTHING_ELSE, Endless, listening
 from tests.cli.test_configuration import settings
+from tests.ports import free_port
 from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.orchestrator import orchestrator_application
 from trio_cogment.cli.services.process import run_until_signal
@@ -59,7 +60,7 @@ async def test_a_stop_is_over_in_time(
     participants = Participants()
     participants.register_environment(endless.environment)
     participants.register_actor(actor, "actor")
-    fake, port = FakeDirectory(), await free_port(23000)
+    fake, port = FakeDirectory(), free_port()
     fake.hanging = HANGING[in_the_way] - {"Deregister"}
     async with (
         listening(*participants.services()) as endpoint,

@@ -15,7 +15,8 @@ import pytest
 import trio
 from click.testing import CliRunner
 
-from tests.cli.process import PATIENCE_SECONDS, Endless, free_port, run_main, server
+from tests.cli.process import PATIENCE_SECONDS, Endless, run_main, server
+from tests.ports import free_port
 from tests.rpc.tls_files import make_party
 from trio_cogment._version import __version__
 from trio_cogment.api.directory_pb2 import DeregisterRequest, RegisterRequest, ServiceEndpoint, ServiceType
@@ -155,7 +156,7 @@ async def test_an_orchestrator_is_registered_while_it_serves(number: signal.Sign
         "COGMENT_DIRECTORY_AUTHENTICATION_TOKEN": "t",
         f"{PREFIX}REGISTRATION_PROPERTIES": "zone=a,__version=mine",
     }
-    ports = ("services", "orchestrator", "--lifecycle_port=0", f"--actor_port={await free_port()}")
+    ports = ("services", "orchestrator", "--lifecycle_port=0", f"--actor_port={free_port()}")
     host = "--directory_registration_host=127.0.0.1"
     with trio.fail_after(PATIENCE_SECONDS):
         async with (
@@ -220,7 +221,7 @@ async def test_not_registering_is_possible() -> None:
 
 async def test_a_directory_that_is_not_there_stops_nothing() -> None:
     """Neither starting, nor a trial that needs no directory, nor stopping; and when it comes, it is used."""
-    port, fake, endless = await free_port(), FakeDirectory(), Endless()
+    port, fake, endless = free_port(), FakeDirectory(), Endless()
     flags = ("serve", "--port=0", f"--directory_endpoint=grpc://127.0.0.1:{port}")
     with trio.fail_after(PATIENCE_SECONDS):
         async with (

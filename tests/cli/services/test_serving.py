@@ -13,9 +13,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from tests.cli import tiny
-from tests.cli.process import PATIENCE_SECONDS, environment_variables, free_port, run, run_main, server
+from tests.cli.process import PATIENCE_SECONDS, environment_variables, run, run_main, server
 from tests.cli.services.test_operations import scrape
 from tests.cli.services.test_registration import served
+from tests.ports import free_port
 from tests.rpc.tls_files import make_party
 from trio_cogment.api.common_pb2 import VersionRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
@@ -70,7 +71,7 @@ async def test_it_serves_until_a_signal(number: signal.Signals, tmp_path: Path) 
 
 async def test_it_is_registered_once_for_each_kind_and_has_metrics(tmp_path: Path) -> None:
     fake, said = FakeDirectory(check_services=True), tmp_path / "said"
-    metrics = await free_port(25000)
+    metrics = free_port()
     variables = {
         "COGMENT_TRIAL_DATASTORE_PORT": "0",
         "COGMENT_TRIAL_DATASTORE_PROMETHEUS_PORT": str(metrics),

@@ -18,11 +18,11 @@ from tests.cli.process import (
     Endless,
     Server,
     environment_variables,
-    free_port,
     run,
     served,
     server,
 )
+from tests.ports import free_port
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialListEntry
 from trio_cogment.endpoints import CLIENT
@@ -136,7 +136,7 @@ async def stubborn_trial(*arguments: str) -> AsyncIterator[tuple[Server, trio.Ev
 
 
 async def test_two_ports_have_a_service_each() -> None:
-    port = await free_port()
+    port = free_port()
     arguments = ("services", "orchestrator", "--lifecycle_port=0", f"--actor_port={port}")
     async with server(*arguments, addresses=2) as running:
         assert [names for _, _, names in running.addresses] == ["TrialLifecycleSP", "ClientActorSP"]
@@ -221,7 +221,7 @@ async def wait_catching(pid: int, number: signal.Signals) -> None:
 
 
 async def test_flags_and_their_environment_twins(tmp_path: Path) -> None:
-    port = await free_port()
+    port = free_port()
     status = tmp_path / "status"
     variables = {
         "COGMENT_LIFECYCLE_PORT": str(port),
