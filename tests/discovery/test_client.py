@@ -32,6 +32,7 @@ from trio_cogment.errors import (
     StatusCode,
     UnavailableError,
 )
+from trio_cogment.host import Host
 from trio_cogment.rpc import InProcessChannel, Serving, open_listeners, serve, serve_stream
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 from trio_cogment.testing.fakes.directory import FakeDirectory
@@ -416,8 +417,7 @@ async def test_a_connection_that_died_silently_does_not_stay_in_the_way(
             nursery.start_soon(serve_stream, [fake.service()], theirs)
             return ours
 
-        monkeypatch.setattr(trio, "open_tcp_stream", connect)
-        async with open_directory("grpc://directory:9005") as directory:
+        async with open_directory("grpc://directory:9005", host=Host(connect=connect)) as directory:
             await directory.find("", ServiceKind.ACTOR)
 
             async def swallow(_data: object) -> None:
