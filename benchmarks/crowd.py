@@ -110,7 +110,7 @@ async def measure(trials: int, actors: int, traced: bool) -> dict[str, float]:
                 await session.do_action(ACTION)
 
     # Ended trials that are remembered are not what is asked for here.
-    config = trio_cogment.OrchestratorConfig(max_ended_trials=0)
+    config = trio_cogment.PlatformConfig(orchestrator=trio_cogment.OrchestratorConfig(max_ended_trials=0))
     async with trio_cogment.open_platform(config=config) as platform:
         platform.participants.register_environment(environment)
         platform.participants.register_actor(actor, "actor")

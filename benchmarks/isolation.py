@@ -127,7 +127,9 @@ class InProcess:
                 raise SystemExit("a start whose hook raises has succeeded")
 
     async def run(self, troubled: bool, warm_s: float, window_s: float) -> float:
-        async with trio_cogment.open_platform(pre_trial_hooks=("cogment://discover",)) as platform:
+        async with trio_cogment.open_platform(
+            config=trio_cogment.PlatformConfig(pre_trial_hooks=("cogment://discover",))
+        ) as platform:
             register = platform.participants
             register.register_environment(self.environment, "env")
             register.register_environment(self.large_environment, "large")

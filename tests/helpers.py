@@ -23,6 +23,7 @@ from trio_cogment.api.common_pb2 import (
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput, ObservationSet
 from trio_cogment.api.orchestrator_pb2 import TrialListEntry
 from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.host import Connect, Host
 from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
 from trio_cogment.rpc import CallOpener, Channel, InProcessChannel, ServerCall, bind, serve_stream
 from trio_cogment.sdk import Controller
@@ -102,16 +103,24 @@ async def wire_channel(services: Iterable[Service]) -> AsyncIterator[CallOpener]
 
 @asynccontextmanager
 async def bench(
-    *services: Service, wire: bool = False, sink: SampleSink | None = None, **options: Any
+    *services: Service,
+    wire: bool = False,
+    sink: SampleSink | None = None,
+    connect: Connect = trio.open_tcp_stream,
+    **options: Any,
 ) -> AsyncIterator[Bench]:
     """Run an orchestrator whose `cogment://discover` leads to `services`, in process or over HTTP/2."""
     ids = itertools.count()
-    options.setdefault("rng", random.Random(0))
+    host = Host(
+        wall_clock=lambda: 1_000_000_000 + round(trio.current_time() * 1e9),
+        new_id=lambda: f"trial-{next(ids)}",
+        random=lambda _name: random.Random(0),
+        connect=connect,
+    )
     open_channel = wire_channel if wire else InProcessChannel
     async with open_channel(services) as local:
         orchestrator = Orchestrator(
-            wall_clock=lambda: 1_000_000_000 + round(trio.current_time() * 1e9),
-            new_trial_id=lambda: f"trial-{next(ids)}",
+            host=host,
             local=Everything(local, sink),
             **options,
         )

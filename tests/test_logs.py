@@ -12,6 +12,7 @@ import trio.testing
 
 from tests.helpers import actor_that_acts, bench, environment_of, params_of
 from trio_cogment import open_platform
+from trio_cogment.config import PlatformConfig
 from trio_cogment.endpoints import CLIENT
 from trio_cogment.logs import PREFIX, TrialFilter, bind_trial, bound_trial, trial_bound
 from trio_cogment.sdk import (
@@ -98,7 +99,9 @@ async def test_what_participants_log_has_their_trial(lines: pytest.LogCaptureFix
     defaults = trial_params([actor_params("here", "c"), actor_params("joined", "c", endpoint=CLIENT)])
     defaults.datalog.endpoint = "cogment://discover"
     with trio.fail_after(40):
-        async with open_platform(default_params=defaults, pre_trial_hooks=["cogment://discover"]) as platform:
+        async with open_platform(
+            default_params=defaults, config=PlatformConfig(pre_trial_hooks=("cogment://discover",))
+        ) as platform:
             registry = platform.participants
             registry.register_environment(world)
             registry.register_actor(actor, "actor")

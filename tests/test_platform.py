@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
-from trio_cogment.config import ModelRegistryConfig
+from trio_cogment.config import ModelRegistryConfig, PlatformConfig
 from trio_cogment.directory import DirectoryServer, Service
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import GrpcEndpoint
@@ -29,7 +29,8 @@ from trio_cogment.services import ServiceKind
 
 async def test_a_model_registry_in_a_folder(tmp_path: Path) -> None:
     config = ModelRegistryConfig(cache_max_items=3)
-    async with open_platform(model_registry=tmp_path / "models", model_registry_config=config) as platform:
+    settings = PlatformConfig(model_registry=config)
+    async with open_platform(model_registry=tmp_path / "models", config=settings) as platform:
         assert platform.model_registry is not None
         assert platform.model_registry.config is config
         assert "cogmentAPI.ModelRegistrySP" in [service.name for service in platform.services]

@@ -13,9 +13,11 @@ from trio_cogment._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from trio_cogment.config import OrchestratorConfig as OrchestratorConfig
+    from trio_cogment.config import PlatformConfig as PlatformConfig
     from trio_cogment.config import RpcConfig as RpcConfig
     from trio_cogment.errors import CogmentError as CogmentError
     from trio_cogment.errors import RpcError as RpcError
+    from trio_cogment.host import Host as Host
     from trio_cogment.orchestrator import Orchestrator as Orchestrator
     from trio_cogment.orchestrator import SampleSink as SampleSink
     from trio_cogment.orchestrator import SampleStream as SampleStream
@@ -47,10 +49,12 @@ _HOMES = {
     "EnvironmentSession": "sdk",
     "Event": "sdk",
     "EventType": "sdk",
+    "Host": "host",
     "Orchestrator": "orchestrator",
     "OrchestratorConfig": "config",
     "Participants": "sdk",
     "Platform": "platform",
+    "PlatformConfig": "config",
     "PreTrialSession": "sdk",
     "RpcConfig": "config",
     "RpcError": "errors",

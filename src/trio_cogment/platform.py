@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from purerpc import Service
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.config import DatastoreConfig, ModelRegistryConfig, OrchestratorConfig, RpcConfig
+from trio_cogment.config import PlatformConfig, RpcConfig
 from trio_cogment.datastore import Datastore, TrialStore, datastore_services, open_store
 from trio_cogment.directory import DirectoryServer, directory_services
-from trio_cogment.discovery import DirectoryClient
+from trio_cogment.discovery import DirectoryClient, open_directory
+from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.host import Host
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.model_registry import ModelRegistry, model_registry_services
@@ -23,7 +23,6 @@ from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import ActorImplementation, Controller, LocalParticipants, Participants, join_trial
 from trio_cogment.services import ServiceKind
 from trio_cogment.spec import Spec
-from trio_cogment.trial import TrialMachine
 
 
 class _Local:
@@ -85,84 +84,70 @@ class Platform:
 
 @asynccontextmanager
 async def open_platform(
-    spec: Spec | None = None,
+    participants: Spec | Participants | None = None,
     *,
-    participants: Participants | None = None,
-    config: OrchestratorConfig | None = None,
-    rpc_config: RpcConfig | None = None,
-    default_params: TrialParams | None = None,
-    pre_trial_hooks: Sequence[str] = (),
-    directory: DirectoryClient | DirectoryServer | None = None,
-    client_tls: ssl.SSLContext | None = None,
-    metrics: OrchestratorMetrics | None = None,
+    config: PlatformConfig | None = None,
     host: Host | None = None,
+    default_params: TrialParams | None = None,
     sample_sink: SampleSink | None = None,
     store: TrialStore | str | None = None,
-    datastore_config: DatastoreConfig | None = None,
     model_registry: ModelRegistry | str | os.PathLike[str] | None = None,
-    model_registry_config: ModelRegistryConfig | None = None,
-    make_machine: Callable[..., TrialMachine] | None = None,
+    directory: DirectoryClient | DirectoryServer | GrpcEndpoint | str | None = None,
+    metrics: OrchestratorMetrics | None = None,
 ) -> AsyncIterator[Platform]:
     """Run the platform for the time of an `async with` block.
 
     Leaving the block ends the trials that still run, with END and details to everybody. Being cancelled does the same,
-    within `config.farewell_seconds`, except that participants in this process are simply cancelled too.
+    within `OrchestratorConfig.farewell_seconds`, except that participants in this process are simply cancelled too.
+
+    The participants, the store, the model registry and the directory follow one rule: what only describes such an
+    object (a spec, an address, a folder, an endpoint) is opened here and closed with the block; the object itself is
+    used, and stays open.
 
     Args:
-        spec: the types of the project; without one payloads are bytes.
-        participants: a registry made before, instead of `spec`.
-        config: limits and timeouts of trials.
-        rpc_config: for the channels to participants elsewhere.
-        default_params: what a trial gets whose starter gave no parameters.
-        pre_trial_hooks: endpoints; `cogment://discover` means the hooks registered here.
-        directory: who is asked for what is not registered here: a client of one elsewhere (see
-            `trio_cogment.discovery.open_directory`), or a directory of this process, which is served too. It stays
-            open here.
-        client_tls: encrypts every connection to participants elsewhere; see `rpc.client_tls`.
-        metrics: what measurements are handed to, for example a `metrics.prometheus.PrometheusMetrics`.
-        host: what all of it takes from outside: the clock, ids, randomness, connections, files; the system unless
-            given.
+        participants: the types of the project, or the participants themselves; by default payloads are bytes.
+        config: limits, timeouts, pre-trial hooks and TLS.
+        host: the clock, ids, randomness, connections and files; by default the system's.
+        default_params: the parameters of trials that are started without any.
         sample_sink: takes the samples of trials whose data log is `cogment://discover`, as the objects they are (see
-            `docs/data-logs.md`); a data log registered with the participants comes first.
-        store: runs a datastore, which takes those samples and serves them. Either its storage, or the address of one
-            that is opened here: `memory:` or `sqlite:PATH`.
-        datastore_config: limits and times of the datastore.
-        model_registry: is served too: one that is open, and stays so here, or the folder of one that is opened here.
-        model_registry_config: limits of one that is opened here.
-        make_machine: makes the machines of trials; see `recording.TrialRecorder`.
+            `docs/data-logs.md`); a data log that is registered with the participants comes first.
+        store: the storage of a datastore, which takes those samples and serves them, or its address: `memory:` or
+            `sqlite:PATH`.
+        model_registry: the model registry to serve, or its folder.
+        directory: finds what is not registered here: a client, the endpoint of a directory (see
+            `trio_cogment.discovery.open_directory`), or a directory of this process, which is served too.
+        metrics: takes measurements, for example a `metrics.prometheus.PrometheusMetrics`.
 
     Raises:
         ValueError: there is a `sample_sink` and a `store`, and only one can take the samples.
-        CogmentError: a storage cannot be opened.
+        CogmentError: a storage cannot be opened, or an endpoint is invalid.
     """
     if store is not None and sample_sink is not None:
         raise ValueError("store: expected None where there is a sample_sink")
-    config = config or OrchestratorConfig()
+    config = config or PlatformConfig()
     host = host or Host()
-    participants = participants or Participants(spec, host=host)
+    if not isinstance(participants, Participants):
+        participants = Participants(participants, host=host)
     # Whoever is in the process may fill its memory anyway.
     inside = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
     async with (
-        _datastore(store, datastore_config, host) as datastore,
-        _model_registry(model_registry, model_registry_config, host) as registry,
-        _directory(directory, host, inside) as directory_client,
+        _datastore(store, config, host) as datastore,
+        _model_registry(model_registry, config, host) as registry,
+        _directory(directory, config, host, inside) as directory_client,
         open_in_process(host, participants.services(), config=inside) as participants_channel,
     ):
         if datastore is not None:
-            sample_sink = datastore.sink(max_unconfirmed=config.max_queued_samples)
+            sample_sink = datastore.sink(max_unconfirmed=config.orchestrator.max_queued_samples)
         orchestrator = Orchestrator(
-            wall_clock=host.wall_clock,
-            new_trial_id=host.new_id,
-            config=config,
-            rpc_config=rpc_config,
+            config=config.orchestrator,
+            rpc_config=config.rpc,
             default_params=default_params,
-            pre_trial_hooks=pre_trial_hooks,
+            pre_trial_hooks=config.pre_trial_hooks,
             directory=directory_client,
-            client_tls=client_tls,
+            client_tls=config.client_tls,
             metrics=metrics,
             local=_Local(LocalParticipants(participants, participants_channel), sample_sink),
-            rng=host.random("orchestrator"),
-            make_machine=make_machine,
+            host=host,
         )
         services = orchestrator_services(orchestrator)
         if datastore is not None:
@@ -178,7 +163,7 @@ async def open_platform(
 
 @asynccontextmanager
 async def _datastore(
-    store: TrialStore | str | None, config: DatastoreConfig | None, host: Host
+    store: TrialStore | str | None, config: PlatformConfig, host: Host
 ) -> AsyncIterator[Datastore | None]:
     """Run a datastore for the time of the block, if there is a storage for it."""
     async with AsyncExitStack() as opened:
@@ -187,32 +172,36 @@ async def _datastore(
             return
         if isinstance(store, str):
             store = await opened.enter_async_context(open_store(store, host=host))
-        yield await opened.enter_async_context(Datastore(store, config=config))
+        yield await opened.enter_async_context(Datastore(store, config=config.datastore))
 
 
 @asynccontextmanager
 async def _model_registry(
-    registry: ModelRegistry | str | os.PathLike[str] | None,
-    config: ModelRegistryConfig | None,
-    host: Host,
+    registry: ModelRegistry | str | os.PathLike[str] | None, config: PlatformConfig, host: Host
 ) -> AsyncIterator[ModelRegistry | None]:
     """Run a model registry for the time of the block, if there is a folder for it."""
     if registry is None or isinstance(registry, ModelRegistry):
         yield registry
         return
-    async with ModelRegistry(registry, config=config, host=host) as opened:
+    async with ModelRegistry(registry, config=config.model_registry, host=host) as opened:
         yield opened
 
 
 @asynccontextmanager
 async def _directory(
-    directory: DirectoryClient | DirectoryServer | None,
+    directory: DirectoryClient | DirectoryServer | GrpcEndpoint | str | None,
+    config: PlatformConfig,
     host: Host,
-    config: RpcConfig,
+    inside: RpcConfig,
 ) -> AsyncIterator[DirectoryClient | None]:
-    """Return who asks the directory, for the time of the block."""
-    if not isinstance(directory, DirectoryServer):
+    """Return the directory's client for the time of the block, if there is a directory."""
+    if directory is None or isinstance(directory, DirectoryClient):
         yield directory
-        return
-    async with open_in_process(host, directory_services(directory), config=config) as channel:
-        yield DirectoryClient(channel, name="the directory of this process")
+    elif isinstance(directory, DirectoryServer):
+        async with open_in_process(host, directory_services(directory), config=inside) as channel:
+            yield DirectoryClient(channel, name="the directory of this process")
+    else:
+        async with open_directory(
+            directory, tls=config.client_tls, config=config.directory, rpc_config=config.rpc, host=host
+        ) as client:
+            yield client

@@ -13,7 +13,7 @@ import trio
 from tests.datastore.harness import ENDED, GateStore, Harness
 from trio_cogment import open_platform
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.config import DatastoreConfig, OrchestratorConfig
+from trio_cogment.config import DatastoreConfig, OrchestratorConfig, PlatformConfig
 from trio_cogment.datastore import Datastore, TrialEnd, TrialStore
 from trio_cogment.datastore._conversion import TrialConverter
 from trio_cogment.errors import InvalidArgumentError, UnavailableError
@@ -51,7 +51,7 @@ def params(endpoint: str = "cogment://discover", **options: Any) -> TrialParams:
 async def stored(
     store: TrialStore | str, ticks: int = 5, seconds_per_tick: float = 0.0, **options: Any
 ) -> AsyncIterator[tuple[Platform, Harness]]:
-    async with open_platform(store=store, **options) as platform:
+    async with open_platform(store=store, config=PlatformConfig(**options)) as platform:
         register(platform, ticks, seconds_per_tick)
         assert platform.datastore is not None
         yield platform, Harness(platform.channel, platform.datastore)
@@ -117,7 +117,7 @@ async def test_a_sink_and_a_store_are_one_too_many() -> None:
 async def test_a_slow_disk_makes_the_trial_wait(autojump_clock: Clock) -> None:
     store = GateStore()
     config = OrchestratorConfig(max_queued_samples=10)
-    async with stored(store, 500, config=config) as (platform, harness):
+    async with stored(store, 500, orchestrator=config) as (platform, harness):
         await platform.controller.start_trial(params(), trial_id="t")
         store.gate = trio.Event()
         await trio.sleep(100)
@@ -136,7 +136,7 @@ async def test_what_failed_is_written_again(queued: int, autojump_clock: Clock) 
     """The orchestrator keeps so many samples: more must not be under way."""
     store = GateStore()
     config = OrchestratorConfig(max_queued_samples=queued, datalog_grace_seconds=100)
-    async with stored(store, 100, 0.1, config=config) as (platform, harness):
+    async with stored(store, 100, 0.1, orchestrator=config) as (platform, harness):
         await platform.controller.start_trial(params(), trial_id="t")
         await trio.sleep(3)
         store.gate = trio.Event()

@@ -17,7 +17,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialInfo,
     StoredTrialSample,
 )
-from trio_cogment.config import OrchestratorConfig
+from trio_cogment.config import OrchestratorConfig, PlatformConfig
 from trio_cogment.datastore import Datastore, TrialStore, datastore_services
 from trio_cogment.datastore._memory import MemoryStore
 from trio_cogment.errors import RpcError, StatusCode
@@ -35,6 +35,7 @@ REWARDS_OF = dict.fromkeys(range(TICKS), 1) | {LATE_TICK: 2}
 
 #: Faults are many here: who gives up within its ten seconds may have met with nothing else.
 PATIENT = OrchestratorConfig(datalog_flush_seconds=300)
+PATIENT_PLATFORM = PlatformConfig(orchestrator=PATIENT)
 FAULTS = StoreFaults(before=0.15, after=0.1, delay=0.2, max_delay_seconds=2.0, operations={"apply", "trial", "samples"})
 DEAD = StoreFaults(before=1.0)
 SOUND = StoreFaults()
@@ -120,7 +121,10 @@ async def in_one_process(world: World) -> None:
     inner = MemoryStore(1 << 30)
     faulty = faulty_store(world, inner)
     seen: dict[str, list[StoredTrialSample]] = {}
-    async with world.open_platform(store=faulty.store, config=PATIENT) as platform, trio.open_nursery() as nursery:
+    async with (
+        world.open_platform(store=faulty.store, config=PATIENT_PLATFORM) as platform,
+        trio.open_nursery() as nursery,
+    ):
         register(platform.participants)
 
         async def read(trial_id: str) -> None:

@@ -211,7 +211,7 @@ async def _serve_environment(
 async def _orchestrator(client: DirectoryClient) -> AsyncIterator[Orchestrator]:
     numbers = iter(range(10**6))
     async with Orchestrator(
-        wall_clock=lambda: 1, new_trial_id=lambda: f"trial-{next(numbers)}", directory=client
+        host=Host(wall_clock=lambda: 1, new_id=lambda: f"trial-{next(numbers)}"), directory=client
     ) as orchestrator:
         yield orchestrator
 

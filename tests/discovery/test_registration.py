@@ -19,6 +19,7 @@ from trio_cogment.api.directory_pb2 import DeregisterRequest, RegisterRequest, S
 from trio_cogment.config import DirectoryConfig
 from trio_cogment.discovery import DirectoryClient, Offer, Registrations, keep_registered, open_directory, own_address
 from trio_cogment.errors import RpcError, StatusCode, UnavailableError
+from trio_cogment.host import Host
 from trio_cogment.rpc import InProcessChannel, open_listeners, serve
 from trio_cogment.services import ServiceKind
 from trio_cogment.testing.fakes.directory import FakeDirectory
@@ -59,7 +60,7 @@ async def keeping(
     **options: Any,
 ) -> AsyncIterator[Bench]:
     fake = fake or FakeDirectory()
-    options = {"host": "us", "rng": random.Random(1), **options}
+    options = {"registration_host": "us", "host": Host(random=lambda _name: random.Random(1)), **options}
     async with InProcessChannel([fake.service()]) as channel, trio.open_nursery() as nursery:
         directory = DirectoryClient(channel, token=token, config=config)
         scope = trio.CancelScope()
@@ -80,7 +81,7 @@ async def keeping(
     ("options", "properties"),
     [
         ({}, {"__version": __version__, "__registration_source": "Self-Command_Line"}),
-        ({"host": ""}, {"__version": __version__, "__registration_source": "Self-Implicit"}),
+        ({"registration_host": ""}, {"__version": __version__, "__registration_source": "Self-Implicit"}),
         ({"source": "Mine"}, {"__version": __version__, "__registration_source": "Mine"}),
         (
             {"properties": {"zone": "a", "empty": "", "__version": "7", "own": "theirs"}},
@@ -172,6 +173,10 @@ async def test_a_directory_that_is_late(autojump_clock: Clock, caplog: pytest.Lo
     assert warnings == ["registering actservice grpc://us:9001: the directory cannot be reached: connection refused"]
 
 
+def _seeded(seed: int, _name: str) -> random.Random:
+    return random.Random(seed)
+
+
 async def test_pauses_grow_and_differ(autojump_clock: Clock) -> None:
     pauses: dict[int, list[float]] = {}
     for seed in (1, 2):
@@ -180,7 +185,7 @@ async def test_pauses_grow_and_differ(autojump_clock: Clock) -> None:
         note = partial(_note_time, times)
         fake.Register = note  # type: ignore[method-assign]  # of this fake alone
         config = DirectoryConfig(retry_initial_seconds=1, retry_max_seconds=8)
-        async with keeping(fake, config=config, rng=random.Random(seed)):
+        async with keeping(fake, config=config, host=Host(random=partial(_seeded, seed))):
             await trio.sleep(60)
         pauses[seed] = [later - earlier for earlier, later in itertools.pairwise(times)]
         for pause, expected in zip(pauses[seed], [1, 2, 4, 8, 8, 8], strict=False):
@@ -296,7 +301,7 @@ async def test_an_address_that_is_found_later_or_changes(autojump_clock: Clock) 
             raise UnavailableError("no address yet")
         return hosts[-1]
 
-    async with keeping(host="", find_host=find) as bench:
+    async with keeping(registration_host="", find_host=find) as bench:
         await trio.sleep(10)
         assert not bench.fake.requests
         hosts.append("first")

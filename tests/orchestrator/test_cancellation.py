@@ -13,9 +13,12 @@ from tests.helpers import END, Everything, Script, actor_that_acts, environment_
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.config import OrchestratorConfig
+from trio_cogment.host import Host
 from trio_cogment.orchestrator import Orchestrator, SampleStream, orchestrator_services
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.sdk import Controller
+
+HOST = Host(wall_clock=lambda: 1, new_id=lambda: "t")
 
 
 @pytest.mark.parametrize("wire", [False, True])
@@ -28,7 +31,7 @@ async def test_host_cancels_and_participants_elsewhere_are_told(
     # The participants live outside of what is cancelled.
     async with (wire_channel if wire else InProcessChannel)(services) as participants:
         with trio.CancelScope() as host:
-            orchestrator = Orchestrator(wall_clock=lambda: 1, new_trial_id=lambda: "t", local=Everything(participants))
+            orchestrator = Orchestrator(host=HOST, local=Everything(participants))
             async with orchestrator, InProcessChannel(orchestrator_services(orchestrator)) as channel:
                 controller = Controller(channel)
                 await controller.start_trial(params_of("a"))
@@ -51,9 +54,7 @@ async def test_farewell_is_bounded(autojump_clock: trio.testing.MockClock) -> No
     async with InProcessChannel([Script(deaf).actor(), Script(deaf).environment()]) as participants:
         config = OrchestratorConfig(farewell_seconds=3)
         with trio.CancelScope() as host:
-            orchestrator = Orchestrator(
-                wall_clock=lambda: 1, new_trial_id=lambda: "t", local=Everything(participants), config=config
-            )
+            orchestrator = Orchestrator(host=HOST, local=Everything(participants), config=config)
             async with orchestrator, InProcessChannel(orchestrator_services(orchestrator)) as channel:
                 await Controller(channel).start_trial(params_of("a"))
                 await trio.sleep(1)
@@ -81,7 +82,9 @@ async def test_farewell_is_bounded_for_what_is_no_participant_too(autojump_clock
     async with InProcessChannel([Script(actor_that_acts()).actor()]) as participants:
         with trio.CancelScope() as host:
             orchestrator = Orchestrator(
-                wall_clock=lambda: 1, new_trial_id=lambda: "t", local=Everything(participants, Sink()), config=config
+                host=HOST,
+                local=Everything(participants, Sink()),
+                config=config,
             )
             async with orchestrator, InProcessChannel(orchestrator_services(orchestrator)) as channel:
                 await Controller(channel).start_trial(params_of("a", datalog_endpoint="cogment://discover"))
@@ -93,5 +96,5 @@ async def test_farewell_is_bounded_for_what_is_no_participant_too(autojump_clock
 
 async def test_user_exception_comes_out_of_the_block_as_it_is() -> None:
     with pytest.raises(ZeroDivisionError):
-        async with Orchestrator(wall_clock=lambda: 1, new_trial_id=lambda: "t"):
+        async with Orchestrator(host=HOST):
             raise ZeroDivisionError

@@ -16,7 +16,7 @@ import trio
 from tests.helpers import HookScript, Script, actor_that_acts, bench, environment_of, params_of
 from trio_cogment import open_platform
 from trio_cogment.api.hooks_pb2 import PreTrialParams
-from trio_cogment.config import OrchestratorConfig
+from trio_cogment.config import OrchestratorConfig, PlatformConfig
 from trio_cogment.rpc import ServerCall
 
 CROWD = Path(__file__).resolve().parents[2] / "benchmarks" / "crowd.py"
@@ -108,7 +108,7 @@ async def test_crowd_ends_in_order_and_leaves_nothing(trials: int, autojump_cloc
             if event.observation is not None:
                 await session.do_action(b"a")
 
-    config = OrchestratorConfig(max_ended_trials=0)
+    config = PlatformConfig(orchestrator=OrchestratorConfig(max_ended_trials=0))
     before = our_objects()  # other tests' platforms may still be about
     async with open_platform(config=config) as platform:
         platform.participants.register_environment(environment)

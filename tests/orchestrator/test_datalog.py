@@ -298,10 +298,9 @@ async def test_a_data_log_that_was_away_for_long_is_found_at_the_next_try(
         nursery.start_soon(serve_it, theirs)
         return ours
 
-    monkeypatch.setattr(trio, "open_tcp_stream", connect)
     services = Script(environment_of(500, seconds_per_tick=1)).environment(), Script(actor_that_acts()).actor()
     async with trio.open_nursery() as nursery:
-        async with bench(*services) as table:
+        async with bench(*services, connect=connect) as table:
             await table.controller.start_trial(params_of("a", datalog_endpoint="grpc://datalog:9003"), trial_id="t")
             await table.controller.wait_trial("t")
             await trio.testing.wait_all_tasks_blocked()

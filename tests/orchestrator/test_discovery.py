@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.config import DirectoryConfig
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.host import Host
 from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.rpc import (
     CallOpener,
@@ -44,16 +46,15 @@ PLAYER = {"__actor_class": "player"}
 class Net:
     """Hosts in memory: each serves what it was given, and remembers how often it was dialled."""
 
-    def __init__(self, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         self._hosts: dict[str, list[Service]] = {}
         self.dialled: list[str] = []
-        monkeypatch.setattr(trio, "open_tcp_stream", self._connect)
 
     def host(self, name: str, *services: Service) -> None:
         self._hosts[name] = list(services)
 
-    async def _connect(self, host: str, _port: int) -> trio.abc.Stream:
+    async def connect(self, host: str, _port: int) -> trio.abc.Stream:
         self.dialled.append(host)
         if host not in self._hosts:
             raise OSError("no such host")
@@ -68,13 +69,17 @@ class Nobody:
 
 
 @asynccontextmanager
-async def table(fake: FakeDirectory, *, token: str = "", **options: Any) -> AsyncIterator[Bench]:
+async def table(
+    fake: FakeDirectory, network: Net | None = None, *, token: str = "", **options: Any
+) -> AsyncIterator[Bench]:
     """Run an orchestrator that knows nothing but a directory."""
     timeouts = DirectoryConfig(inquiry_timeout_seconds=5)
+    host = Host(wall_clock=lambda: 1, new_id=partial(next, iter(map(str, range(1000)))))
+    if network is not None:
+        host = replace(host, connect=network.connect)
     async with InProcessChannel([fake.service()]) as channel:
         orchestrator = Orchestrator(
-            wall_clock=lambda: 1,
-            new_trial_id=partial(next, iter(map(str, range(1000)))),
+            host=host,
             directory=DirectoryClient(channel, token=token, config=timeouts),
             **{"local": Nobody(), **options},
         )
@@ -84,9 +89,9 @@ async def table(fake: FakeDirectory, *, token: str = "", **options: Any) -> Asyn
 
 
 @asynccontextmanager
-async def net(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Net]:
+async def net() -> AsyncIterator[Net]:
     async with trio.open_nursery() as nursery:
-        yield Net(nursery, monkeypatch)
+        yield Net(nursery)
         nursery.cancel_scope.cancel()
 
 
@@ -115,7 +120,7 @@ def asked(fake: FakeDirectory) -> list[tuple[int, dict[str, str]]]:
     return found
 
 
-async def test_everybody_is_found_in_order(autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_everybody_is_found_in_order(autojump_clock: Clock) -> None:
     fake = FakeDirectory()
     params = trial_params(
         [
@@ -126,7 +131,7 @@ async def test_everybody_is_found_in_order(autojump_clock: Clock, monkeypatch: p
         environment="e",
     )
     params.datalog.endpoint = "cogment://discover"
-    async with net(monkeypatch) as network, table(fake) as bench:
+    async with net() as network, table(fake, network) as bench:
         a_world(network, fake)
         for _ in range(2):
             trial_id = await bench.controller.start_trial(params)
@@ -145,7 +150,7 @@ async def test_everybody_is_found_in_order(autojump_clock: Clock, monkeypatch: p
     assert sorted(network.dialled) == ["greedy", "log", "shy", "world"]
 
 
-async def test_what_is_served_here_is_not_asked_for(autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_served_here_is_not_asked_for(autojump_clock: Clock) -> None:
     fake = FakeDirectory()
     local = InProcessChannel([Script(environment_of(1)).environment(), Script(actor_that_acts()).actor()])
 
@@ -153,7 +158,7 @@ async def test_what_is_served_here_is_not_asked_for(autojump_clock: Clock, monke
         def find(self, kind: ServiceKind, _properties: object) -> CallOpener | None:
             return local if kind is ServiceKind.ENVIRONMENT else None
 
-    async with net(monkeypatch) as network, local, table(fake, local=OnlyEnvironments()) as bench:
+    async with net() as network, local, table(fake, network, local=OnlyEnvironments()) as bench:
         a_world(network, fake)
         trial_id = await bench.controller.start_trial(params_of("a"))
         await bench.controller.wait_trial(trial_id)
@@ -168,7 +173,7 @@ async def test_what_is_served_here_is_not_asked_for(autojump_clock: Clock, monke
         assert network.dialled == ["shy", "world"]
 
 
-async def test_hooks_are_found_at_each_start(autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hooks_are_found_at_each_start(autojump_clock: Clock) -> None:
     """A directory that is away costs the starts it is away for, and no other."""
     fake = FakeDirectory()
 
@@ -177,7 +182,7 @@ async def test_hooks_are_found_at_each_start(autojump_clock: Clock, monkeypatch:
         return request
 
     hooks = ["cogment://discover/prehook?stage=1"]
-    async with net(monkeypatch) as network, table(fake, pre_trial_hooks=hooks) as bench:
+    async with net() as network, table(fake, network, pre_trial_hooks=hooks) as bench:
         a_world(network, fake)
         network.host("hook", HookScript(on_pre_trial).service())
         fake.add(ServiceType.PRE_HOOK_SERVICE, "hook", 9, {"stage": "1"})
@@ -191,7 +196,7 @@ async def test_hooks_are_found_at_each_start(autojump_clock: Clock, monkeypatch:
         await bench.controller.wait_trial("t")
 
 
-async def test_actor_that_the_directory_says_will_come(autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_actor_that_the_directory_says_will_come(autojump_clock: Clock) -> None:
     fake, seen = FakeDirectory(), trio.Event()
 
     async def player(session: Any) -> None:
@@ -200,7 +205,7 @@ async def test_actor_that_the_directory_says_will_come(autojump_clock: Clock, mo
                 await session.do_action(b"a")
         seen.set()
 
-    async with net(monkeypatch) as network, table(fake) as bench:
+    async with net() as network, table(fake, network) as bench:
         a_world(network, fake)
         fake.add(ACTOR, "client", protocol=ServiceEndpoint.COGMENT, properties={**PLAYER, "human": "yes"})
         params = trial_params([actor_params("a", "player", endpoint="cogment://discover?human=yes")])
@@ -213,9 +218,9 @@ async def test_actor_that_the_directory_says_will_come(autojump_clock: Clock, mo
     assert network.dialled == ["world"]
 
 
-async def test_tokens(autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tokens(autojump_clock: Clock) -> None:
     fake = FakeDirectory()
-    async with net(monkeypatch) as network, table(fake, token="ours") as bench:
+    async with net() as network, table(fake, network, token="ours") as bench:
         a_world(network, fake)
         with pytest.raises(RpcError, match="same authentication token") as caught:
             await bench.controller.start_trial(params_of("a"))
@@ -264,7 +269,7 @@ WHERE = {"datalog": "datalog.endpoint", "environment": "environment.endpoint", "
     ],
 )
 async def test_what_cannot_be_found_fails_the_start_and_leaves_nothing(
-    where: str, endpoint: str, code: StatusCode, autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+    where: str, endpoint: str, code: StatusCode, autojump_clock: Clock
 ) -> None:
     class Moody(FakeDirectory):
         async def Inquire(self, request: InquireRequest, call: Any) -> None:
@@ -275,7 +280,7 @@ async def test_what_cannot_be_found_fails_the_start_and_leaves_nothing(
             await super().Inquire(request, call)
 
     fake = Moody()
-    async with net(monkeypatch) as network, table(fake) as bench, bench.controller.watch_trials() as watch:
+    async with net() as network, table(fake, network) as bench, bench.controller.watch_trials() as watch:
         for kind in (ServiceType.DATALOG_SERVICE, ENVIRONMENT, ACTOR):
             fake.add(kind, "safe", 1, {"ssl": "1", **PLAYER}, protocol=ServiceEndpoint.GRPC_SSL)
             fake.add(kind, "bad", 0, {"bad": "1", **PLAYER})
@@ -337,11 +342,9 @@ async def test_a_cancelled_start_leaves_nothing(autojump_clock: Clock) -> None:
         assert not list(bench.orchestrator.trials)
 
 
-async def test_a_thousand_starts_with_one_id_have_one_winner(
-    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_thousand_starts_with_one_id_have_one_winner(autojump_clock: Clock) -> None:
     fake, started = FakeDirectory(), []
-    async with net(monkeypatch) as network, table(fake) as bench:
+    async with net() as network, table(fake, network) as bench:
         a_world(network, fake)
 
         async def start() -> None:

@@ -23,7 +23,7 @@ from trio_cogment import open_platform
 from trio_cogment.api import orchestrator_pb2
 from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialOutput, TrialState
 from trio_cogment.api.environment_pb2 import EnvInitialOutput, EnvRunTrialOutput
-from trio_cogment.config import OrchestratorConfig
+from trio_cogment.config import OrchestratorConfig, PlatformConfig
 from trio_cogment.rpc import ServerCall, methods_of
 from trio_cogment.sdk import actor_params, trial_params
 
@@ -92,7 +92,7 @@ async def test_the_sdks_sessions_answer_and_nothing_is_answered_for_ever(
             if event.observation is not None:
                 await session.do_action(b"a")
 
-    async with open_platform(config=OrchestratorConfig(heartbeat_seconds=1)) as platform:
+    async with open_platform(config=PlatformConfig(orchestrator=OrchestratorConfig(heartbeat_seconds=1))) as platform:
         platform.participants.register_environment(environment)
         platform.participants.register_actor(actor, "actor")
         trial_id = await platform.controller.start_trial(params_of("a", "b"))

@@ -9,6 +9,7 @@ import trio
 
 from tests.helpers import Script, actor_that_acts, bench, environment_of, params_of
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.host import Host
 from trio_cogment.orchestrator._participant_stream import ParticipantStream
 from trio_cogment.trial import Received, TrialMachine
 
@@ -147,7 +148,7 @@ async def test_source_of_ids_that_repeats_itself_is_refused(autojump_clock: trio
     async with bench(*services) as table:
         for new_id, error in ((lambda: "same", AlreadyExistsError), (lambda: "bad\nid", InvalidArgumentError)):
             async with Orchestrator(
-                wall_clock=lambda: 1, new_trial_id=new_id, local=table.orchestrator._local
+                host=Host(wall_clock=lambda: 1, new_id=new_id), local=table.orchestrator._local
             ) as orchestrator:
                 if error is AlreadyExistsError:
                     assert await orchestrator.start_trial(params=params_of("a")) == "same"

@@ -14,6 +14,7 @@ from tests.orchestrator.test_reference_cases import params
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.host import Host
 from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.orchestrator._trial import Trial
 from trio_cogment.orchestrator._trial_run import TrialRun
@@ -229,7 +230,7 @@ async def test_a_wall_clock_that_jumps_moves_no_timeout(autojump_clock: Clock) -
 
     services = Script(deaf).environment(), Script(actor_that_acts()).actor()
     async with InProcessChannel(services) as local:
-        orchestrator = Orchestrator(wall_clock=lambda: wall[0], new_trial_id=lambda: "t", local=Everything(local))
+        orchestrator = Orchestrator(host=Host(wall_clock=lambda: wall[0], new_id=lambda: "t"), local=Everything(local))
         async with orchestrator, InProcessChannel(orchestrator_services(orchestrator)) as channel:
             controller = Controller(channel)
             await controller.start_trial(trial_params([actor_params("a", "cls")]))

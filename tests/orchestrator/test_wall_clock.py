@@ -13,6 +13,7 @@ import trio.testing
 from tests.helpers import NORMAL, Everything, Script, actor_that_acts, environment_of, wait_ended
 from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialOutput, TrialState
 from trio_cogment.config import OrchestratorConfig
+from trio_cogment.host import Host
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.rpc import InProcessChannel, ServerCall
 from trio_cogment.sdk import actor_params, trial_params
@@ -42,8 +43,7 @@ async def timed_life(ticks: Iterator[int]) -> list[tuple[float, str, int]]:
     services = [Script(environment_of()).environment(), Script(mute).actor()]
     async with InProcessChannel(services) as local:
         orchestrator = Orchestrator(
-            wall_clock=lambda: next(ticks),
-            new_trial_id=lambda: "t",
+            host=Host(wall_clock=lambda: next(ticks), new_id=lambda: "t"),
             local=Everything(local),
             config=OrchestratorConfig(soft_end_patience_seconds=7, ended_trial_age_seconds=50),
         )
@@ -87,7 +87,9 @@ async def test_ticks_go_on_while_it_jumps(autojump_clock: trio.testing.MockClock
     services = [Script(environment_of(ticks=20)).environment(), Script(actor_that_acts()).actor()]
     clock = CLOCKS["to and fro"]()
     async with InProcessChannel(services) as local:
-        orchestrator = Orchestrator(wall_clock=lambda: next(clock), new_trial_id=lambda: "t", local=Everything(local))
+        orchestrator = Orchestrator(
+            host=Host(wall_clock=lambda: next(clock), new_id=lambda: "t"), local=Everything(local)
+        )
         async with orchestrator:
             await orchestrator.start_trial(params=trial_params([actor_params("a", "c")]))
             trial = orchestrator.trials.get("t")

@@ -26,7 +26,7 @@ from trio_cogment import (
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
-from trio_cogment.config import DatastoreConfig
+from trio_cogment.config import DatastoreConfig, PlatformConfig
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, StatusCode
 from trio_cogment.rpc import CallOpener, Channel, open_listeners, serve
 from trio_cogment.sdk import DatastoreClient, StoredSample, export_trials, import_samples
@@ -209,9 +209,9 @@ async def test_trials_are_found_by_id_and_property_and_waited_for(how: str) -> N
 
 @WAYS
 async def test_trials_that_do_not_fit_into_one_reply(how: str) -> None:
-    config = DatastoreConfig(max_reply_bytes=3000)
+    config = PlatformConfig(datastore=DatastoreConfig(max_reply_bytes=3000))
     async with (
-        open_platform(store="memory:", datastore_config=config) as platform,
+        open_platform(store="memory:", config=config) as platform,
         channel_of(platform, how) as channel,
     ):
         store = DatastoreClient(channel)

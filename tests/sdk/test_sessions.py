@@ -24,6 +24,7 @@ from trio_cogment import (
     trial_params,
 )
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.config import PlatformConfig
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, LocalProtocolError, RpcError, StatusCode
 from trio_cogment.host import Host
 from trio_cogment.rpc import Channel, open_listeners, serve
@@ -307,7 +308,7 @@ async def test_hooks_and_datalogs_are_functions_too() -> None:
         async for sample in session:
             logged.append((sample.info.tick_id, sample.info.state))
 
-    async with open_platform(pre_trial_hooks=["cogment://discover"]) as platform:
+    async with open_platform(config=PlatformConfig(pre_trial_hooks=("cogment://discover",))) as platform:
         participants = platform.participants
         participants.register_environment(environment, "e")
         participants.register_actor(actor, "a")
@@ -460,8 +461,8 @@ async def test_hook_asked_for_by_name_runs_alone() -> None:
     participants = Participants()
     participants.register_pre_trial_hook(hook("a"), "a")
     participants.register_pre_trial_hook(hook("b"), "b")
-    hooks = ["cogment://discover/prehook?__implementation=b", "cogment://discover"]
-    async with open_platform(participants=participants, pre_trial_hooks=hooks) as platform:
+    hooks = ("cogment://discover/prehook?__implementation=b", "cogment://discover")
+    async with open_platform(participants, config=PlatformConfig(pre_trial_hooks=hooks)) as platform:
         with pytest.raises(RpcError):
             await platform.controller.start_trial()
     assert ran == ["b", "a", "b"]

@@ -7,6 +7,7 @@ import trio
 
 from tests.helpers import Everything
 from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.config import PlatformConfig
 from trio_cogment.errors import RpcError
 from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.recording import TrialRecorder
@@ -47,10 +48,10 @@ async def embedded(world: World, block: CancelledBlock) -> None:
     info = None
     with block:
         async with world.open_platform(
-            make_machine=recorder.machine,
             default_params=trial_params(actors, environment_name="env"),
-            pre_trial_hooks=["cogment://discover"],
+            config=PlatformConfig(pre_trial_hooks=("cogment://discover",)),
         ) as platform:
+            platform.orchestrator.make_machine = recorder.machine
             platform.participants.register_environment(two_ticks)
             platform.participants.register_actor(thinker, "thinker")
             platform.participants.register_pre_trial_hook(no_change)
@@ -96,12 +97,8 @@ async def in_process(world: World, block: CancelledBlock) -> None:
     services = [actor.service(), FakeEnvironment(world, ticks=TICKS).service(), FakeDatalog(world).service()]
     async with InProcessChannel(services) as participants:
         with block:
-            orchestrator = Orchestrator(
-                wall_clock=world.wall_clock,
-                new_trial_id=world.new_id,
-                local=Everything(participants),
-                make_machine=recorder.machine,
-            )
+            orchestrator = Orchestrator(host=world.host("orchestrator"), local=Everything(participants))
+            orchestrator.make_machine = recorder.machine
             own = orchestrator_services(orchestrator)
             async with orchestrator, InProcessChannel(own) as channel:
                 await start_and_join(world, channel, actor, "cogment://discover")
@@ -136,7 +133,8 @@ async def over_the_wire(world: World, block: CancelledBlock, buffer_bytes: int =
         await nursery.start(serve, services, [network.host("fakes").listen(PORT)])
         nursery.start_soon(desk, world, actor)
         with block:
-            async with world.serve_orchestrator(port=PORT, make_machine=recorder.machine):
+            async with world.serve_orchestrator(port=PORT) as orchestrator:
+                orchestrator.make_machine = recorder.machine
                 await trio.sleep(0.3)
         await trio.sleep(10)
         nursery.cancel_scope.cancel()

@@ -173,10 +173,11 @@ async def play(world: World, case: Case) -> str:
         client = world.network.host("client").channel("orchestrator", PORT)
         desk = world.network.host("desk").channel("orchestrator", PORT)
         async with (
-            world.serve_orchestrator(port=PORT, make_machine=recorder.machine),
+            world.serve_orchestrator(port=PORT) as orchestrator,
             desk as starting,
             client as joining,
         ):
+            orchestrator.make_machine = recorder.machine
             controller = Controller(starting)
             try:
                 await controller.start_trial(params, trial_id=TRIAL)

@@ -12,7 +12,6 @@ import trio
 
 from tests.helpers import params_of
 from trio_cogment import rpc
-from trio_cogment.config import RpcConfig
 from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.sdk import Controller
 from trio_cogment.testing import (
@@ -40,16 +39,13 @@ async def a_run() -> World:
     datalog = FakeDatalog(world, files=lambda _trial_id: disk)
     services = [actor.service(), FakeEnvironment(world, ticks=3).service(), datalog.service()]
 
-    def make_channel(host: str, port: int, config: RpcConfig) -> RecordedCalls:
-        channel = rpc.Channel(host, port, config=config)
-        return RecordedCalls(channel, world.history, "orchestrator")
+    def recorded(address: str, port: int, **options: Any) -> RecordedCalls:
+        return RecordedCalls(rpc.Channel(address, port, **options), world.history, "orchestrator")
 
     async with trio.open_nursery() as nursery:
         listen = partial(rpc.open_listeners, "127.0.0.1")
         fakes = await nursery.start(rpc.serve, services, await listen())
-        orchestrator = Orchestrator(
-            wall_clock=lambda: 1, new_trial_id=world.new_id, rng=world.rng, make_channel=make_channel
-        )
+        orchestrator = Orchestrator(host=rpc.CallHost(wall_clock=lambda: 1, new_id=world.new_id, channel=recorded))
         async with orchestrator:
             own = orchestrator_services(orchestrator)
             serving = await nursery.start(rpc.serve, own, await listen())

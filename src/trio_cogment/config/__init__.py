@@ -4,6 +4,7 @@ from trio_cogment.config._directory import DirectoryConfig as DirectoryConfig
 from trio_cogment.config._directory import DirectoryServerConfig as DirectoryServerConfig
 from trio_cogment.config._orchestrator import MetricsConfig as MetricsConfig
 from trio_cogment.config._orchestrator import OrchestratorConfig as OrchestratorConfig
+from trio_cogment.config._platform import PlatformConfig as PlatformConfig
 from trio_cogment.config._rpc import RpcConfig as RpcConfig
 from trio_cogment.config._stores import DatastoreConfig as DatastoreConfig
 from trio_cogment.config._stores import ModelRegistryConfig as ModelRegistryConfig

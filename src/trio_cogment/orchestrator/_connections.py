@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Protocol, TypeAlias
 
 import trio
@@ -17,7 +16,8 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import ClientEndpoint, DiscoverEndpoint, Endpoint, GrpcEndpoint, parse_endpoint
 from trio_cogment.errors import EndpointError, FailedPreconditionError
-from trio_cogment.rpc import CallOpener, Channel
+from trio_cogment.host import Host
+from trio_cogment.rpc import CallOpener, open_channel
 from trio_cogment.services import TRIAL_KINDS, ServiceKind
 
 #: A channel nobody uses is kept this long: the next trial usually goes to the same place.
@@ -28,14 +28,6 @@ IDLE_CHANNEL_SECONDS = 30.0
 SELF_PACED_BACKOFF_SECONDS = 0.25
 
 Target: TypeAlias = GrpcEndpoint | CallOpener
-
-
-#: Makes a channel to a host's port: over sockets, or over a simulated network.
-MakeChannel: TypeAlias = Callable[[str, int, RpcConfig], AbstractAsyncContextManager[CallOpener]]
-
-
-def _socket_channel(tls: ssl.SSLContext | None, host: str, port: int, config: RpcConfig) -> Channel:
-    return Channel(host, port, tls=tls, config=config)
 
 
 class LocalServices(Protocol):
@@ -54,7 +46,7 @@ class Connections:
         config: for the channels.
         directory: who is asked for what is not served here.
         client_tls: encrypts every channel; without it none is encrypted.
-        make_channel: makes the channels; over sockets unless given.
+        host: makes the connections.
     """
 
     def __init__(
@@ -65,14 +57,14 @@ class Connections:
         *,
         directory: DirectoryClient | None = None,
         client_tls: ssl.SSLContext | None = None,
-        make_channel: MakeChannel | None = None,
+        host: Host | None = None,
     ) -> None:
         self._nursery = nursery
         self._local = local
         self._config = config
         self._directory = directory
         self._client_tls = client_tls
-        self._make_channel = make_channel or partial(_socket_channel, client_tls)
+        self._host = host or Host()
         self._self_paced_config = replace(
             config,
             connect_backoff_initial_seconds=min(config.connect_backoff_initial_seconds, SELF_PACED_BACKOFF_SECONDS),
@@ -169,7 +161,8 @@ class Connections:
         config = self._self_paced_config if self_paced else self._config
         # Shielded, so that END can leave when the host cancels.
         with shared.shield:
-            async with self._make_channel(target.host, target.port, config) as channel:
+            opened = open_channel(self._host, target.host, target.port, tls=self._client_tls, config=config)
+            async with opened as channel:
                 shared.channel = channel
                 shared.ready.set()
                 idle = False

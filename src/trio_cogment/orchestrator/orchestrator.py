@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -16,11 +15,12 @@ from trio_cogment.config import OrchestratorConfig, RpcConfig
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import CLIENT, parse_endpoint
 from trio_cogment.errors import AlreadyExistsError, CogmentError, FailedPreconditionError, UnavailableError
+from trio_cogment.host import Host
 from trio_cogment.metrics import OrchestratorMetrics
-from trio_cogment.orchestrator._connections import Connections, LocalServices, MakeChannel, Target
+from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._info import check_describable
-from trio_cogment.orchestrator._metering import gauges, machine_for
+from trio_cogment.orchestrator._metering import MakeMachine, gauges, machine_for
 from trio_cogment.orchestrator._registry import Registry
 from trio_cogment.orchestrator._remote_sink import sink_of
 from trio_cogment.orchestrator._rules import rules_of
@@ -29,7 +29,7 @@ from trio_cogment.orchestrator._trial_run import TrialRun
 from trio_cogment.orchestrator._watch import Watchers
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
-from trio_cogment.trial import ENVIRONMENT, Begin, TrialMachine, validate_params, validate_trial_id, validate_user_id
+from trio_cogment.trial import ENVIRONMENT, Begin, validate_params, validate_trial_id, validate_user_id
 
 #: A new id that is taken is drawn again, this many times.
 _ID_DRAWS = 10
@@ -42,8 +42,6 @@ class Orchestrator:
     `orchestrator_services` within the block.
 
     Args:
-        wall_clock: nanoseconds since the epoch, for the timestamps in messages and samples.
-        new_trial_id: makes an id for a trial whose starter asked for none.
         config: limits and timeouts.
         rpc_config: for the channels to participants.
         default_params: what a trial gets whose starter gave no parameters.
@@ -53,12 +51,12 @@ class Orchestrator:
         client_tls: encrypts every connection to participants, hooks and data logs, and shows them our certificate if it
             has one.
         metrics: what measurements are handed to; without it nothing is measured.
-        rng: makes the pauses between reconnections differ.
-        make_channel: makes the channels to participants elsewhere; over sockets unless given.
-        make_machine: makes the machines of trials, as ``make_machine(trial_id, rules=...)``, instead of plain ones or
-            of those that `metrics` measures.
+        host: gives the wall clock for timestamps, ids for trials that are started without one, jitter, and the
+            connections to participants elsewhere; by default the system.
 
     Attributes:
+        make_machine: makes the machines of the trials that start from now on, as ``make_machine(trial_id, rules=...)``:
+            plain ones, or those that `metrics` measures. A `recording.TrialRecorder` has one that records.
         lost_samples: how many samples did not reach their data logs, of all trials so far.
 
     Raises:
@@ -68,8 +66,6 @@ class Orchestrator:
     def __init__(
         self,
         *,
-        wall_clock: Callable[[], int],
-        new_trial_id: Callable[[], str],
         config: OrchestratorConfig | None = None,
         rpc_config: RpcConfig | None = None,
         default_params: TrialParams | None = None,
@@ -78,16 +74,13 @@ class Orchestrator:
         directory: DirectoryClient | None = None,
         client_tls: ssl.SSLContext | None = None,
         metrics: OrchestratorMetrics | None = None,
-        rng: random.Random | None = None,
-        make_channel: MakeChannel | None = None,
-        make_machine: Callable[..., TrialMachine] | None = None,
+        host: Host | None = None,
     ) -> None:
         for number, endpoint in enumerate(pre_trial_hooks):
             parse_endpoint(endpoint, field_name=f"pre_trial_hooks[{number}]")
         self.config = config or OrchestratorConfig()
         self._rpc_config = rpc_config or RpcConfig()
-        self._wall_clock = wall_clock
-        self._new_trial_id = new_trial_id
+        self._host = host or Host()
         self._default_params = TrialParams()
         if default_params is not None:
             self._default_params.CopyFrom(default_params)
@@ -96,11 +89,10 @@ class Orchestrator:
         self._directory = directory
         self._client_tls = client_tls
         self._metrics = metrics
-        self._make_machine = make_machine or machine_for(metrics)
+        self.make_machine: MakeMachine = machine_for(metrics)
         self._rules = rules_of(self.config)
-        self._rng = rng or random.Random()
+        self._rng = self._host.random("orchestrator")
         self.lost_samples = 0
-        self._make_channel = make_channel
         self.trials = Registry(self.config)
         if metrics is not None:
             self.trials.on_collected = metrics.collected
@@ -122,7 +114,7 @@ class Orchestrator:
             self._rpc_config,
             directory=self._directory,
             client_tls=self._client_tls,
-            make_channel=self._make_channel,
+            host=self._host,
         )
         self._nursery.start_soon(self.trials.collect_by_age, name="collection of ended trials")
         self._nursery.start_soon(self._guard, name="guard of the trials")
@@ -199,8 +191,8 @@ class Orchestrator:
         else:
             trial_id = self._unused_trial_id()
         self.trials.starting()
-        machine = self._make_machine(trial_id, rules=self._rules)
-        trial = Trial(user_id, machine, wall_clock=self._wall_clock, on_state=self._on_state)
+        machine = self.make_machine(trial_id, rules=self._rules)
+        trial = Trial(user_id, machine, wall_clock=self._host.wall_clock, on_state=self._on_state)
         self.trials.add(trial)
         started = False
         details = "the trial could not start"
@@ -231,7 +223,7 @@ class Orchestrator:
 
     def _unused_trial_id(self) -> str:
         for _ in range(_ID_DRAWS):
-            trial_id = self._new_trial_id()
+            trial_id = self._host.new_id()
             validate_trial_id(trial_id)
             if trial_id not in self.trials:
                 return trial_id

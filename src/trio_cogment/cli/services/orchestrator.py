@@ -230,6 +230,7 @@ async def _opened(
     settings: OrchestratorSettings, params: TrialParams | None, resources: Resources
 ) -> AsyncIterator[Running]:
     from trio_cogment.cli.services.serving import Running
+    from trio_cogment.config import PlatformConfig
     from trio_cogment.platform import open_platform
 
     configuration = settings.configuration
@@ -237,15 +238,17 @@ async def _opened(
         _storage(settings) as store,
         _registry(settings) as registry,
         open_platform(
-            config=configuration.orchestrator,
-            rpc_config=configuration.rpc,
+            config=PlatformConfig(
+                orchestrator=configuration.orchestrator,
+                rpc=configuration.rpc,
+                datastore=configuration.datastore,
+                pre_trial_hooks=tuple(settings.pre_trial_hooks),
+                client_tls=resources.client_tls,
+            ),
             default_params=params,
-            pre_trial_hooks=settings.pre_trial_hooks,
             directory=resources.directory,
-            client_tls=resources.client_tls,
             metrics=_metrics(settings, resources),
             store=store,
-            datastore_config=configuration.datastore,
             model_registry=registry,
         ) as platform,
     ):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
+import ssl
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
@@ -19,6 +21,7 @@ from trio_cogment.host import inline_runner
 from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import CallHost, OwnNursery, serve
+from trio_cogment.sdk import Participants
 from trio_cogment.spec import Spec
 from trio_cogment.testing.history import History
 from trio_cogment.testing.recorded_calls import RecordedCalls
@@ -133,17 +136,17 @@ class World:
 
     @asynccontextmanager
     async def open_platform(
-        self, spec: Spec | None = None, *, link: Link | None = None, **options: Any
+        self, participants: Spec | Participants | None = None, *, link: Link | None = None, **options: Any
     ) -> AsyncIterator[Platform]:
-        """Run the platform in process, as `trio_cogment.open_platform` does, with this world's clock and randomness.
+        """Run the platform in process: `trio_cogment.open_platform` on the host `platform` of this world.
 
         Args:
-            spec: the types of the project.
+            participants: the types of the project, or the participants.
             link: calls within the process take its latency and jitter; without one they take no time.
             options: see `trio_cogment.open_platform`.
         """
         options = {"host": self.host("platform", link=link), **options}
-        async with open_platform(spec, **options) as platform:
+        async with open_platform(participants, **options) as platform:
             yield platform
 
     @asynccontextmanager
@@ -163,16 +166,15 @@ class World:
         """
         here = self.network.host(host)
 
-        def make_channel(target: str, target_port: int, config: RpcConfig) -> RecordedCalls:
-            channel = here.channel(target, target_port, config=config)
-            return RecordedCalls(channel, self.history, f"{host}>{target}:{target_port}")
+        def channel(
+            address: str, port: int, *, tls: ssl.SSLContext | None = None, config: RpcConfig | None = None
+        ) -> RecordedCalls:
+            if tls is not None:
+                raise ValueError("tls: expected None: what OpenSSL draws does not come from the seed")
+            return RecordedCalls(here.channel(address, port, config=config), self.history, f"{host}>{address}:{port}")
 
         orchestrator = Orchestrator(
-            wall_clock=self.wall_clock,
-            new_trial_id=self.new_id,
-            rpc_config=rpc_config,
-            make_channel=make_channel,
-            **{"rng": self.stream("orchestrator"), **options},
+            rpc_config=rpc_config, **{"host": dataclasses.replace(self.host(host), channel=channel), **options}
         )
         services = orchestrator_services(orchestrator)
         tasks = OwnNursery()
