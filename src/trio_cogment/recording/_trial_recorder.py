@@ -24,7 +24,7 @@ MAX_LINES = 1_000_000
 
 
 class TrialRecorder:
-    """Records trials: give its `machine` to `World.open_platform` or `World.serve_orchestrator` as `make_machine`.
+    """Records the trials that start after ``orchestrator.make_machine = recorder.machine``.
 
     The orchestrator runs as usual, but each trial's machine records its inputs and effects. A trial that is not
     recorded has the plain machine, at no cost.
