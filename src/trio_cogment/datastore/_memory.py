@@ -163,9 +163,9 @@ class MemoryStore:
                 yield trial
 
     def _make_room(self, growth: int, spared: Collection[MemoryTrial]) -> list[str] | None:
-        """Evict and forget what must go for so many bytes more; return whom it hit, None if that is not enough.
+        """Evict and forget trials until there is memory for so many bytes; return the ids of these trials.
 
-        Then nobody was hit.
+        None: it is not enough, and no trial was changed.
         """
         missing = self._bytes + growth - self._max_bytes
         evicted: list[MemoryTrial] = []

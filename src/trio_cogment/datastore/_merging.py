@@ -21,7 +21,7 @@ def merge_late(stored: bytes, late: bytes) -> bytes:
     """Return the sample of a tick with an out-of-sync sample of that tick merged into it.
 
     State, timestamp and owner stay. Rewards and messages are added behind those that are there, payloads too, and the
-    aggregated reward of whoever received rewards is computed anew. An observation or action is taken only where there
+    aggregated reward of each receiver is computed again. An observation or action is taken only where there
     is none. A sample that was merged before changes nothing.
 
     Args:

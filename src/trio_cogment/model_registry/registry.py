@@ -150,7 +150,10 @@ class ModelRegistry:
             self.models[info.model_id] = Model(info.model_id, folder)
 
     async def delete(self, model_id: str) -> None:
-        """Delete a model with all its versions; durable when this returns. Its numbers may be given anew."""
+        """Delete a model with all its versions; durable when this returns.
+
+        A new model of the same id begins with number 1.
+        """
         async with self._changing:
             model = self.find(model_id)
             async with model.lock:
