@@ -84,7 +84,7 @@ async def test_everybody_in_a_directory(tmp_path: Path) -> None:
         assert found[3].startswith(f"[{gone}] ::: UNAVAILABLE")
         assert found[4].startswith(f"[{ssl}] ::: it expects TLS")
         assert found[5:] == [
-            f"[{actor}] ::: it comes to the orchestrator, and cannot be asked",
+            f"[{actor}] ::: it is a client actor, which cannot be asked",
             f"[{other}] ::: a service of type other has no statuses",
         ]
         for flags, expected in (

@@ -191,11 +191,11 @@ async def _ask_service(settings: ClientSettings, service: FullServiceData, names
     endpoint, ssl = endpoint_text(service.endpoint)
     kind = kind_of_type(service.details.type)
     if service.endpoint.protocol == ServiceEndpoint.COGMENT:
-        return _Answer(error="it comes to the orchestrator, and cannot be asked")
+        return _Answer(error="it is a client actor, which cannot be asked")
     if kind is None:
         return _Answer(error=f"its type, {service.details.type}, is unknown here")
     if ssl and settings.tls is None:
-        return _Answer(error="it expects TLS, for which we have no files (--private_key, --root_cert, --trust_chain)")
+        return _Answer(error="it expects TLS, which needs --private_key, --root_cert and --trust_chain")
     try:
         target = parse_endpoint(endpoint)
     except EndpointError as error:

@@ -1,4 +1,4 @@
-"""Text for a terminal, whoever has written it."""
+"""Text for a terminal, safe for text that comes from elsewhere."""
 
 from __future__ import annotations
 

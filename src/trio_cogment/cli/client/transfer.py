@@ -43,7 +43,7 @@ class Target:
             BrokenPipeError: the reader of the pipe has gone.
         """
         try:
-            # If nobody reads the pipe, Control-C must end the wait.
+            # While the reader of a pipe does not read, Control-C must end the wait.
             await trio.to_thread.run_sync(self._write, data, abandon_on_cancel=True)
         except BrokenPipeError:
             raise

@@ -118,6 +118,6 @@ async def _watch_signals(signals: AsyncIterator[int], stop: Stop, status: Status
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stop.run)
         async for number in signals:
-            # The second signal: whoever sends it does not want to wait.
+            # A second signal means: do not wait for the orderly stop.
             status.close()
             os._exit(128 + number)

@@ -242,7 +242,7 @@ def _announce(application: Application, services: Iterable[Service], serving: Se
         try:
             click.echo(line)
         except BrokenPipeError:
-            return  # whoever started it does not read the output
+            return  # the reader of the output has gone
         except OSError as error:
             # A full disk does not stop a server that is ready.
             _log.warning("cannot print where it listens: %s", error)
