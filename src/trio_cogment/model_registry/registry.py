@@ -20,7 +20,7 @@ from trio_cogment.errors import (
 )
 from trio_cogment.host import Host, Runner
 from trio_cogment.host.files import LockedError
-from trio_cogment.model_registry._archive import Archive, StoredModel
+from trio_cogment.model_registry._archive import Archive
 from trio_cogment.model_registry._model import Model, shown
 from trio_cogment.model_registry._storage_errors import storage_errors
 from trio_cogment.model_registry._transfers import IncomingVersion, OutgoingVersion, ToMemory, ToStore, UploadMemory
@@ -84,7 +84,7 @@ class ModelRegistry:
         run = self._host.runner(self.config.storage_threads)
         try:
             with storage_errors("opening the archive", log=False):
-                found = await run(self._open)
+                found = await run(self._archive.open)
         except UnavailableError as error:
             if isinstance(error.__cause__, BlockingIOError):
                 who = error.__cause__.who if isinstance(error.__cause__, LockedError) else ""
@@ -94,9 +94,6 @@ class ModelRegistry:
             self.models[one.model_id] = Model(one.model_id, one.folder, one.numbers, one.last)
         self._run = run
         return self
-
-    def _open(self) -> list[StoredModel]:
-        return self._archive.open()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
