@@ -160,7 +160,7 @@ MUTATIONS = (
     Mutation(
         "a reward to the wrong actor",
         "it goes to the actor after the one that it names",
-        "trial/_exchange.py",
+        "trial/_messages_and_rewards.py",
         "    receivers = resolve(reward.receiver_name, trial.actors)\n",
         "    receivers = resolve(reward.receiver_name, trial.actors)\n"
         "    receivers = [trial.actors[(actor.index + 1) % len(trial.actors)] for actor in receivers]\n",
@@ -182,14 +182,14 @@ MUTATIONS = (
     Mutation(
         "an idle trial never ended",
         "the timer of inactivity is not armed",
-        "trial/_opening.py",
+        "trial/_joining.py",
         "    trial.arm(INACTIVITY, params.max_inactivity)\n",
         "",
     ),
     Mutation(
         "no patience with a soft end",
         "its timer is not armed: an environment may take for ever to come to its end",
-        "trial/_core.py",
+        "trial/_memory.py",
         "            self.arm(PATIENCE, self.rules.soft_end_patience_seconds)\n",
         "            return\n",
     ),
@@ -204,14 +204,14 @@ MUTATIONS = (
     Mutation(
         "a message from a false sender",
         "whoever sends it says who has",
-        "trial/_exchange.py",
+        "trial/_messages_and_rewards.py",
         "    message.sender_name = sender.name\n",
         "",
     ),
     Mutation(
         "a HEARTBEAT never sent",
         "its timer is not armed",
-        "trial/_opening.py",
+        "trial/_joining.py",
         "    trial.arm(Timer(TimerKind.HEARTBEAT, participant.index), trial.rules.heartbeat_seconds)\n",
         "",
     ),

@@ -46,10 +46,10 @@ def test_together_they_come_to_every_state_and_use_every_input() -> None:
 
 
 def test_a_change_of_behaviour_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trio_cogment.trial import _core
+    from trio_cogment.trial import _memory
 
     recorded = path_of("hard-end").read_text(encoding="utf-8")
-    monkeypatch.setattr(_core.Core, "send_end", lambda *_: None)
+    monkeypatch.setattr(_memory.TrialMemory, "send_end", lambda *_: None)
     shown = difference(recorded, replay(recorded))
     assert '-{"out": "send", "participant": 0, "message": "state: END details:' in shown
     assert "+" not in {line[:1] for line in shown.splitlines()[2:]} - {" "} or '+{"phase": "ENDED"' in shown

@@ -10,8 +10,8 @@ from trio_cogment.api.common_pb2 import ActorRunTrialOutput, Message, Reward, Tr
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.trial import ENVIRONMENT, Announce, Begin, TrialMachine
-from trio_cogment.trial._core import Rows
 from trio_cogment.trial._machine import _FUNCTIONS
+from trio_cogment.trial._memory import Rows
 from trio_cogment.trial._trial_table import ANNOUNCED, PUBLIC_STATE, TRANSITIONS, Action, Input, Phase
 
 from .harness import Play, actor, make_params, snapshot

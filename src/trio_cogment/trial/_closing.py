@@ -12,9 +12,9 @@ from typing import Any
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
 from trio_cogment.api.environment_pb2 import ObservationSet
-from trio_cogment.trial._core import PATIENCE, Core
 from trio_cogment.trial._events import ENVIRONMENT, Send, Timer, TimerKind
-from trio_cogment.trial._exchange import send_rewards
+from trio_cogment.trial._memory import PATIENCE, TrialMemory
+from trio_cogment.trial._messages_and_rewards import send_rewards
 from trio_cogment.trial._participant import Participant
 from trio_cogment.trial._samples import END_ASKED, FINAL_OBSERVATION
 from trio_cogment.trial._stream_table import StreamInput, StreamState
@@ -27,7 +27,7 @@ _LAST = CommunicationState.LAST
 ENVIRONMENT_ACK_MISSING = "the environment did not acknowledge the end of the trial"
 
 
-def mark_end(trial: Core, _participant: None, _payload: None) -> None:
+def mark_end(trial: TrialMemory, _participant: None, _payload: None) -> None:
     """Somebody asked for an orderly end: the next complete action set is the last."""
     # Nothing is sent yet. The environment gets LAST with the next action set, so no tick is cut in half.
     if not trial.end_marked:
@@ -36,13 +36,13 @@ def mark_end(trial: Core, _participant: None, _payload: None) -> None:
         trial.arm_patience()
 
 
-def mark_final(trial: Core, _environment: Participant, _received: Any) -> None:
+def mark_final(trial: TrialMemory, _environment: Participant, _received: Any) -> None:
     """The environment said LAST: its next observation set is the final one."""
     trial.final_marked = True
     trial.arm_patience()
 
 
-def final_tick(trial: Core, environment: Participant, observations: ObservationSet) -> None:
+def final_tick(trial: TrialMemory, environment: Participant, observations: ObservationSet) -> None:
     """The final observation: rewards, LAST and the observation to every actor; then LAST_ACKs are waited for."""
     begin_tick(trial, observations)
     # Nobody answers this one, whatever was still missing of the tick before.
@@ -66,7 +66,7 @@ def final_tick(trial: Core, environment: Participant, observations: ObservationS
     _await_acks(trial, environment)
 
 
-def _await_acks(trial: Core, environment: Participant) -> None:
+def _await_acks(trial: TrialMemory, environment: Participant) -> None:
     # The environment may have acknowledged before its final set; that counts.
     if environment.state is StreamState.ENDING:
         trial.owing.add(ENVIRONMENT)
@@ -78,7 +78,7 @@ def _await_acks(trial: Core, environment: Participant) -> None:
         trial.fire(Input.NOBODY_LEFT_TO_ACK)
 
 
-def count_ack(trial: Core, participant: Participant, _payload: Any) -> None:
+def count_ack(trial: TrialMemory, participant: Participant, _payload: Any) -> None:
     """A participant is done; when the last one is, so is the trial."""
     trial.disarm(Timer(TimerKind.ACK, participant.index))
     if participant.index in trial.owing:
@@ -87,7 +87,7 @@ def count_ack(trial: Core, participant: Participant, _payload: Any) -> None:
             trial.fire(Input.NOBODY_LEFT_TO_ACK)
 
 
-def count_missing_ack(trial: Core, participant: Participant, _payload: Any) -> None:
+def count_missing_ack(trial: TrialMemory, participant: Participant, _payload: Any) -> None:
     """A participant will not acknowledge any more: the trial does not wait for it."""
     if participant.index in trial.owing:
         trial.note("warning", f"{participant.describe()} did not acknowledge the end of the trial")
@@ -97,7 +97,7 @@ def count_missing_ack(trial: Core, participant: Participant, _payload: Any) -> N
     count_ack(trial, participant, None)
 
 
-def finish(trial: Core, _participant: None, _payload: None) -> None:
+def finish(trial: TrialMemory, _participant: None, _payload: None) -> None:
     """Everybody acknowledged, or nobody is waited for: END."""
     # Rewards that came with or after the final observation: this is the last moment for them.
     for actor in trial.engaged:
@@ -106,14 +106,14 @@ def finish(trial: Core, _participant: None, _payload: None) -> None:
     _end(trial, ENVIRONMENT_ACK_MISSING if trial.ack_missing else "")
 
 
-def break_off(trial: Core, _participant: Participant | None, details: str) -> None:
+def break_off(trial: TrialMemory, _participant: Participant | None, details: str) -> None:
     """The trial ends now, whatever is under way: END with the reason."""
     trial.note_event(f"the trial was broken off: {details}")
     trial.note("info", f"the trial was broken off: {details}")
     _end(trial, details)
 
 
-def _end(trial: Core, details: str) -> None:
+def _end(trial: TrialMemory, details: str) -> None:
     # To everybody in the parameters, those left out included; the stream's table knows who can hear it.
     for participant in trial.participants.values():
         trial.send_end(participant, details)

@@ -23,8 +23,7 @@ from trio_cogment.errors import (
     NotFoundError,
     RemoteProtocolError,
 )
-from trio_cogment.trial import _closing, _exchange, _opening, _ticks
-from trio_cogment.trial._core import INACTIVITY, ActionFunction, Core, Rows
+from trio_cogment.trial import _closing, _joining, _messages_and_rewards, _ticks
 from trio_cogment.trial._events import (
     DEFAULT_RULES,
     ENVIRONMENT,
@@ -46,30 +45,31 @@ from trio_cogment.trial._events import (
     TimerKind,
     TrialRules,
 )
+from trio_cogment.trial._memory import INACTIVITY, ActionFunction, Rows, TrialMemory
 from trio_cogment.trial._participant import Actor, Participant
 from trio_cogment.trial._stream_table import StreamInput, StreamState, Verdict
 from trio_cogment.trial._trial_table import ANNOUNCED, TRANSITIONS, Action, Input, Phase
 
 
-def _nothing(_trial: Core, _participant: Any, _payload: Any) -> None:
+def _nothing(_trial: TrialMemory, _participant: Any, _payload: Any) -> None:
     """Legal, and without effect."""
 
 
 _FUNCTIONS: dict[Action, ActionFunction] = {
     Action.NOTHING: _nothing,
-    Action.OPEN_TO_ACTORS: _opening.open_to_actors,
-    Action.WELCOME: _opening.welcome,
-    Action.START_ENVIRONMENT: _opening.start_environment,
-    Action.LEAVE_OUT: _opening.leave_out,
+    Action.OPEN_TO_ACTORS: _joining.open_to_actors,
+    Action.WELCOME: _joining.welcome,
+    Action.START_ENVIRONMENT: _joining.start_environment,
+    Action.LEAVE_OUT: _joining.leave_out,
     Action.NEXT_TICK: _ticks.next_tick,
     Action.TAKE_ACTION: _ticks.take_action,
-    Action.IGNORE_ACTION: _ticks.ignore_action,
+    Action.IGNORE_UNEXPECTED_ACTION: _ticks.ignore_unexpected_action,
     Action.SEND_ACTIONS: _ticks.send_actions,
     Action.SEND_LAST_AND_ACTIONS: _ticks.send_last_and_actions,
     Action.ACT_ABSENT: _ticks.act_absent,
     Action.GO_ON_WITHOUT: _ticks.go_on_without,
-    Action.TAKE_REWARD: _exchange.take_reward,
-    Action.RELAY_MESSAGE: _exchange.relay_message,
+    Action.TAKE_REWARD: _messages_and_rewards.take_reward,
+    Action.RELAY_MESSAGE: _messages_and_rewards.relay_message,
     Action.MARK_END: _closing.mark_end,
     Action.MARK_FINAL: _closing.mark_final,
     Action.FINAL_TICK: _closing.final_tick,
@@ -109,7 +109,7 @@ _FAULTS: dict[StreamInput, str] = {
 }
 
 
-class TrialMachine(Core):
+class TrialMachine(TrialMemory):
     """One trial, from its creation to END, without I/O: events go in by `handle`, effects come out of it.
 
     What is illegal raises and changes nothing; what a participant does wrong never raises: it is counted, or ends that
@@ -241,7 +241,7 @@ class TrialMachine(Core):
         elif verdict is Verdict.IGNORE:
             self.ignore(participant, f"{symbol.name.lower()}_in_vain", f"{symbol.name} while {participant.state.name}")
         elif verdict is Verdict.READY:
-            _opening.get_ready(self, participant)
+            _joining.get_ready(self, participant)
         elif verdict is Verdict.REFUSE:
             fault = _FAULTS.get(symbol) or f"{symbol.name} where init_output was expected"
             self.count("refused")

@@ -14,9 +14,9 @@ from typing import Any
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
-from trio_cogment.trial._core import Core
 from trio_cogment.trial._events import EmitSample, Send, Timer, TimerKind
-from trio_cogment.trial._exchange import CURRENT_TICK, send_rewards
+from trio_cogment.trial._memory import TrialMemory
+from trio_cogment.trial._messages_and_rewards import CURRENT_TICK, send_rewards
 from trio_cogment.trial._participant import Actor, Participant
 from trio_cogment.trial._samples import STEPS_USED_UP
 from trio_cogment.trial._stream_table import StreamInput
@@ -30,7 +30,7 @@ _LAST = CommunicationState.LAST
 _RESPONSE = TimerKind.RESPONSE
 
 
-def observation_input(trial: Core, observations: ObservationSet) -> Input | None:
+def observation_input(trial: TrialMemory, observations: ObservationSet) -> Input | None:
     """Return which input an observation set is; None if it is refused, and then nothing has changed but a counter."""
     # Everything is checked here, before the table is asked: a refused set must not use up a tick.
     expected = 0 if trial.latest_observation is None else trial.tick_id + 1
@@ -49,7 +49,7 @@ def observation_input(trial: Core, observations: ObservationSet) -> Input | None
     return Input.FINAL_OBSERVATION_SET if trial.final_marked else Input.OBSERVATION_SET
 
 
-def next_tick(trial: Core, _environment: Participant, observations: ObservationSet) -> None:
+def next_tick(trial: TrialMemory, _environment: Participant, observations: ObservationSet) -> None:
     """A tick begins: give every actor what it sees, and begin to wait for what it does."""
     begin_tick(trial, observations)
     awaited = trial.awaited
@@ -80,7 +80,7 @@ def next_tick(trial: Core, _environment: Participant, observations: ObservationS
         complete_actions(trial)
 
 
-def begin_tick(trial: Core, observations: ObservationSet) -> None:
+def begin_tick(trial: TrialMemory, observations: ObservationSet) -> None:
     """Close the tick under way, if there is one, and begin the next."""
     if trial.latest_observation is not None:
         trial.tick_id += 1
@@ -93,7 +93,7 @@ def begin_tick(trial: Core, observations: ObservationSet) -> None:
     trial.contents = [None] * len(trial.actors)
 
 
-def take_action(trial: Core, actor: Actor, received: Any) -> None:
+def take_action(trial: TrialMemory, actor: Actor, received: Any) -> None:
     """Take an actor's action; the first of each tick counts, until the action set is sent."""
     # Wrong ticks come first: an action that is late by a tick must not pass for this one's. Then the repeated one, then
     # the one that comes after the set went out, because the actor had run out of time.
@@ -119,12 +119,12 @@ def take_action(trial: Core, actor: Actor, received: Any) -> None:
         complete_actions(trial)
 
 
-def ignore_action(trial: Core, actor: Actor, _received: Any) -> None:
-    """An action before the first observation, or when no tick waits for one any more."""
+def ignore_unexpected_action(trial: TrialMemory, actor: Actor, _received: Any) -> None:
+    """An action while the trial has no tick to act in; what is late in a running trial is for `take_action`."""
     trial.ignore(actor, "action_out_of_season", "an action while none is waited for", "info")
 
 
-def act_absent(trial: Core, actor: Actor, _payload: None) -> None:
+def act_absent(trial: TrialMemory, actor: Actor, _payload: None) -> None:
     """An actor's time to respond is over, for this tick."""
     # It stays part of the trial: until the set is sent, an action that comes after all takes the place of the absence.
     trial.awaited.discard(actor.index)
@@ -132,7 +132,7 @@ def act_absent(trial: Core, actor: Actor, _payload: None) -> None:
         complete_actions(trial)
 
 
-def go_on_without(trial: Core, actor: Actor, _reason: str) -> None:
+def go_on_without(trial: TrialMemory, actor: Actor, _reason: str) -> None:
     """An optional actor was lost; what it did this tick, if the set is not sent yet, is void."""
     trial.disarm(Timer(_RESPONSE, actor.index))
     if trial.answered:
@@ -145,7 +145,7 @@ def go_on_without(trial: Core, actor: Actor, _reason: str) -> None:
         complete_actions(trial)
 
 
-def complete_actions(trial: Core) -> None:
+def complete_actions(trial: TrialMemory) -> None:
     """Nobody's action is waited for any more: choose the input that this is."""
     # From here on the tick takes no actions: neither a late one nor a loss can complete it again.
     trial.answered = True
@@ -167,7 +167,7 @@ def complete_actions(trial: Core) -> None:
         trial.fire(Input.ACTIONS_COMPLETE)
 
 
-def send_actions(trial: Core, _participant: None, _payload: None) -> None:
+def send_actions(trial: TrialMemory, _participant: None, _payload: None) -> None:
     """Give the environment one action per actor, in parameter order."""
     message = EnvRunTrialInput()
     message.state = _NORMAL
@@ -182,7 +182,7 @@ def send_actions(trial: Core, _participant: None, _payload: None) -> None:
     trial.out.append(Send(trial.environment.index, message))
 
 
-def send_last_and_actions(trial: Core, _participant: None, _payload: None) -> None:
+def send_last_and_actions(trial: TrialMemory, _participant: None, _payload: None) -> None:
     """The same for the last time: the environment's next observation set is the final one."""
     if not trial.end_marked:
         trial.note_event(STEPS_USED_UP)
@@ -193,7 +193,7 @@ def send_last_and_actions(trial: Core, _participant: None, _payload: None) -> No
     trial.arm_patience()
 
 
-def _fill_absences(trial: Core) -> tuple[list[bytes], list[int]]:
+def _fill_absences(trial: TrialMemory) -> tuple[list[bytes], list[int]]:
     """Return the contents with those of absent actors made up, and the indexes of those that have no default."""
     contents: list[bytes] = []
     defaults: list[int] = []

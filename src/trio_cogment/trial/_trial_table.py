@@ -94,7 +94,7 @@ class Input(enum.IntEnum):
 
 
 class Action(enum.IntEnum):
-    """What the machine does about it; each name is a function in `_opening`, `_ticks` or `_closing`."""
+    """What the machine does about it; each name is a function, listed in `_machine`."""
 
     NOTHING = 0
     OPEN_TO_ACTORS = 1
@@ -104,7 +104,7 @@ class Action(enum.IntEnum):
     FINAL_TICK = 5
     MARK_FINAL = 6
     TAKE_ACTION = 7
-    IGNORE_ACTION = 8
+    IGNORE_UNEXPECTED_ACTION = 8
     SEND_ACTIONS = 9
     SEND_LAST_AND_ACTIONS = 10
     TAKE_REWARD = 11
@@ -139,7 +139,7 @@ TRANSITIONS: dict[tuple[Phase, Input], tuple[Phase, Action]] = {
     (_P.PENDING, _I.FINAL_OBSERVATION_SET): (_P.WAIT_ACKS, _A.FINAL_TICK),
     (_P.PENDING, _I.ENVIRONMENT_LAST): (_P.PENDING, _A.MARK_FINAL),
     # Its stream allows it to act, and a peer that is early by mistake is no reason to end a trial.
-    (_P.PENDING, _I.ACTION): (_P.PENDING, _A.IGNORE_ACTION),
+    (_P.PENDING, _I.ACTION): (_P.PENDING, _A.IGNORE_UNEXPECTED_ACTION),
     (_P.PENDING, _I.REWARD): (_P.PENDING, _A.TAKE_REWARD),
     (_P.PENDING, _I.MESSAGE): (_P.PENDING, _A.RELAY_MESSAGE),
     (_P.PENDING, _I.SOFT_END): (_P.PENDING, _A.MARK_END),
@@ -176,7 +176,7 @@ TRANSITIONS: dict[tuple[Phase, Input], tuple[Phase, Action]] = {
     (_P.WAIT_FINAL, _I.OBSERVATION_SET): (_P.WAIT_ACKS, _A.FINAL_TICK),
     (_P.WAIT_FINAL, _I.FINAL_OBSERVATION_SET): (_P.WAIT_ACKS, _A.FINAL_TICK),
     (_P.WAIT_FINAL, _I.ENVIRONMENT_LAST): (_P.WAIT_FINAL, _A.NOTHING),
-    (_P.WAIT_FINAL, _I.ACTION): (_P.WAIT_FINAL, _A.IGNORE_ACTION),
+    (_P.WAIT_FINAL, _I.ACTION): (_P.WAIT_FINAL, _A.IGNORE_UNEXPECTED_ACTION),
     (_P.WAIT_FINAL, _I.ACTIONS_COMPLETE): (_P.WAIT_FINAL, _A.NOTHING),
     (_P.WAIT_FINAL, _I.LAST_ACTIONS_COMPLETE): (_P.WAIT_FINAL, _A.NOTHING),
     (_P.WAIT_FINAL, _I.UNWANTED_ACTIONS_COMPLETE): (_P.WAIT_FINAL, _A.NOTHING),
@@ -198,7 +198,7 @@ TRANSITIONS: dict[tuple[Phase, Input], tuple[Phase, Action]] = {
     (_P.WAIT_ACKS, _I.OBSERVATION_SET): (_P.WAIT_ACKS, _A.NOTHING),
     (_P.WAIT_ACKS, _I.FINAL_OBSERVATION_SET): (_P.WAIT_ACKS, _A.NOTHING),
     (_P.WAIT_ACKS, _I.ENVIRONMENT_LAST): (_P.WAIT_ACKS, _A.NOTHING),
-    (_P.WAIT_ACKS, _I.ACTION): (_P.WAIT_ACKS, _A.IGNORE_ACTION),
+    (_P.WAIT_ACKS, _I.ACTION): (_P.WAIT_ACKS, _A.IGNORE_UNEXPECTED_ACTION),
     (_P.WAIT_ACKS, _I.ACTIONS_COMPLETE): (_P.WAIT_ACKS, _A.NOTHING),
     (_P.WAIT_ACKS, _I.LAST_ACTIONS_COMPLETE): (_P.WAIT_ACKS, _A.NOTHING),
     (_P.WAIT_ACKS, _I.UNWANTED_ACTIONS_COMPLETE): (_P.WAIT_ACKS, _A.NOTHING),

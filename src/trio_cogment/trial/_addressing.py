@@ -1,11 +1,9 @@
-"""Whom a reward or message is for, and what several rewards amount to."""
+"""Whom a reward or message is for: names, and patterns of names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from trio_cogment.api.common_pb2 import Reward, RewardSource
-from trio_cogment.rewards import mean_reward
 from trio_cogment.trial._participant import Actor
 
 EVERYBODY = "*"
@@ -26,13 +24,3 @@ def resolve(pattern: str, actors: Sequence[Actor]) -> Sequence[Actor]:
     if not dot:
         return ()
     return [actor for actor in actors if actor.actor_class == actor_class and name in (EVERYBODY, actor.name)]
-
-
-def merge(tick_id: int, receiver: str, sources: Iterable[RewardSource]) -> Reward:
-    """Return one Reward of all `sources`: its value is their mean, weighted by confidence.
-
-    Sources whose confidence is not positive carry no weight but are listed.
-    """
-    reward = Reward(tick_id=tick_id, receiver_name=receiver, sources=sources)
-    reward.value = mean_reward([(source.value, source.confidence) for source in reward.sources])
-    return reward

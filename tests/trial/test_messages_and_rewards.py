@@ -3,8 +3,12 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from trio_cogment.api.common_pb2 import RewardSource
 from trio_cogment.trial import ENVIRONMENT, TrialRules
+from trio_cogment.trial._messages_and_rewards import merge
 
 from .harness import CLIENT, LAST, Play, actor, kind_of, make_params, play_ticks
 
@@ -194,3 +198,32 @@ def test_rewards_without_samples() -> None:
     play.reward(0, "b", (1, 1))
     play.observe()
     assert play.kinds(1) == ["NORMAL/reward", "NORMAL/observation"]
+
+
+@pytest.mark.parametrize(
+    ("sources", "value"),
+    [
+        ([(1, 1), (8, 1), (10, 0), (11, -1)], 4.5),
+        ([(1, 3), (5, 1)], 2),
+        ([(7, 0)], 0),
+        ([(7, -1)], 0),
+        ([(math.nan, 1)], math.nan),
+        ([(math.nan, 0), (2, 1)], 2),
+        ([(2, math.nan)], 0),
+        ([(math.inf, 1)], math.inf),
+        ([(3e38, 3e38), (3e38, 3e38)], pytest.approx(3e38)),
+    ],
+)
+def test_merge(sources: list[tuple[float, float]], value: float) -> None:
+    reward = merge(3, "x", [RewardSource(value=v, confidence=c) for v, c in sources])
+    assert (reward.tick_id, reward.receiver_name, len(reward.sources)) == (3, "x", len(sources))
+    assert reward.value == value or (math.isnan(value) and math.isnan(reward.value))
+
+
+FLOATS = st.floats(width=32)
+
+
+@given(st.lists(st.tuples(FLOATS, FLOATS), min_size=1, max_size=6))
+def test_merge_takes_any_floats(sources: list[tuple[float, float]]) -> None:
+    reward = merge(0, "x", [RewardSource(value=v, confidence=c) for v, c in sources])
+    assert len(reward.sources) == len(sources)

@@ -1,4 +1,4 @@
-"""The actions of a trial that has not begun: actors come, or do not; then the environment.
+"""The actions while participants join: actors come, or do not; then the environment. The trial has not begun yet.
 
 The environment is contacted last, when it is settled who takes part, so that a trial whose required actors do not come
 costs no environment. The wait for each actor is its own and runs from the beginning, side by side with the others.
@@ -10,9 +10,9 @@ from typing import Any
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialActor, TrialParams
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
-from trio_cogment.trial._core import INACTIVITY, Core
 from trio_cogment.trial._events import Connect, Send, Timer, TimerKind
-from trio_cogment.trial._exchange import send_held
+from trio_cogment.trial._memory import INACTIVITY, TrialMemory
+from trio_cogment.trial._messages_and_rewards import send_held
 from trio_cogment.trial._params import DEFAULT_BUFFERED_TICKS
 from trio_cogment.trial._participant import Actor, Environment, Participant
 from trio_cogment.trial._samples import SampleLog
@@ -22,7 +22,7 @@ from trio_cogment.trial._trial_table import Input
 _NORMAL = CommunicationState.NORMAL
 
 
-def open_to_actors(trial: Core, _participant: None, params: TrialParams) -> None:
+def open_to_actors(trial: TrialMemory, _participant: None, params: TrialParams) -> None:
     """Contact every service actor, all in parallel, and wait for the clients."""
     trial.params = params
     trial.max_steps = params.max_steps
@@ -50,7 +50,7 @@ def open_to_actors(trial: Core, _participant: None, params: TrialParams) -> None
         trial.arm(Timer(TimerKind.INIT, actor.index), actor.init_timeout)
 
 
-def welcome(trial: Core, actor: Actor, _payload: None) -> None:
+def welcome(trial: TrialMemory, actor: Actor, _payload: None) -> None:
     """A client took its slot: it gets its init_input at once, and no second init_output is expected."""
     actor.step(StreamInput.JOIN)
     trial.last_activity = trial.now
@@ -58,7 +58,7 @@ def welcome(trial: Core, actor: Actor, _payload: None) -> None:
     get_ready(trial, actor)
 
 
-def get_ready(trial: Core, participant: Participant) -> None:
+def get_ready(trial: TrialMemory, participant: Participant) -> None:
     """A participant is there: it takes part from now on."""
     participant.present = True
     participant.heard_at = trial.now
@@ -70,13 +70,13 @@ def get_ready(trial: Core, participant: Participant) -> None:
         _settle(trial, participant)
 
 
-def leave_out(trial: Core, actor: Actor, _reason: str) -> None:
+def leave_out(trial: TrialMemory, actor: Actor, _reason: str) -> None:
     """An optional actor did not come, or went before the trial began."""
     trial.disarm(Timer(TimerKind.INIT, actor.index))
     _settle(trial, actor)
 
 
-def start_environment(trial: Core, _participant: None, _payload: None) -> None:
+def start_environment(trial: TrialMemory, _participant: None, _payload: None) -> None:
     """Nobody is waited for any more: contact the environment."""
     assert trial.params is not None
     environment, params = trial.environment, trial.params.environment
@@ -94,14 +94,14 @@ def start_environment(trial: Core, _participant: None, _payload: None) -> None:
     trial.arm(Timer(TimerKind.INIT, environment.index), trial.rules.environment_init_timeout_seconds)
 
 
-def _settle(trial: Core, actor: Actor) -> None:
+def _settle(trial: TrialMemory, actor: Actor) -> None:
     if actor.index in trial.unsettled:
         trial.unsettled.discard(actor.index)
         if not trial.unsettled:
             trial.fire(Input.ACTORS_SETTLED)
 
 
-def _actor_init(trial: Core, actor: Actor) -> Any:
+def _actor_init(trial: TrialMemory, actor: Actor) -> Any:
     assert trial.params is not None
     params = trial.params.actors[actor.index]
     message = ActorRunTrialInput(state=_NORMAL)

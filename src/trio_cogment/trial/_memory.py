@@ -1,4 +1,4 @@
-"""What the actions of the trial's table work on: the memory of a trial, and the means to make effects."""
+"""The memory of a trial, and the means to make effects: what the actions of the trial's table work on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _END = CommunicationState.END
 _ENDED = TrialState.ENDED
 
 
-class Core:
+class TrialMemory:
     """The memory of one trial.
 
     Actions change it freely, but for `phase`, which only `fire` changes.
@@ -195,5 +195,5 @@ class Core:
         self.timed = [actor for actor in self.engaged if actor.response_timeout > 0]
 
 
-ActionFunction: TypeAlias = Callable[[Core, Any, Any], None]
+ActionFunction: TypeAlias = Callable[[TrialMemory, Any, Any], None]
 Rows: TypeAlias = dict[Phase, dict[Input, tuple[Phase, ActionFunction, tuple[TrialState, ...]]]]

@@ -1,4 +1,4 @@
-"""The actions for what participants say to one another: messages and rewards.
+"""The actions for messages and rewards: what participants say to one another.
 
 Messages are relayed at once, rewards wait for their receiver's next observation, as the published SDKs expect. The name
 of the sender is always written here: a participant cannot speak in another's name. Nothing that is wrong with a message
@@ -7,14 +7,16 @@ or a reward costs its sender or its receiver more than that message: it is count
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message, Reward
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message, Reward, RewardSource
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
-from trio_cogment.trial._core import Core
+from trio_cogment.rewards import mean_reward
+from trio_cogment.trial._addressing import resolve
 from trio_cogment.trial._events import ENVIRONMENT, EmitSample, Send
+from trio_cogment.trial._memory import TrialMemory
 from trio_cogment.trial._participant import Actor, Participant
-from trio_cogment.trial._rewards import merge, resolve
 from trio_cogment.trial._stream_table import StreamState
 
 _NORMAL = CommunicationState.NORMAL
@@ -24,7 +26,7 @@ _TO_COME = (StreamState.IDLE, StreamState.CONNECTING)
 CURRENT_TICK = -1
 
 
-def relay_message(trial: Core, sender: Participant, received: Any) -> None:
+def relay_message(trial: TrialMemory, sender: Participant, received: Any) -> None:
     """Pass a message on at once, to whoever its receiver stands for."""
     message: Message = received.message
     if not _may_speak(trial, sender):
@@ -50,7 +52,7 @@ def relay_message(trial: Core, sender: Participant, received: Any) -> None:
         _deliver(trial, sender, receiver, copy)
 
 
-def _may_speak(trial: Core, sender: Participant) -> bool:
+def _may_speak(trial: TrialMemory, sender: Participant) -> bool:
     # What is said is kept (in samples, in outboxes), so one that says too much would take the memory of all trials.
     if sender.said_tick != trial.tick_id:
         sender.said_tick, sender.said = trial.tick_id, 0
@@ -61,7 +63,7 @@ def _may_speak(trial: Core, sender: Participant) -> bool:
     return True
 
 
-def _deliver(trial: Core, sender: Participant, receiver: Participant, message: Message) -> None:
+def _deliver(trial: TrialMemory, sender: Participant, receiver: Participant, message: Message) -> None:
     if receiver.present:
         _send(trial, receiver, message)
     elif receiver.state not in _TO_COME:
@@ -72,28 +74,28 @@ def _deliver(trial: Core, sender: Participant, receiver: Participant, message: M
         trial.ignore(sender, "message_not_held", f"more messages to {receiver.describe()} than can be held for it")
 
 
-def _can_hold(trial: Core, receiver: Participant, message: Message) -> bool:
+def _can_hold(trial: TrialMemory, receiver: Participant, message: Message) -> bool:
     # One message is always held, however large, as in a participant's outbox.
     held, rules = receiver.held, trial.rules
     size = sum(each.ByteSize() for each in held) + message.ByteSize()
     return not held or (len(held) < rules.max_held_messages and size <= rules.max_held_bytes)
 
 
-def _send(trial: Core, receiver: Participant, message: Message) -> None:
+def _send(trial: TrialMemory, receiver: Participant, message: Message) -> None:
     envelope: Any = EnvRunTrialInput() if receiver.index == ENVIRONMENT else ActorRunTrialInput()
     envelope.state = _NORMAL
     envelope.message.CopyFrom(message)
     trial.out.append(Send(receiver.index, envelope))
 
 
-def send_held(trial: Core, receiver: Participant) -> None:
+def send_held(trial: TrialMemory, receiver: Participant) -> None:
     """Send what came for a participant before it did."""
     held, receiver.held = receiver.held, []
     for message in held:
         _send(trial, receiver, message)
 
 
-def take_reward(trial: Core, sender: Participant, received: Any) -> None:
+def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
     """Keep a reward for its receivers' next observation, or for the sample of the past tick it names."""
     reward: Reward = received.reward
     tick_id = trial.tick_id
@@ -126,9 +128,19 @@ def take_reward(trial: Core, sender: Participant, received: Any) -> None:
             actor.reward_tick = tick_id
 
 
-def send_rewards(trial: Core, actor: Actor) -> None:
+def send_rewards(trial: TrialMemory, actor: Actor) -> None:
     """Send an actor what it was rewarded with since its last observation, as one Reward."""
     sources, actor.reward_sources = actor.reward_sources, []
     message = ActorRunTrialInput(state=_NORMAL)
     message.reward.CopyFrom(merge(actor.reward_tick, actor.name, sources))
     trial.out.append(Send(actor.index, message))
+
+
+def merge(tick_id: int, receiver: str, sources: Iterable[RewardSource]) -> Reward:
+    """Return one Reward of all `sources`: its value is their mean, weighted by confidence.
+
+    Sources whose confidence is not positive carry no weight but are listed.
+    """
+    reward = Reward(tick_id=tick_id, receiver_name=receiver, sources=sources)
+    reward.value = mean_reward([(source.value, source.confidence) for source in reward.sources])
+    return reward
