@@ -103,7 +103,7 @@ async def test_the_sdks_sessions_answer_and_nothing_is_answered_for_ever(
         assert info.state == TrialState.RUNNING
         assert info.tick_id >= 9
         # A beat a second, each with its answer: nothing more is under way.
-        assert all(participant.beats <= 101 for participant in trial.machine.participants.values())
+        assert all(participant.unanswered_heartbeats <= 101 for participant in trial.machine.participants.values())
     assert messages < 20
 
 

@@ -1,4 +1,4 @@
-"""Heartbeats: answered always, sent to the silent who owe nothing, and no activity."""
+"""Heartbeats: answered always, sent to the silent who are not expected to write, and no activity; and inactivity."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
-from trio_cogment.trial import ENVIRONMENT, TimerKind, TrialRules
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.trial import ENVIRONMENT, NO_PARTICIPANT, Timer, TimerKind, TrialRules
 from trio_cogment.trial._stream_table import ENVIRONMENT_STREAM, StreamInput, StreamState, Verdict
 
 from .harness import CLIENT, HEARTBEAT, LAST, Play, actor, make_params, play_ticks
 
 BEATING = TrialRules(heartbeat_seconds=20)
+S = TrialState
+STALE = Timer(TimerKind.INACTIVITY, NO_PARTICIPANT)
 EVERYBODY = (ENVIRONMENT, 0, 1)
 ACTORS = (0, 1)
 
@@ -190,3 +193,58 @@ def test_the_table_lets_them_go_where_a_stream_is_in_use() -> None:
     assert allowed == {StreamState.ACTIVE, StreamState.ENDING, StreamState.ACKED}
     for state in allowed:
         assert ENVIRONMENT_STREAM[state, StreamInput.SEND_HEARTBEAT] == (state, Verdict.PROCEED)
+
+
+def test_heartbeats_at_any_time() -> None:
+    play = Play().start()
+    for _ in range(2):
+        play.clear()
+        for index in (ENVIRONMENT, 0, 1):
+            play.say(index, HEARTBEAT)
+            assert play.kinds(index) == ["HEARTBEAT"]
+        play_ticks(play, 1)
+    play.soft()
+    play.observe()
+    play.act(0, 1)
+    play.observe()
+    play.ack(0)
+    play.clear()
+    play.say(0, HEARTBEAT)
+    assert play.kinds(0) == ["HEARTBEAT"]
+    play.hard()
+    play.clear()
+    play.say(0, HEARTBEAT)
+    assert play.kinds(0) == []
+
+
+def test_staleness() -> None:
+    play = Play(make_params(max_inactivity=10)).start()
+    assert play.timers == {STALE: 110.0}
+    play.pass_time(9)
+    play.observe()
+    # Activity does not touch the timer: it is looked at when the timer fires.
+    assert play.timers == {STALE: 110.0}
+    play.pass_time(2)
+    assert play.timers == {STALE: 119.0}
+    for _ in range(7):
+        play.pass_time(1)
+        play.say(0, HEARTBEAT)
+        play.say(ENVIRONMENT, HEARTBEAT)
+    assert not play.is_over()
+    play.pass_time(1)
+    assert play.is_over()
+    assert play.end_details(0) == "nothing happened for 10 s"
+    assert any("nothing happened" in text for text in play.samples[-1].info.special_events)
+
+
+def test_staleness_while_waiting_for_a_client() -> None:
+    play = Play(make_params(max_inactivity=10)).begin()
+    play.pass_time(10)
+    assert play.states == [S.INITIALIZING, S.PENDING, S.ENDED]
+
+
+def test_no_staleness_unless_asked_for() -> None:
+    play = Play().start()
+    play.observe()
+    play.pass_time(1e6)
+    assert play.machine.state == S.RUNNING

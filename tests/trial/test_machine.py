@@ -8,7 +8,6 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.trial import (
     ENVIRONMENT,
-    NO_PARTICIPANT,
     HalfClosed,
     Lost,
     ParametersComplete,
@@ -18,10 +17,9 @@ from trio_cogment.trial import (
     TimerKind,
 )
 
-from .harness import HEARTBEAT, Play, actor, make_params, play_ticks, snapshot
+from .harness import Play, actor, make_params, snapshot
 
 S = TrialState
-STALE = Timer(TimerKind.INACTIVITY, NO_PARTICIPANT)
 
 
 @pytest.mark.parametrize("event", [Received(9, None), Lost(9, "x"), HalfClosed(-2)])
@@ -45,61 +43,6 @@ def test_a_disarmed_timer_that_fires_all_the_same() -> None:
     play = Play().start()
     assert play.feed(TimerFired(Timer(TimerKind.RESPONSE, 0))) == []
     assert play.machine.counters["timer_disarmed"] == 1
-
-
-def test_heartbeats_at_any_time() -> None:
-    play = Play().start()
-    for _ in range(2):
-        play.clear()
-        for index in (ENVIRONMENT, 0, 1):
-            play.say(index, HEARTBEAT)
-            assert play.kinds(index) == ["HEARTBEAT"]
-        play_ticks(play, 1)
-    play.soft()
-    play.observe()
-    play.act(0, 1)
-    play.observe()
-    play.ack(0)
-    play.clear()
-    play.say(0, HEARTBEAT)
-    assert play.kinds(0) == ["HEARTBEAT"]
-    play.hard()
-    play.clear()
-    play.say(0, HEARTBEAT)
-    assert play.kinds(0) == []
-
-
-def test_staleness() -> None:
-    play = Play(make_params(max_inactivity=10)).start()
-    assert play.timers == {STALE: 110.0}
-    play.pass_time(9)
-    play.observe()
-    # Activity does not touch the timer: it is looked at when the timer fires.
-    assert play.timers == {STALE: 110.0}
-    play.pass_time(2)
-    assert play.timers == {STALE: 119.0}
-    for _ in range(7):
-        play.pass_time(1)
-        play.say(0, HEARTBEAT)
-        play.say(ENVIRONMENT, HEARTBEAT)
-    assert not play.is_over()
-    play.pass_time(1)
-    assert play.is_over()
-    assert play.end_details(0) == "nothing happened for 10 s"
-    assert any("nothing happened" in text for text in play.samples[-1].info.special_events)
-
-
-def test_staleness_while_waiting_for_a_client() -> None:
-    play = Play(make_params(max_inactivity=10)).begin()
-    play.pass_time(10)
-    assert play.states == [S.INITIALIZING, S.PENDING, S.ENDED]
-
-
-def test_no_staleness_unless_asked_for() -> None:
-    play = Play().start()
-    play.observe()
-    play.pass_time(1e6)
-    assert play.machine.state == S.RUNNING
 
 
 def test_empty_messages_are_ignored() -> None:

@@ -1,4 +1,7 @@
-"""A trial's time and timers: many deadlines, one sleeping task, and none of its turns while nothing is armed."""
+"""A trial's time and timers: many deadlines, one sleeping task, and none of its turns while nothing is armed.
+
+This module keeps the deadlines. Which timers there are, and what is armed when, the trial's machine decides.
+"""
 
 from __future__ import annotations
 

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialState
-from trio_cogment.api.environment_pb2 import EnvRunTrialInput
+from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
@@ -23,11 +22,9 @@ from trio_cogment.errors import (
     NotFoundError,
     RemoteProtocolError,
 )
-from trio_cogment.trial import _closing, _joining, _messages_and_rewards, _ticks
+from trio_cogment.trial import _closing, _heartbeats, _joining, _messages_and_rewards, _ticks
 from trio_cogment.trial._events import (
     DEFAULT_RULES,
-    ENVIRONMENT,
-    ArmTimer,
     Begin,
     Close,
     Effect,
@@ -38,14 +35,13 @@ from trio_cogment.trial._events import (
     Lost,
     ParametersComplete,
     Received,
-    Send,
     SoftEnd,
     Timer,
     TimerFired,
     TimerKind,
     TrialRules,
 )
-from trio_cogment.trial._memory import INACTIVITY, ActionFunction, Rows, TrialMemory
+from trio_cogment.trial._memory import ActionFunction, Rows, TrialMemory
 from trio_cogment.trial._participant import Actor, Participant
 from trio_cogment.trial._stream_table import StreamInput, StreamState, Verdict
 from trio_cogment.trial._trial_table import ANNOUNCED, TRANSITIONS, Action, Input, Phase
@@ -225,11 +221,7 @@ class TrialMachine(TrialMemory):
     def _judge(self, participant: Participant, symbol: StreamInput, verdict: Verdict, reason: str) -> None:
         """Do what a stream's verdict says."""
         if verdict is Verdict.ANSWER:
-            # An answer to one of ours is not answered: the peer would answer that again.
-            if participant.beats:
-                participant.beats -= 1
-            else:
-                self._send_heartbeat(participant)
+            _heartbeats.on_heartbeat(self, participant)
             return
         if verdict is Verdict.DROP:
             self.count("dropped")
@@ -252,11 +244,6 @@ class TrialMachine(TrialMemory):
             self._lose(participant, reason)
         else:
             self._lose(participant, reason)
-
-    def _send_heartbeat(self, participant: Participant) -> None:
-        message: Any = EnvRunTrialInput() if participant.index == ENVIRONMENT else ActorRunTrialInput()
-        message.state = CommunicationState.HEARTBEAT
-        self.out.append(Send(participant.index, message))
 
     def _lose(self, participant: Participant, reason: str) -> None:
         """A participant takes no part any more."""
@@ -308,54 +295,16 @@ class TrialMachine(TrialMemory):
             seconds = self.rules.soft_end_patience_seconds
             self.fire(Input.PATIENCE_OVER, None, f"the trial did not come to its end within {seconds:g} s")
         elif kind is TimerKind.INACTIVITY:
-            self._look_for_activity()
+            _heartbeats.on_inactivity_timer(self)
         else:
             participant = self.participants[timer.participant]
             if kind is TimerKind.INIT:
                 verdict = participant.step(StreamInput.GIVE_UP)
                 self._judge(participant, StreamInput.GIVE_UP, verdict, "it did not come in time")
             elif kind is TimerKind.HEARTBEAT:
-                self._beat(participant, timer)
+                _heartbeats.on_heartbeat_timer(self, participant)
             else:
                 self.fire(Input.RESPONSE_TIMEOUT if kind is TimerKind.RESPONSE else Input.ACK_TIMEOUT, participant)
-
-    def _look_for_activity(self) -> None:
-        # Activity only writes down the time; the timer is moved when it fires, not with every message.
-        assert self.params is not None
-        deadline = self.last_activity + self.params.max_inactivity
-        if self.now >= deadline:
-            self.fire(Input.HARD_END, None, f"nothing happened for {self.params.max_inactivity} s")
-        else:
-            self._armed.add(INACTIVITY)
-            self.out.append(ArmTimer(INACTIVITY, deadline))
-
-    def _beat(self, participant: Participant, timer: Timer) -> None:
-        # As with activity: a message only writes down its time.
-        seconds = self.rules.heartbeat_seconds
-        deadline = max(participant.heard_at, participant.beaten_at) + seconds
-        if self.now >= deadline and self.owes(participant):
-            deadline = self.now + seconds
-        elif self.now >= deadline:
-            participant.step(StreamInput.SEND_HEARTBEAT)
-            participant.beaten_at = self.now
-            participant.beats += 1
-            self._send_heartbeat(participant)
-            deadline = self.now + seconds
-        self._armed.add(timer)
-        self.out.append(ArmTimer(timer, deadline))
-
-    def owes(self, participant: Participant) -> bool:
-        """Tell whether we wait for a participant, which may therefore be busy rather than gone.
-
-        The published SDK answers a heartbeat beside whatever else it writes. One that has computed for longer than a
-        heartbeat's time, and finds ours together with what it wants to send, loses its stream to gRPC's refusal of two
-        writes at a time; so whoever may be about to write is left in peace, and its connection's PINGs watch it.
-        """
-        if participant.index in self.owing:
-            return True
-        if participant.index == ENVIRONMENT:
-            return self.answered if self.phase is Phase.RUNNING else self.phase < Phase.WAIT_ACKS
-        return self.phase is Phase.RUNNING and self.contents[participant.index] is None
 
     def _begin(self, _event: Begin) -> None:
         self.fire(Input.BEGIN)

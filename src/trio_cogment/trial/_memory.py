@@ -142,8 +142,12 @@ class TrialMemory:
     def arm(self, timer: Timer, seconds: float) -> None:
         """Arm a timer `seconds` from now; 0 is for ever, so nothing is armed."""
         if seconds > 0:
-            self._armed.add(timer)
-            self.out.append(ArmTimer(timer, self.now + seconds))
+            self.arm_at(timer, self.now + seconds)
+
+    def arm_at(self, timer: Timer, deadline: float) -> None:
+        """Arm a timer for a time on the scale of `now`."""
+        self._armed.add(timer)
+        self.out.append(ArmTimer(timer, deadline))
 
     def disarm(self, timer: Timer) -> None:
         """Disarm a timer if it is armed."""
@@ -193,6 +197,14 @@ class TrialMemory:
         """Make the lists of who takes part anew, after somebody came or went."""
         self.engaged = [actor for actor in self.actors if actor.present]
         self.timed = [actor for actor in self.engaged if actor.response_timeout > 0]
+
+    def is_expected_to_write(self, participant: Participant) -> bool:
+        """Tell whether the trial waits for a participant, which may therefore be busy rather than gone."""
+        if participant.index in self.owing:
+            return True
+        if participant.index == ENVIRONMENT:
+            return self.answered if self.phase is Phase.RUNNING else self.phase < Phase.WAIT_ACKS
+        return self.phase is Phase.RUNNING and self.contents[participant.index] is None
 
 
 ActionFunction: TypeAlias = Callable[[TrialMemory, Any, Any], None]

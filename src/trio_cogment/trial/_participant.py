@@ -57,12 +57,13 @@ class Participant(ABC):
         held: messages for it that came before it did.
         said: how many messages and rewards it sent in tick `said_tick`.
         heard_at: when it sent something last, on the scale of `now`.
-        beaten_at: when it was sent its last heartbeat; `beats`: how many of them it has not answered.
+        heartbeat_sent_at: when it was sent its last heartbeat.
+        unanswered_heartbeats: how many of those it was sent it has not answered.
     """
 
     __slots__ = (
-        "_rows", "beaten_at", "beats", "heard_at", "held", "index", "name", "present", "row", "said", "said_tick",
-        "state",
+        "_rows", "heard_at", "heartbeat_sent_at", "held", "index", "name", "present", "row", "said", "said_tick",
+        "state", "unanswered_heartbeats",
     )  # fmt: skip
 
     def __init__(self, index: int, name: str, rows: Rows) -> None:
@@ -76,8 +77,8 @@ class Participant(ABC):
         self.said = 0
         self.said_tick = 0
         self.heard_at = 0.0
-        self.beaten_at = 0.0
-        self.beats = 0
+        self.heartbeat_sent_at = 0.0
+        self.unanswered_heartbeats = 0
 
     def step(self, symbol: StreamInput) -> Verdict:
         """Take one input of the stream's table, or raise LocalProtocolError and change nothing."""

@@ -68,10 +68,10 @@ def waits_of(trial: TrialMachine) -> Iterator[Wait]:
         if timeouts and all(timeouts) and not trial.answered:
             yield Wait(f"the actions of tick {trial.tick_id}", max(timeouts))
     for participant in trial.participants.values() if rules.heartbeat_seconds else ():
-        if participant.present and not trial.owes(participant):
-            # Without `since`: until a moment ago it may have owed something, when nobody sends it any. The time in the
-            # text makes each silence a wait of its own.
-            last = max(participant.heard_at, participant.beaten_at)
+        if participant.present and not trial.is_expected_to_write(participant):
+            # Without `since`: until a moment ago it may have been expected to write, and then it is sent none. The time
+            # in the text makes each silence a wait of its own.
+            last = max(participant.heard_at, participant.heartbeat_sent_at)
             yield Wait(f"a HEARTBEAT to {participant.name}, silent since {last:g} s", 2 * rules.heartbeat_seconds)
     if params.max_inactivity:
         yield Wait("anything to happen", params.max_inactivity, since=trial.last_activity)
