@@ -128,7 +128,7 @@ class Server:
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal, wait for the end, and return the exit code.
 
-        How long that may take is shown in virtual time, by `test__serving.py`; here, other work would count, too.
+        How long that may take is tested in virtual time (`tests/rpc`); here, other work would count, too.
         """
         self.process.send_signal(number)
         with trio.fail_after(PATIENCE_SECONDS):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from trio_cogment.cli.logs import LOG_LEVELS, TRACE, LogSettings, set_up_logging
-from trio_cogment.logs import PREFIX, trial_bound
+from trio_cogment.log_context import PREFIX, trial_bound
 
 #: What the programs that read the log as JSON know.
 KNOWN_LEVELS = {"critical", "error", "warning", "info", "debug"}

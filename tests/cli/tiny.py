@@ -14,8 +14,8 @@ from trio_cogment.api import datalog_pb2, trial_datastore_pb2
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.main import main
 from trio_cogment.cli.services import services
-from trio_cogment.cli.services.discovery import directory_options
-from trio_cogment.cli.services.serving import Application, Resources, Running, run_server
+from trio_cogment.cli.services.directory_flags import directory_options
+from trio_cogment.cli.services.server import Application, Resources, Running, run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.rpc import bind

@@ -21,7 +21,7 @@ from trio_cogment.api.directory_pb2 import (
 )
 from trio_cogment.config import DirectoryConfig, RpcConfig
 from trio_cogment.discovery import DirectoryClient, Registration, open_directory
-from trio_cogment.discovery._opening import _fast_reconnect
+from trio_cogment.discovery._directory_channel import _fast_reconnect
 from trio_cogment.endpoints import ClientEndpoint, GrpcEndpoint
 from trio_cogment.errors import (
     CogmentError,

@@ -118,6 +118,6 @@ def test_nobody_who_does_not_measure_imports_the_library() -> None:
     code = (
         "import sys\n"
         "for name in ('prometheus_client', 'h11'): sys.modules[name] = None\n"
-        "import trio_cogment.orchestrator, trio_cogment.platform, trio_cogment.cli.services.serving\n"
+        "import trio_cogment.orchestrator, trio_cogment.platform, trio_cogment.cli.services.server\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from trio_cogment.testing import Fault, FaultPlan, Misbehaviour
-from trio_cogment.testing.fakes.services import DATALOGS_CANNOT, HOOKS_CANNOT
+from trio_cogment.testing.fakes.datalog import DATALOGS_CANNOT
+from trio_cogment.testing.fakes.hook import HOOKS_CANNOT
 
 TRIALS = 4
 MOST_TICKS = 12

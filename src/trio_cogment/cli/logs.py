@@ -15,7 +15,7 @@ import click
 
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied, nearest
-from trio_cogment.logs import TrialFilter
+from trio_cogment.log_context import TrialFilter
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 

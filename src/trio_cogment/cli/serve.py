@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from trio_cogment.cli.options import port_option
-from trio_cogment.cli.services.discovery import own_directory_option
+from trio_cogment.cli.services.directory_flags import own_directory_option
 from trio_cogment.cli.services.model_registry import archive_folder, archive_option
 from trio_cogment.cli.services.orchestrator import (
     DEFAULT_PORT,

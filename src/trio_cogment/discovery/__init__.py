@@ -1,8 +1,8 @@
 """Finding services: a directory's client, and keeping this server's own services registered there."""
 
+from trio_cogment.discovery._directory_channel import directory_endpoint as directory_endpoint
+from trio_cogment.discovery._directory_channel import open_directory as open_directory
 from trio_cogment.discovery._messages import Found as Found
-from trio_cogment.discovery._opening import directory_endpoint as directory_endpoint
-from trio_cogment.discovery._opening import open_directory as open_directory
 from trio_cogment.discovery.client import DirectoryClient as DirectoryClient
 from trio_cogment.discovery.client import Registration as Registration
 from trio_cogment.discovery.registration import SDK as SDK

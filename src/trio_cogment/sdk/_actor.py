@@ -11,7 +11,7 @@ from trio_cogment.api.common_pb2 import (
     ActorRunTrialInput,
     ActorRunTrialOutput,
 )
-from trio_cogment.logs import trial_bound
+from trio_cogment.log_context import trial_bound
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import Event, EventType, RecvObservation, RecvReward
 from trio_cogment.sdk._session import NORMAL, Session, WallClock

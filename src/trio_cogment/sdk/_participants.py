@@ -16,7 +16,7 @@ from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.discovery import Offer
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
 from trio_cogment.host import Host
-from trio_cogment.logs import bind_trial
+from trio_cogment.log_context import bind_trial
 from trio_cogment.rpc import (
     CallOpener,
     ClientCall,

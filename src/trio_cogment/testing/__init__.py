@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from trio_cogment.testing.conformance.trial_store import check_trial_store as check_trial_store
     from trio_cogment.testing.fakes.behaviour import Behaviour as Behaviour
     from trio_cogment.testing.fakes.behaviour import Misbehaviour as Misbehaviour
+    from trio_cogment.testing.fakes.datalog import FakeDatalog as FakeDatalog
     from trio_cogment.testing.fakes.directory import FakeDirectory as FakeDirectory
     from trio_cogment.testing.fakes.faulty_store import FaultyStore as FaultyStore
     from trio_cogment.testing.fakes.faulty_store import StoreFault as StoreFault
     from trio_cogment.testing.fakes.faulty_store import StoreFaults as StoreFaults
+    from trio_cogment.testing.fakes.hook import FakeHook as FakeHook
     from trio_cogment.testing.fakes.participants import FakeActor as FakeActor
     from trio_cogment.testing.fakes.participants import FakeEnvironment as FakeEnvironment
-    from trio_cogment.testing.fakes.services import FakeDatalog as FakeDatalog
-    from trio_cogment.testing.fakes.services import FakeHook as FakeHook
     from trio_cogment.testing.history import History as History
     from trio_cogment.testing.history import HistoryEvent as HistoryEvent
     from trio_cogment.testing.recorded_calls import RecordedCalls as RecordedCalls
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from trio_cogment.testing.sim.disk import SimDisk as SimDisk
     from trio_cogment.testing.sim.fault_plan import Fault as Fault
     from trio_cogment.testing.sim.fault_plan import FaultPlan as FaultPlan
+    from trio_cogment.testing.sim.links import Link as Link
     from trio_cogment.testing.sim.network import SimConnection as SimConnection
     from trio_cogment.testing.sim.network import SimHost as SimHost
     from trio_cogment.testing.sim.network import SimListener as SimListener
     from trio_cogment.testing.sim.network import SimNetwork as SimNetwork
-    from trio_cogment.testing.sim.pipes import Link as Link
     from trio_cogment.testing.sim.simulate import DEFAULT_BUDGET as DEFAULT_BUDGET
     from trio_cogment.testing.sim.simulate import DeadlockError as DeadlockError
     from trio_cogment.testing.sim.simulate import LivelockError as LivelockError
@@ -72,10 +72,10 @@ _HOMES = {
     "DeadlockError": "sim.simulate",
     "CancelledBlock": "sim.cancellation",
     "FakeActor": "fakes.participants",
-    "FakeDatalog": "fakes.services",
+    "FakeDatalog": "fakes.datalog",
     "FakeDirectory": "fakes.directory",
     "FakeEnvironment": "fakes.participants",
-    "FakeHook": "fakes.services",
+    "FakeHook": "fakes.hook",
     "Fault": "sim.fault_plan",
     "FaultPlan": "sim.fault_plan",
     "FaultyStore": "fakes.faulty_store",
@@ -84,7 +84,7 @@ _HOMES = {
     "InvariantError": "checkers.check_history",
     "LEAST_ACK_SECONDS": "checkers.sessions",
     "DelayedChannel": "sim.delayed_channel",
-    "Link": "sim.pipes",
+    "Link": "sim.links",
     "LivelockError": "sim.simulate",
     "Misbehaviour": "fakes.behaviour",
     "NondeterminismError": "sim.simulate",

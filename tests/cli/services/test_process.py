@@ -18,7 +18,7 @@ from tests.ports import free_port
 from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.orchestrator import orchestrator_application
 from trio_cogment.cli.services.process import run_until_signal
-from trio_cogment.cli.services.serving import _serve
+from trio_cogment.cli.services.server import _serve
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import ActorSession, Controller, Participants, actor_params, trial_params
 from trio_cogment.testing.fakes.directory import FakeDirectory

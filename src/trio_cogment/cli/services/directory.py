@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from trio_cogment.cli.options import applied, boolean_option
-from trio_cogment.cli.services.discovery import persistence_option
+from trio_cogment.cli.services.directory_flags import persistence_option
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
-    from trio_cogment.cli.services.serving import Application, Resources, Running
+    from trio_cogment.cli.services.server import Application, Resources, Running
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -98,13 +98,13 @@ def run_directory(settings: DirectoryServerSettings) -> None:
     Raises:
         Failure: it cannot start.
     """
-    from trio_cogment.cli.services.serving import run_server
+    from trio_cogment.cli.services.server import run_server
 
     run_server(settings, partial(_application, settings))
 
 
 def _application(settings: DirectoryServerSettings) -> Application:
-    from trio_cogment.cli.services.serving import Application
+    from trio_cogment.cli.services.server import Application
 
     return Application(
         name="directory",
@@ -117,8 +117,8 @@ def _application(settings: DirectoryServerSettings) -> Application:
 
 @asynccontextmanager
 async def _opened(settings: DirectoryServerSettings, _resources: Resources) -> AsyncIterator[Running]:
-    from trio_cogment.cli.services.registration import opened_directory_server
-    from trio_cogment.cli.services.serving import Running
+    from trio_cogment.cli.services.directory_access import opened_directory_server
+    from trio_cogment.cli.services.server import Running
     from trio_cogment.directory import directory_services
 
     async with opened_directory_server(settings.file, settings.configuration) as directory:

@@ -17,13 +17,13 @@ import click
 from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
-from trio_cogment.cli.services.discovery import directory_options
+from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.errors import CogmentError
 from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
-    from trio_cogment.cli.services.serving import Application, Resources, Running
+    from trio_cogment.cli.services.server import Application, Resources, Running
     from trio_cogment.model_registry import ModelRegistry
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -131,20 +131,20 @@ def run_model_registry(settings: ModelRegistrySettings) -> None:
     Raises:
         Failure: it cannot start.
     """
-    from trio_cogment.cli.services.serving import run_server
+    from trio_cogment.cli.services.server import run_server
 
     run_server(settings, partial(_application, settings))
 
 
 def _application(settings: ModelRegistrySettings) -> Application:
-    from trio_cogment.cli.services.serving import Application
+    from trio_cogment.cli.services.server import Application
 
     return Application(name="model_registry", ports=[settings.port], open=partial(_opened, settings))
 
 
 @asynccontextmanager
 async def _opened(settings: ModelRegistrySettings, _resources: Resources) -> AsyncIterator[Running]:
-    from trio_cogment.cli.services.serving import Running
+    from trio_cogment.cli.services.server import Running
     from trio_cogment.model_registry import model_registry_services
 
     async with opened_registry(settings.archive, settings.configuration) as registry:

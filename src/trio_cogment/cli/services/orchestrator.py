@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import FilePath, applied, as_list, port_option
-from trio_cogment.cli.services.discovery import directory_options
+from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.model_registry import opened_registry
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, server_options
 from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage
@@ -26,7 +26,7 @@ from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
-    from trio_cogment.cli.services.serving import Application, Resources, Running
+    from trio_cogment.cli.services.server import Application, Resources, Running
     from trio_cogment.datastore import TrialStore
     from trio_cogment.metrics import OrchestratorMetrics
     from trio_cogment.model_registry import ModelRegistry
@@ -192,7 +192,7 @@ def run_orchestrator(settings: OrchestratorSettings) -> None:
     Raises:
         Failure: it cannot start.
     """
-    from trio_cogment.cli.services.serving import run_server
+    from trio_cogment.cli.services.server import run_server
 
     run_server(settings, partial(orchestrator_application, settings))
 
@@ -203,7 +203,7 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
     Raises:
         Failure: with these settings no trial could start.
     """
-    from trio_cogment.cli.services.serving import Application
+    from trio_cogment.cli.services.server import Application
 
     _check_hooks(settings.pre_trial_hooks, discovery=settings.directory is not None)
     params = _load_params(settings)
@@ -229,7 +229,7 @@ def _name(settings: OrchestratorSettings) -> str:
 async def _opened(
     settings: OrchestratorSettings, params: TrialParams | None, resources: Resources
 ) -> AsyncIterator[Running]:
-    from trio_cogment.cli.services.serving import Running
+    from trio_cogment.cli.services.server import Running
     from trio_cogment.config import PlatformConfig
     from trio_cogment.platform import open_platform
 

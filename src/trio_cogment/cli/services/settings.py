@@ -13,7 +13,7 @@ from trio_cogment.cli.configuration import Configuration, config_option, configu
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import LogSettings, log_options, log_settings
 from trio_cogment.cli.options import applied, as_list, boolean_option, port_option
-from trio_cogment.cli.services.discovery import DirectorySettings, directory_settings
+from trio_cogment.cli.services.directory_flags import DirectorySettings, directory_settings
 from trio_cogment.cli.tls import TlsFiles, tls_files, tls_options
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])

@@ -16,12 +16,12 @@ import click
 
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
-from trio_cogment.cli.services.discovery import directory_options
+from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
-    from trio_cogment.cli.services.serving import Application, Resources, Running
+    from trio_cogment.cli.services.server import Application, Resources, Running
     from trio_cogment.datastore import TrialStore
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -169,20 +169,20 @@ def run_datastore(settings: DatastoreSettings) -> None:
     Raises:
         Failure: it cannot start.
     """
-    from trio_cogment.cli.services.serving import run_server
+    from trio_cogment.cli.services.server import run_server
 
     run_server(settings, partial(_application, settings))
 
 
 def _application(settings: DatastoreSettings) -> Application:
-    from trio_cogment.cli.services.serving import Application
+    from trio_cogment.cli.services.server import Application
 
     return Application(name="trial_datastore", ports=[settings.port], open=partial(_opened, settings))
 
 
 @asynccontextmanager
 async def _opened(settings: DatastoreSettings, _resources: Resources) -> AsyncIterator[Running]:
-    from trio_cogment.cli.services.serving import Running
+    from trio_cogment.cli.services.server import Running
     from trio_cogment.datastore import Datastore, datastore_services
 
     async with (

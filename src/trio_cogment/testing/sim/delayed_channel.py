@@ -19,7 +19,7 @@ from purerpc import RPCSignature, Service
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError
 from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, Metadata, MetadataLike, Method, ServerCall
-from trio_cogment.testing.sim.pipes import Link
+from trio_cogment.testing.sim.links import Link
 
 #: Messages of a call under way in one direction; then their sender waits.
 MAX_UNDER_WAY = 64

@@ -16,7 +16,7 @@ import trio
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import Channel
-from trio_cogment.testing.sim.pipes import BREAK, Flow, Link, Path
+from trio_cogment.testing.sim.links import BREAK, Flow, Link, Path
 from trio_cogment.testing.sim.stream import SimStream
 
 #: How long a connection attempt lasts when nothing answers, as in Linux.

@@ -6,7 +6,7 @@ import math
 
 import trio
 
-from trio_cogment.testing.sim.pipes import BREAK, END, Flow
+from trio_cogment.testing.sim.links import BREAK, END, Flow
 
 _MAX_READ = 64 * 1024
 

@@ -28,8 +28,8 @@ from trio_cogment.testing.recorded_calls import RecordedCalls
 from trio_cogment.testing.sim.delayed_channel import DelayedChannel
 from trio_cogment.testing.sim.disk import SimDisk
 from trio_cogment.testing.sim.fault_plan import FaultPlan
+from trio_cogment.testing.sim.links import Link
 from trio_cogment.testing.sim.network import SimListener, SimNetwork
-from trio_cogment.testing.sim.pipes import Link
 
 #: Simulated runs begin on 2026-01-01 at midnight UTC, in nanoseconds since the epoch.
 START_NS = 1_767_225_600_000_000_000

@@ -20,8 +20,8 @@ from purerpc import Service
 
 from trio_cogment.cli.errors import Failure, failure_of
 from trio_cogment.cli.logs import set_up_logging
+from trio_cogment.cli.services.directory_access import Directory, opened_directory, stay_registered
 from trio_cogment.cli.services.process import INITIALIZING, READY, StatusFile, Stop, run_until_signal
-from trio_cogment.cli.services.registration import Directory, opened_directory, stay_registered
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.tls import Tls, load_tls
 from trio_cogment.discovery import DirectoryClient

@@ -1,4 +1,4 @@
-"""A fake data log's file."""
+"""The file of a fake data log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trio_cogment.testing import (
     check_history,
     simulate,
 )
-from trio_cogment.testing.fakes._sample_file import SampleFile, read_ticks
+from trio_cogment.testing.fakes._synced_log import SyncedLog, read_ticks
 
 
 def test_what_is_durable_is_there_after_a_crash_at_any_moment() -> None:
@@ -24,7 +24,7 @@ def test_what_is_durable_is_there_after_a_crash_at_any_moment() -> None:
         kept: list[int] = []
         disk.crash_at(seed % 30)
         try:
-            file = SampleFile(disk, "t")
+            file = SyncedLog(disk, "t")
             for tick in (0, 1, 1, 2, 3, 4, 5):
                 file.add(tick)
                 kept.append(tick)
@@ -33,19 +33,19 @@ def test_what_is_durable_is_there_after_a_crash_at_any_moment() -> None:
         disk.restart()
         ticks = read_ticks(disk, "t")
         assert ticks[: len(set(kept))] == sorted(set(kept))
-        again = SampleFile(disk, "t")
+        again = SyncedLog(disk, "t")
         again.add(9)
         assert read_ticks(disk, "t") == [*ticks, 9]
 
 
 def test_a_sync_that_failed_is_not_believed() -> None:
     disk = World(1).disk("log")
-    file = SampleFile(disk, "t")
+    file = SyncedLog(disk, "t")
     file.add(0)
     disk.fail_syncs()
     with pytest.raises(OSError, match="Input/output"):
         file.add(1)
-    again = SampleFile(disk, "t")
+    again = SyncedLog(disk, "t")
     again.add(1)
     disk.crash()
     disk.restart()

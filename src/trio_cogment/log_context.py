@@ -1,4 +1,4 @@
-"""Which trial a log record is about.
+"""The context of log records: the trial that each is about.
 
 A message whose format begins with `trial %s: ` has the id as its first argument. Any other message is about the trial
 that the current task was bound to with `bind_trial`. The first form is for code that runs in the task that delivers

@@ -1,4 +1,4 @@
-"""Fake pre-trial hooks and data logs."""
+"""A fake data log, which can keep its samples in a file."""
 
 from __future__ import annotations
 
@@ -9,63 +9,20 @@ from typing import Any
 import trio
 from purerpc import Service
 
-from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogOutput
-from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.host.files import Files
 from trio_cogment.rpc import ServerCall, bind
 from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
-from trio_cogment.testing.fakes._sample_file import SampleFile, read_ticks
+from trio_cogment.testing.fakes._synced_log import SyncedLog, read_ticks
 from trio_cogment.testing.fakes.behaviour import FROM_START, Behave, Behaviour, Misbehaviour, Part, check_behaviour
 from trio_cogment.testing.fakes.contents import as_text
 from trio_cogment.testing.sim.world import World
 
-#: What makes no sense for them: they answer once, and have no ticks or messages of their own.
-HOOKS_CANNOT = frozenset({Misbehaviour.DUPLICATE, Misbehaviour.FLOOD, Misbehaviour.NEVER_ACK})
+#: Misbehaviours that make no sense for a data log: it has no ticks or messages of its own.
 DATALOGS_CANNOT = frozenset({Misbehaviour.DUPLICATE, Misbehaviour.FLOOD, Misbehaviour.WRONG_TICK})
-#: How a sample tells of those before it that could not be kept.
+#: How a sample reports earlier ones that were dropped.
 _LOST = re.compile(r"(\d+) samples? before this one (?:was|were) lost: ")
-
-
-class FakeHook:
-    """A pre-trial hook.
-
-    Args:
-        world: for the history, the randomness and the counters.
-        behave: how it behaves; the participant's name is "hook". WRONG_TICK returns invalid parameters.
-        change: makes the parameters that it returns from those it gets; without it they are returned unchanged.
-
-    Raises:
-        ValueError: it cannot misbehave so. (If `behave` is a function that says so later, the simulated run fails.)
-    """
-
-    def __init__(
-        self, world: World, behave: Behave | None = None, *, change: Callable[[TrialParams], TrialParams] | None = None
-    ) -> None:
-        self._world = world
-        self._behave = behave = behave or Behaviour()
-        check_behaviour(behave, "hook", HOOKS_CANNOT)
-        self._change = change
-
-    def service(self) -> Service:
-        """Return `TrialHooksSP`, to be served."""
-        return bind(SERVICES[ServiceKind.PRE_TRIAL_HOOK].descriptor(), self)
-
-    async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:
-        """Answer with the parameters."""
-        (trial_id,) = call.metadata.texts(TRIAL_ID)
-        part = Part(self._world, self._behave, trial_id, "hook", "hook", cannot=HOOKS_CANNOT)
-        params = request.params
-        with part.session(raising=True):
-            if not await part.think(FROM_START):
-                await trio.sleep_forever()
-            if self._change is not None:
-                params = self._change(params)
-            if part.does(Misbehaviour.WRONG_TICK, FROM_START):
-                params = TrialParams()
-            part.record("answered")
-        return PreTrialParams(params=params)
 
 
 class FakeDatalog:
@@ -79,7 +36,7 @@ class FakeDatalog:
             sample is kept.
 
     Raises:
-        ValueError: as with `FakeHook`.
+        ValueError: it cannot misbehave so; see `FakeHook`.
     """
 
     def __init__(
@@ -89,7 +46,7 @@ class FakeDatalog:
         self._behave = behave = behave or Behaviour()
         check_behaviour(behave, "data log", DATALOGS_CANNOT)
         self._files_of = files
-        self._open_files: dict[str, SampleFile] = {}
+        self._open_files: dict[str, SyncedLog] = {}
         self._failed: set[str] = set()
 
     def service(self) -> Service:
@@ -125,7 +82,7 @@ class FakeDatalog:
         trial_id = part.trial_id
         try:
             if trial_id not in self._open_files:
-                self._open_files[trial_id] = SampleFile(files, _path(trial_id))
+                self._open_files[trial_id] = SyncedLog(files, _path(trial_id))
             self._open_files[trial_id].add(tick_id)
         except OSError as error:
             self._open_files.pop(trial_id, None)

@@ -14,7 +14,7 @@ from tests.helpers import actor_that_acts, bench, environment_of, params_of
 from trio_cogment import open_platform
 from trio_cogment.config import PlatformConfig
 from trio_cogment.endpoints import CLIENT
-from trio_cogment.logs import PREFIX, TrialFilter, bind_trial, bound_trial, trial_bound
+from trio_cogment.log_context import PREFIX, TrialFilter, bind_trial, bound_trial, trial_bound
 from trio_cogment.sdk import (
     ActorSession,
     DatalogSession,

@@ -1,4 +1,4 @@
-"""The flags with which a server finds the directory, or has one itself, and what they mean."""
+"""The flags about the directory, remote or in the server's own process, and the settings made of them."""
 
 from __future__ import annotations
 

@@ -14,13 +14,14 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from tests.cli import tiny
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, run, run_main, server
+from tests.cli.services.test_directory_access import served
 from tests.cli.services.test_operations import scrape
-from tests.cli.services.test_registration import served
 from tests.ports import free_port
 from tests.rpc.tls_files import make_party
 from trio_cogment.api.common_pb2 import VersionRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
-from trio_cogment.cli.services import services, serving
+from trio_cogment.cli.services import server as server_module
+from trio_cogment.cli.services import services
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import RpcError
@@ -192,7 +193,7 @@ def test_flags_and_their_twins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ports_share_a_server_only_if_they_are_the_same() -> None:
     store, log = object(), object()
-    assert serving._servers([0, 0], [[store], [log]]) == [[store, log]]
-    assert serving._servers([2, 1], [[store], [log]]) == [[store], [log]]
+    assert server_module._servers([0, 0], [[store], [log]]) == [[store, log]]
+    assert server_module._servers([2, 1], [[store], [log]]) == [[store], [log]]
     with pytest.raises(ValueError, match="shorter"):
-        serving._servers([1, 2], [[store]])
+        server_module._servers([1, 2], [[store]])

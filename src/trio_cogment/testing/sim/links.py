@@ -1,4 +1,4 @@
-"""The bytes between two simulated hosts: what a link is like, and one direction of a connection.
+"""Links between simulated hosts: their properties, the path of each, and one direction of a connection (`Flow`).
 
 Nothing here has a task. A segment knows when it arrives; a reader sleeps until the first one does. Whatever changes
 that (another segment, a cut, a reset) moves the deadline of the sleeper, which takes no step of any task.

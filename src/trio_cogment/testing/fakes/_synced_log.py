@@ -1,4 +1,4 @@
-"""Where a fake data log keeps its samples: a file that is synced before anything is acknowledged."""
+"""The file in which a fake data log keeps the ticks of its samples, synced before they are acknowledged."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import zlib
 
 from trio_cogment.host.files import Files, OpenFile, replace_durably, write_whole
 
-_TICK = struct.Struct(">qI")  # and a checksum: what was torn is told from what was written
+_TICK = struct.Struct(">qI")  # with a checksum, which shows a torn entry
 
 
-class SampleFile:
+class SyncedLog:
     """The ticks of a trial's samples, durable one by one, each at most once.
 
     Args:

@@ -1,4 +1,4 @@
-"""The directory of a server, elsewhere or in its own process, and the registrations of its services."""
+"""A server's access to the directory, remote or in its own process, and the registration of its services."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from purerpc import Service
 
 from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.services.discovery import DirectorySettings
+from trio_cogment.cli.services.directory_flags import DirectorySettings
 from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.directory import Service as RegisteredService
 from trio_cogment.discovery import DirectoryClient, Offer, host_finder, keep_registered, open_directory

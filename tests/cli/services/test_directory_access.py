@@ -20,7 +20,7 @@ from tests.ports import free_port
 from tests.rpc.tls_files import make_party
 from trio_cogment._version import __version__
 from trio_cogment.api.directory_pb2 import DeregisterRequest, RegisterRequest, ServiceEndpoint, ServiceType
-from trio_cogment.cli.services.discovery import DirectorySettings, directory_options, directory_settings
+from trio_cogment.cli.services.directory_flags import DirectorySettings, directory_options, directory_settings
 from trio_cogment.discovery import open_directory, own_address
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.rpc import Channel, open_listeners, serve, server_tls
