@@ -41,7 +41,7 @@ async def test_items_come_in_order_and_then_the_end() -> None:
     with pytest.raises(trio.WouldBlock):
         queue.put_nowait(3)
     queue.finish()
-    assert [await queue.inbox.get() for _ in range(4)] == [1, 2, None, None]
+    assert [await queue.get() for _ in range(4)] == [1, 2, None, None]
 
 
 async def test_end_with_an_error_comes_after_what_is_queued_and_abort_before() -> None:
@@ -49,14 +49,14 @@ async def test_end_with_an_error_comes_after_what_is_queued_and_abort_before() -
     queue.put_nowait(1)
     queue.finish(ABORTED)
     queue.finish()
-    assert await queue.inbox.get() == 1
+    assert await queue.get() == 1
     with pytest.raises(RpcError, match="no more"):
-        await queue.inbox.get()
+        await queue.get()
     queue = box()
     queue.put_nowait(1)
     queue.abort(ABORTED)
     with pytest.raises(RpcError, match="no more"):
-        await queue.inbox.get()
+        await queue.get()
 
 
 async def test_sender_waits_for_room_and_for_its_turn(autojump_clock: trio.testing.MockClock) -> None:
@@ -69,7 +69,7 @@ async def test_sender_waits_for_room_and_for_its_turn(autojump_clock: trio.testi
     async with trio.open_nursery() as nursery:
         nursery.start_soon(queue.wait_room, 1)
         await trio.testing.wait_all_tasks_blocked()
-        assert await queue.inbox.get() == 1
+        assert await queue.get() == 1
     assert [box(1000).is_busy() for _ in range(3)] == [False] * 3
     roomy = box(1000)
     assert [roomy.is_busy() for _ in range(OPERATIONS_PER_CHECKPOINT)].count(True) == 1
@@ -85,8 +85,8 @@ def test_bytes_are_bounded_but_for_a_single_item() -> None:
     queue.put_nowait(1000)  # alone
     with pytest.raises(trio.WouldBlock):
         queue.put_nowait(1)
-    queue.inbox.set_consumer(Collecting())  # takes it
-    queue.inbox.pause()
+    queue.set_consumer(Collecting())  # takes it
+    queue.pause()
     for size in (60, 30, 10):
         queue.put_nowait(size)
     with pytest.raises(trio.WouldBlock):
@@ -104,11 +104,11 @@ def test_an_item_that_waits_alone_is_never_measured() -> None:
 
     queue, consumer = MessageQueue(10, 100, size_of=size_of, on_consumer_failed=lambda error: None), Collecting()
     queue.put_nowait(1)
-    queue.inbox.set_consumer(consumer)
+    queue.set_consumer(consumer)
     for number in range(10):
         queue.put_nowait(number)
     assert (len(consumer.got), measured) == (11, [])
-    queue.inbox.pause()
+    queue.pause()
     queue.put_nowait(5)
     queue.put_nowait(6)
     queue.put_nowait(7, 7)
@@ -131,13 +131,13 @@ async def test_senders_get_their_turns_in_order() -> None:
         for size in (90, 5, 4, 3):
             nursery.start_soon(send, size)
             await trio.testing.wait_all_tasks_blocked()
-        assert await queue.inbox.get() == 50
+        assert await queue.get() == 50
         await trio.testing.wait_all_tasks_blocked()
         assert sent == []  # the others would fit
-        assert await queue.inbox.get() == 50
+        assert await queue.get() == 50
         await trio.testing.wait_all_tasks_blocked()
         assert sent == [90, 5, 4]
-        assert [await queue.inbox.get() for _ in range(3)] == [90, 5, 4]
+        assert [await queue.get() for _ in range(3)] == [90, 5, 4]
     assert sent == [90, 5, 4, 3]
 
 
@@ -154,7 +154,7 @@ async def test_a_sender_that_gives_up_leaves_its_turn_to_the_next() -> None:
         for size in (50, 60, 70):
             nursery.start_soon(wait, size)
             await trio.testing.wait_all_tasks_blocked()
-        assert await queue.inbox.get() == 100
+        assert await queue.get() == 100
     assert done == [50, 60, 70]
 
 
@@ -165,9 +165,9 @@ def test_a_consumer_that_raises_ends_the_call(caplog: pytest.LogCaptureFixture) 
 
     failed: list[RpcError] = []
     queue, consumer = MessageQueue(2, 1000, size_of=int, on_consumer_failed=failed.append), Failing()
-    queue.inbox.set_consumer(consumer)
+    queue.set_consumer(consumer)
     queue.put_nowait(1)
     assert consumer.got == failed
-    assert queue.inbox.ended
+    assert queue.ended
     assert failed[0].code is StatusCode.INTERNAL
     assert "ZeroDivisionError" in caplog.text

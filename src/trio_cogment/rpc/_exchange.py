@@ -59,7 +59,7 @@ class Exchange:
 
     @property
     def over(self) -> bool:
-        return self.responses.inbox.ended
+        return self.responses.ended
 
     def send_headers(self) -> None:
         """Let the caller have the initial metadata."""
@@ -76,14 +76,14 @@ class Exchange:
 
     def finish(self, error: RpcError | None) -> None:
         """Give the call its status; only the first counts."""
-        if self.responses.inbox.ended:
+        if self.responses.ended:
             return
         if error is not None and (error.trailing_metadata or self.trailing_metadata):
             trailing = Metadata.from_wire((*self.trailing_metadata, *error.trailing_metadata))  # checked already
             self.trailing_metadata = trailing
             error = RpcError(error.code, error.message, trailing)
         self.send_headers()
-        if self.responses.inbox.ended or not self._fits(self.trailing_metadata):
+        if self.responses.ended or not self._fits(self.trailing_metadata):
             self.trailing_metadata = Metadata()
             return
         self.responses.finish(error)
@@ -134,7 +134,7 @@ class End:
 
     def _put(self, message: Message, size: int, *, given: bool = False) -> None:
         kind, outgoing = self._outgoing_type, self._outgoing
-        if self._measured or type(message) is not kind or self._done_sending or outgoing.inbox.ended:
+        if self._measured or type(message) is not kind or self._done_sending or outgoing.ended:
             size = self._check(message, size)
         if not given:
             copied = kind()
@@ -147,11 +147,11 @@ class End:
         kind = self._outgoing_type
         if type(message) is not kind:
             raise LocalProtocolError(f"{self.method.path}: expected {kind.__name__}, got {type(message).__name__}")
-        if self._exchange.over:
+        if self._exchange.responses.ended:  # as `over`, without its call: this is nearly once per message
             raise self._cannot_send()
         if self._done_sending:
             raise LocalProtocolError(f"{self.method.path}: sending after done_sending")
-        if self._outgoing.inbox.ended:
+        if self._outgoing.ended:
             raise self._cannot_send()
         if self._measured:
             if size == UNKNOWN_SIZE:
@@ -172,7 +172,7 @@ class End:
         raise RpcError(StatusCode.RESOURCE_EXHAUSTED, text)
 
     def _cannot_send(self) -> Exception:
-        return self._exchange.responses.inbox.end or RpcError(StatusCode.CANCELLED, _OVER)
+        return self._exchange.responses.end or RpcError(StatusCode.CANCELLED, _OVER)
 
     def set_consumer(self, consumer: Consumer) -> None:
         self._incoming.set_consumer(consumer)

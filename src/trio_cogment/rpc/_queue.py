@@ -1,4 +1,4 @@
-"""One direction of a call within a process: an inbox, and the senders that wait until it has room."""
+"""One direction of a call within a process: an inbox that is bounded, and the senders that wait until it has room."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trio_cogment.rpc._inbox import Inbox
 UNKNOWN_SIZE = -1
 
 
-class MessageQueue:
+class MessageQueue(Inbox):
     """A bounded queue from the tasks that send to the one that receives; see `_inbox` for how items leave it.
 
     Items are bounded by their number and their total size, but an empty queue takes an item of any size. So sizes
@@ -27,16 +27,12 @@ class MessageQueue:
         max_items: items that wait at most; one more makes `wait_room` wait.
         max_bytes: their total size; a single one may be larger.
         size_of: measures an item.
-        on_consumer_failed: called when a consumer raised; the inbox is aborted in any case.
+        on_consumer_failed: called when a consumer raised; the queue is aborted in any case.
         name: of the call, for logs.
-
-    Attributes:
-        inbox: what waits, and the end.
     """
 
     __slots__ = (
         "_bytes",
-        "_items",
         "_max_bytes",
         "_max_items",
         "_senders",
@@ -44,7 +40,6 @@ class MessageQueue:
         "_size_of",
         "_sizes",
         "_taken",
-        "inbox",
         "on_consumer_failed",
     )
 
@@ -57,12 +52,11 @@ class MessageQueue:
         on_consumer_failed: Callable[[RpcError], None],
         name: str = "",
     ) -> None:
-        self.inbox = Inbox(self, name)
+        super().__init__(self, name)
         self.on_consumer_failed = on_consumer_failed
         self._max_items = max_items
         self._max_bytes = max_bytes
         self._size_of = size_of
-        self._items = self.inbox.items
         # An empty deque takes 760 bytes, and most queues never need these two.
         self._sizes: deque[int] | None = None  # of the items; a single one need not have been measured
         self._bytes = 0  # the sum of `_sizes`
@@ -73,20 +67,22 @@ class MessageQueue:
     # --- senders ---
 
     def put_nowait(self, item: Any, size: int = UNKNOWN_SIZE) -> None:
-        """Deliver or queue one item.
+        """Deliver or queue one item; after the end it is dropped.
 
         Raises:
             trio.WouldBlock: the queue is full.
         """
-        inbox = self.inbox
-        consumer = inbox.direct
+        consumer = self.direct
         if consumer is not None:
             try:
                 consumer.on_message(item)
             except Exception:  # noqa: BLE001  the boundary between a call and its consumer: it ends the call
-                inbox.consumer_failed()
+                self.consumer_failed()
             return
-        if self._items:
+        if self.ended:
+            return
+        items = self.items
+        if items:
             if size == UNKNOWN_SIZE:
                 size = self._size_of(item)
             if not self._admits(size):
@@ -94,11 +90,15 @@ class MessageQueue:
             assert self._sizes is not None
             self._sizes.append(size)
             self._bytes += size
-        inbox.put(item)
+        items.append(item)
+        task = self._receiver
+        if task is not None:  # as `put`, without its call: this is once per message
+            self._receiver = None
+            trio.lowlevel.reschedule(task)
 
     def _admits(self, size: int) -> bool:
         """Whether an item of this size may be put now."""
-        items = self._items
+        items = self.items
         if not items:
             return True
         if len(items) >= self._max_items:
@@ -111,7 +111,7 @@ class MessageQueue:
     def is_busy(self) -> bool:
         """Tell whether a sender must `wait_room` first: something waits, or it is time to let others run."""
         self._sent += 1
-        return self._sent >= OPERATIONS_PER_CHECKPOINT or bool(self._items)
+        return self._sent >= OPERATIONS_PER_CHECKPOINT or bool(self.items)
 
     async def wait_room(self, size: int) -> None:
         """Return when `put_nowait` will not block for an item of this size (or nothing can be put any more).
@@ -131,7 +131,7 @@ class MessageQueue:
         senders = self._senders
         must_wait = True
         add = senders.append
-        while must_wait and not self.inbox.ended:
+        while must_wait and not self.ended:
             task = trio.lowlevel.current_task()
             add(task)
 
@@ -145,23 +145,15 @@ class MessageQueue:
         if senders:  # there may be room for the next one too
             trio.lowlevel.reschedule(senders.popleft())
 
-    def finish(self, error: RpcError | None = None) -> None:
-        """End it: what waits is still delivered, then the end. A second end changes nothing."""
-        self.inbox.finish(error)
-        self._wake_senders()
-
-    def abort(self, error: RpcError) -> None:
-        """End it at once: what waits is dropped."""
-        self._sizes = None
-        self._bytes = 0
-        self.inbox.abort(error)
-        self._wake_senders()
-
-    def _wake_senders(self) -> None:
+    def _wake(self) -> None:
+        Inbox._wake(self)
+        if not self.items:  # it was aborted, if anything had been waiting
+            self._sizes = None
+            self._bytes = 0
         while self._senders:
             trio.lowlevel.reschedule(self._senders.popleft())
 
-    # --- for the inbox ---
+    # --- what the inbox asks for ---
 
     def take(self, item: Any) -> Any:
         """See `InboxOwner.take`."""

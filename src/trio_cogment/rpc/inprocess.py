@@ -44,7 +44,7 @@ class InProcessServerCall(End, ServerCall):
         self.method = exchange.method
         self.metadata = exchange.metadata
         self.deadline = exchange.scope.deadline
-        self._incoming = exchange.requests.inbox
+        self._incoming = exchange.requests
         self._outgoing = exchange.responses
         self._outgoing_type = exchange.method.response_type
         self._max_bytes = _max_bytes(exchange.config)
@@ -103,7 +103,7 @@ class InProcessClientCall(End, ClientCall):
         await self._channel.wait_turn(deadline, self.method.path)
         exchange = Exchange(self.method, self._metadata, min(deadline, trio.current_effective_deadline()), config)
         self._exchange = exchange
-        self._incoming = exchange.responses.inbox
+        self._incoming = exchange.responses
         self._outgoing = exchange.requests
         self._outgoing_type = self.method.request_type
         self._max_bytes = _max_bytes(config)
@@ -134,7 +134,7 @@ class InProcessClientCall(End, ClientCall):
     async def wait_initial_metadata(self) -> Metadata:
         """See `ClientCall.wait_initial_metadata`."""
         await self._exchange.headers_sent.wait()
-        error = self._exchange.responses.inbox.end
+        error = self._exchange.responses.end
         if error is not None and self._exchange.without_headers:
             raise RpcError(error.code, error.message, error.trailing_metadata)
         return self._exchange.initial_metadata
