@@ -20,15 +20,15 @@ PAGE = ROOT / "docs" / "architecture.md"
 
 #: Rooms that every other may import, except those of `NARROWED`.
 LEAVES = (
-    *("errors", "config", "services", "endpoints", "about", "host", "backoff", "rewards", "log_context"),
-    *("metrics", "api"),
+    *("errors", "config", "services", "endpoints", "about", "host", "backoff", "addressing", "rewards"),
+    *("log_context", "metrics", "api"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
     "endpoints": {"errors", "services"},
     "about": {"api"},
     "metrics": {"config", "errors"},
-    "trial": {"api", "errors", "endpoints", "rewards"},
+    "trial": {"addressing", "api", "errors", "endpoints", "rewards"},
     "rpc": {"errors", "config", "host", "backoff"},
 }
 #: What a room may import besides the leaves.

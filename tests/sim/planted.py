@@ -161,9 +161,9 @@ MUTATIONS = (
         "a reward to the wrong actor",
         "it goes to the actor after the one that it names",
         "trial/_messages_and_rewards.py",
-        "    receivers = resolve(reward.receiver_name, trial.actors)\n",
-        "    receivers = resolve(reward.receiver_name, trial.actors)\n"
-        "    receivers = [trial.actors[(actor.index + 1) % len(trial.actors)] for actor in receivers]\n",
+        "    receivers = trial.addresses.resolve(reward.receiver_name)\n",
+        "    receivers = trial.addresses.resolve(reward.receiver_name)\n"
+        "    receivers = [(index + 1) % len(trial.actors) for index in receivers]\n",
     ),
     Mutation(
         "a default action ignored",

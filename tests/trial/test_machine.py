@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.trial import (
     ENVIRONMENT,
@@ -18,8 +17,6 @@ from trio_cogment.trial import (
 )
 
 from .harness import Play, actor, make_params, snapshot
-
-S = TrialState
 
 
 @pytest.mark.parametrize("event", [Received(9, None), Lost(9, "x"), HalfClosed(-2)])

@@ -24,6 +24,7 @@ assert not loaded & {"numpy", "grpc", "click", "random", "uuid", "logging"}, loa
 
 MODULES = sorted(Path(trio_cogment.trial.__file__).parent.glob("*.py"))
 FOREIGN = (
+    "trio_cogment.addressing",
     "trio_cogment.api",
     "trio_cogment.endpoints",
     "trio_cogment.errors",

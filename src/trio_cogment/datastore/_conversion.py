@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from trio_cogment.addressing import ActorAddresses
 from trio_cogment.api.common_pb2 import Action, Message, Reward, RewardSource, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.api.environment_pb2 import ObservationSet
@@ -34,7 +35,6 @@ _MAX_LEARNED_BYTES = 16 * 1024
 
 T = TypeVar("T")
 
-_EVERYBODY = "*"
 _STATES = frozenset(TrialState.values())
 #: Looking up a member of a protobuf or `enum` enumeration takes as long as half of a conversion.
 _ENDED = TrialState.ENDED
@@ -63,17 +63,12 @@ class TrialConverter:
         self._trial_id = trial_id
         self.next_tick = next_tick
         self._count = len(params.actors)
-        self._everybody = range(self._count)
         self._defaults = [actor.default_action.content for actor in params.actors]
-        self._index: dict[str, int] = {}
-        self._classes: dict[str, list[int]] = {}
-        for index, actor in enumerate(params.actors):
-            self._index.setdefault(actor.name, index)
-            self._classes.setdefault(actor.actor_class, []).append(index)
-        self._names = [actor.name for actor in params.actors]
+        self._addresses = ActorAddresses((actor.name, actor.actor_class) for actor in params.actors)
+        self._index = self._addresses.by_name
         #: A stored sample with nothing in it. Copying it is faster than making one.
         self._blank = StoredTrialSample(
-            trial_id=trial_id, actor_samples=[StoredTrialActorSample(actor=index) for index in self._everybody]
+            trial_id=trial_id, actor_samples=[StoredTrialActorSample(actor=index) for index in range(self._count)]
         )
         self._receivers: dict[str, Sequence[int]] = {}
         self.templates = Templates()
@@ -319,22 +314,11 @@ class TrialConverter:
     def _receivers_of(self, pattern: str) -> Sequence[int]:
         found = self._receivers.get(pattern)
         if found is None:
-            found = self._resolve(pattern)
+            found = self._addresses.resolve(pattern)
             # Patterns come from outside. Only those with receivers are kept, so that their number is bounded.
             if found:
                 self._receivers[pattern] = found
         return found
-
-    def _resolve(self, pattern: str) -> Sequence[int]:
-        """Return the actors that a name stands for, as in the orchestrator: an exact name first."""
-        index = self._index.get(pattern)
-        if index is not None:
-            return (index,)
-        if pattern == _EVERYBODY:
-            return self._everybody
-        actor_class, dot, name = pattern.partition(".")
-        members = self._classes.get(actor_class, []) if dot else []
-        return members if name == _EVERYBODY else [member for member in members if self._names[member] == name]
 
 
 def _check_deliveries(field: str, count: int) -> None:

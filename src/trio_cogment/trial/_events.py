@@ -41,8 +41,8 @@ class TrialRules:
         environment_init_timeout_seconds: from our init_input to the environment's init_output.
         environment_ack_timeout_seconds: from the final observation to the environment's LAST_ACK.
         actor_ack_timeout_seconds: from the final observation to each actor's LAST_ACK.
-        heartbeat_seconds: a participant that has been silent for so long, and owes nothing, gets a HEARTBEAT, and again
-            as often; 0 never.
+        heartbeat_seconds: a participant that has been silent for so long, and is not expected to write, gets a
+            HEARTBEAT, and again as often; 0 never.
         max_held_messages: messages kept for one participant that is not there yet; `max_held_bytes`: their total size.
         max_said_per_tick: messages and rewards taken from one participant in one tick.
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trio_cogment.addressing import ActorAddresses
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialActor, TrialParams
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
 from trio_cogment.trial._events import Connect, Send, Timer, TimerKind
@@ -28,6 +29,7 @@ def open_to_actors(trial: TrialMemory, _participant: None, params: TrialParams) 
     trial.max_steps = params.max_steps
     trial.environment = Environment(params.environment.name)
     trial.actors = tuple(Actor(index, params) for index in range(len(params.actors)))
+    trial.addresses = ActorAddresses((actor.name, actor.actor_class) for actor in trial.actors)
     trial.participants = {participant.index: participant for participant in (trial.environment, *trial.actors)}
     trial.contents = [None] * len(trial.actors)
     trial.unsettled = set(range(len(trial.actors)))

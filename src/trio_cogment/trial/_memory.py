@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias
 
+from trio_cogment.addressing import ActorAddresses
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialParams, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
 from trio_cogment.errors import LocalProtocolError
@@ -33,6 +34,7 @@ INACTIVITY = Timer(TimerKind.INACTIVITY, NO_PARTICIPANT)
 
 _END = CommunicationState.END
 _ENDED = TrialState.ENDED
+_NOBODY = ActorAddresses(())
 
 
 class TrialMemory:
@@ -42,6 +44,7 @@ class TrialMemory:
 
     Attributes:
         actors: all of them, in parameter order; `engaged`: those that take part now, in the same order.
+        addresses: the actors that a receiver's name stands for.
         unsettled: indexes of actors that are neither ready nor left out (PENDING).
         awaited: indexes of actors whose action this tick still waits for.
         contents: this tick's actions, None where there is none (yet).
@@ -54,10 +57,10 @@ class TrialMemory:
     rows: ClassVar[Rows] = {}
 
     __slots__ = (
-        "_armed", "_counters", "_noted", "ack_missing", "actors", "answered", "awaited", "before", "collect_samples",
-        "contents", "end_marked", "engaged", "environment", "final_marked", "last_activity", "latest_observation",
-        "log", "max_steps", "now", "out", "owing", "params", "participants", "phase", "row", "rules", "tick_id",
-        "timed", "trial_id", "unsettled", "wall_ns",
+        "_armed", "_counters", "_noted", "ack_missing", "actors", "addresses", "answered", "awaited", "before",
+        "collect_samples", "contents", "end_marked", "engaged", "environment", "final_marked", "last_activity",
+        "latest_observation", "log", "max_steps", "now", "out", "owing", "params", "participants", "phase", "row",
+        "rules", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
     )  # fmt: skip
 
     def __init__(self, trial_id: str, *, rules: TrialRules, collect_samples: bool) -> None:
@@ -72,6 +75,7 @@ class TrialMemory:
         self.params: TrialParams | None = None
         self.environment = Environment("")
         self.actors: tuple[Actor, ...] = ()
+        self.addresses = _NOBODY
         self.engaged: list[Actor] = []
         #: Those of the engaged that have a response timeout.
         self.timed: list[Actor] = []

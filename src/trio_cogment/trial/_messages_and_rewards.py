@@ -13,7 +13,6 @@ from typing import Any
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message, Reward, RewardSource
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
 from trio_cogment.rewards import mean_reward
-from trio_cogment.trial._addressing import resolve
 from trio_cogment.trial._events import ENVIRONMENT, EmitSample, Send
 from trio_cogment.trial._memory import TrialMemory
 from trio_cogment.trial._participant import Actor, Participant
@@ -37,7 +36,7 @@ def relay_message(trial: TrialMemory, sender: Participant, received: Any) -> Non
     message.sender_name = sender.name
     if trial.log is not None:
         trial.log.take_message(message)
-    receivers: list[Participant] = [*resolve(message.receiver_name, trial.actors)]
+    receivers: list[Participant] = [trial.actors[index] for index in trial.addresses.resolve(message.receiver_name)]
     # Patterns never mean the environment; only its exact name does.
     if not receivers and message.receiver_name == trial.environment.name:
         receivers.append(trial.environment)
@@ -119,10 +118,11 @@ def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
     if not reward.sources:
         trial.ignore(sender, "reward_without_source", "a reward without sources")
         return
-    receivers = resolve(reward.receiver_name, trial.actors)
+    receivers = trial.addresses.resolve(reward.receiver_name)
     if not receivers:
         trial.ignore(sender, "reward_to_nobody", f"a reward to '{reward.receiver_name}', which no actor is")
-    for actor in receivers:
+    for index in receivers:
+        actor = trial.actors[index]
         if not actor.gone:
             actor.reward_sources.extend(reward.sources)
             actor.reward_tick = tick_id

@@ -1,16 +1,16 @@
+"""Names and patterns of receivers."""
+
 from __future__ import annotations
 
 import pytest
 
-from trio_cogment.trial._addressing import resolve
-from trio_cogment.trial._participant import Actor
+from trio_cogment.addressing import ActorAddresses
 
-from .harness import actor, make_params
+ACTORS = (("a", "k"), ("b", "l"), ("k.b", "l"), ("k.a", "k"))
 
 
 def names(pattern: str) -> list[str]:
-    params = make_params(actor("a", "k"), actor("b", "l"), actor("k.b", "l"), actor("k.a", "k"))
-    return [found.name for found in resolve(pattern, [Actor(index, params) for index in range(4)])]
+    return [ACTORS[index][0] for index in ActorAddresses(ACTORS).resolve(pattern)]
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,13 @@ def names(pattern: str) -> list[str]:
 )
 def test_resolve(pattern: str, expected: list[str]) -> None:
     assert names(pattern) == expected
+
+
+def test_the_first_of_several_with_a_name_has_it() -> None:
+    addresses = ActorAddresses([("a", "k"), ("a", "l")])
+    assert (addresses.resolve("a"), addresses.by_name) == ((0,), {"a": 0})
+    assert list(addresses.resolve("l.a")) == [1]
+
+
+def test_nobody() -> None:
+    assert not ActorAddresses(()).resolve("*")
