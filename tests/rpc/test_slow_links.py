@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from tests.rpc.raw_peer import DATA, END_STREAM, PING, frame, message, request_headers
-from tests.rpc.test__farewell import LARGE, Answering, connected, contexts, gone, served
+from tests.rpc.test__lingering_close import LARGE, Answering, connected, contexts, gone, served
 from trio_cogment.config import RpcConfig
 
 __all__ = ["contexts"]  # a fixture

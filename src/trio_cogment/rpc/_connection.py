@@ -3,7 +3,7 @@
 The reader hands everything one `recv` brought to the calls, and then sends whatever they produced meanwhile in one
 piece (see `_writer`). Other tasks only put bytes into the engine and wake the writer. Client calls have no task of
 their own: the reader's task runs their callbacks, and one task watches their deadlines (`_deadlines`). Another task
-looks for what has become overdue (`_liveness`). How connections end is in `_drain` (in order) and `_farewell` (the last
+looks for what has become overdue (`_liveness`). How connections end is in `_drain` (in order) and `_lingering_close` (the last
 bytes).
 """
 
@@ -23,8 +23,8 @@ from trio_cogment.rpc._deadlines import Deadlines
 from trio_cogment.rpc._drain import Drain
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._fairness import OPERATIONS_PER_CHECKPOINT
-from trio_cogment.rpc._farewell import Farewell
 from trio_cogment.rpc._frames import ErrorCode, Kind
+from trio_cogment.rpc._lingering_close import LingeringClose
 from trio_cogment.rpc._liveness import Liveness
 from trio_cogment.rpc._pipe import Pipe
 from trio_cogment.rpc._streams import Stream
@@ -78,8 +78,8 @@ class Connection:
         self.flush_soon = self._writer.flush_soon
         self._deadlines = Deadlines(self.engine.streams)
         self.arm = self._deadlines.arm
-        self._farewell = Farewell(pipe, config)
-        self.handler_leaves = self._farewell.handler_leaves
+        self._lingering_close = LingeringClose(pipe, config)
+        self.handler_leaves = self._lingering_close.handler_leaves
         self._liveness = Liveness(self)
         self._drain = Drain(self)
         self._nursery: trio.Nursery | None = None
@@ -113,7 +113,7 @@ class Connection:
 
         Raises no `Exception`: this is the boundary where what goes wrong on one connection stays with it. On
         cancellation handlers may still say something (see `serve`), every call is ended, the peer is told if that is
-        possible within `RpcConfig.farewell_timeout_seconds`, and the socket is closed in any case; see `_farewell`.
+        possible within `RpcConfig.farewell_timeout_seconds`, and the socket is closed in any case; see `_lingering_close`.
         """
         try:
             async with trio.open_nursery() as nursery:  # the handlers; they may take longer than the socket lives
@@ -130,18 +130,20 @@ class Connection:
                         task_status.started()
                         try:
                             await self._read_until_over()
-                            if self.engine.fault is None and self._patient_until > self._farewell_deadline():
-                                self._say_goodbye()
-                                await self._farewell.linger(self._patient_until)
+                            if self.engine.fault is None and self._patient_until > self._close_deadline():
+                                self._begin_close()
+                                await self._lingering_close.linger(self._patient_until)
                         finally:
-                            deadline = self._farewell_deadline()
-                            await self._farewell.let_leave(nursery)
-                            self._say_goodbye()
-                            self._farewell.hurry(deadline)
+                            deadline = self._close_deadline()
+                            await self._lingering_close.wait_for_handlers(nursery)
+                            self._begin_close()
+                            self._lingering_close.hurry(deadline)
                             io_nursery.cancel_scope.cancel()  # the writer is shielded, its deadline runs
                 finally:
                     # Of a client nothing is awaited any more; but a server should learn what it did wrong.
-                    await self._farewell.finish(linger=not self.engine.client_side or self.engine.fault is not None)
+                    await self._lingering_close.finish(
+                        linger=not self.engine.client_side or self.engine.fault is not None
+                    )
         except* Exception:
             logger.exception("connection with %s failed", self.peer)
         finally:
@@ -157,9 +159,9 @@ class Connection:
                 self._reason = RpcError(StatusCode.UNAVAILABLE, f"connection lost: {error}")
                 logger.info("connection with %s: %s", self.peer, error)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._farewell.give_up()  # nobody is left to say goodbye to
+                self._lingering_close.give_up()  # nobody is left to tell
 
-    def _say_goodbye(self) -> None:
+    def _begin_close(self) -> None:
         """End every call, and let the writer finish."""
         if self._closing:
             return
@@ -169,7 +171,7 @@ class Connection:
         self._closing = True
         self._writer.finish()
 
-    def _farewell_deadline(self) -> float:
+    def _close_deadline(self) -> float:
         return trio.current_time() + self.config.farewell_timeout_seconds
 
     async def _read_loop(self) -> None:
@@ -201,12 +203,12 @@ class Connection:
         self._writer.tell_rooms()
 
     async def _write(self) -> None:
-        with self._farewell.scope:
+        with self._lingering_close.scope:
             try:
                 await self._writer.run()
-                self._farewell.written.set()
+                self._lingering_close.written.set()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._farewell.give_up()
+                self._lingering_close.give_up()
                 self._io_scope.cancel()  # the reader may not have noticed
 
     def _lose_calls(self) -> None:
@@ -235,7 +237,7 @@ class Connection:
         first = not self._drain.asked
         self._drain.ask(deadline)
         if self._closing:
-            self._farewell.hurry(max(deadline, self._farewell_deadline()))
+            self._lingering_close.hurry(max(deadline, self._close_deadline()))
         elif first and self._io_nursery is not None:
             self._io_nursery.start_soon(self._drain.run)
 

@@ -19,7 +19,7 @@ from trio_cogment.rpc._pipe import Pipe
 _CONTROL_BYTES = 1024 * 1024
 
 
-class Farewell:
+class LingeringClose:
     """The end of one connection.
 
     Attributes:
@@ -33,8 +33,8 @@ class Farewell:
         self._patience = trio.CancelScope()
         self._pipe = pipe
         self._discard_bytes = config.connection_window_bytes + _CONTROL_BYTES
-        self._leave_seconds = config.farewell_timeout_seconds / 2
-        self._left: trio.Event | None = None
+        self._handler_seconds = config.farewell_timeout_seconds / 2
+        self._handler_leaving: trio.Event | None = None
 
     def hurry(self, deadline: float) -> None:
         """End at this time at the latest; the nearest one counts."""
@@ -46,7 +46,7 @@ class Farewell:
         self.scope.cancel()
         self._patience.cancel()
 
-    async def let_leave(self, handlers: trio.Nursery) -> None:
+    async def wait_for_handlers(self, handlers: trio.Nursery) -> None:
         """On cancellation, let the handlers end first: what they send from shields of their own goes out.
 
         They have half of the time. The other half is for telling the callers of those that do not end.
@@ -54,15 +54,15 @@ class Farewell:
         if trio.current_effective_deadline() > -math.inf:
             return  # only the connection ends, and with it the calls of the handlers
         with trio.CancelScope(shield=True) as scope:
-            scope.deadline = trio.current_time() + self._leave_seconds
+            scope.deadline = trio.current_time() + self._handler_seconds
             while handlers.child_tasks:
-                self._left = trio.Event()
-                await self._left.wait()
+                self._handler_leaving = trio.Event()
+                await self._handler_leaving.wait()
 
     def handler_leaves(self) -> None:
         """A handler is about to end, in this very turn."""
-        if self._left is not None:
-            self._left.set()
+        if self._handler_leaving is not None:
+            self._handler_leaving.set()
 
     async def linger(self, deadline: float) -> None:
         """Take more time than `finish` will; cancellation ends that."""
