@@ -14,7 +14,7 @@ import hpack
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, StatusCode
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import PREFACE, Kind
 
@@ -91,7 +91,9 @@ class Player:
             if kind is Kind.MESSAGE and consume:
                 self.engine.consumed(stream, len(value))
             if kind is Kind.BROKEN:
-                self.engine.finish_now(stream, _wire.trailer_headers(value.code, value.message, (), alone=b"200"))
+                self.engine.finish_now(
+                    stream, _grpc_headers.trailer_headers(value.code, value.message, (), alone=b"200")
+                )
                 value = (value.code, value.message)
             self.seen.append((kind, stream and stream.id, value))
         fault = self.engine.fault
@@ -198,16 +200,16 @@ def _own_step(player: Player, step: bytes) -> None:
     elif player.streams:
         stream = player.streams[step[1] % len(player.streams)]
         if what == 6 and not engine.client_side and not stream.headers_sent:
-            engine.send_headers(stream, list(_wire.RESPONSE_HEADERS))
+            engine.send_headers(stream, list(_grpc_headers.RESPONSE_HEADERS))
         elif what in (7, 8, 9, 10) and stream.headers_sent and stream.end is None:
             stream.watched = bool(step[1] & 1)
             if engine.has_room(stream, size):
                 engine.send_message(stream, bytes(size))
         elif what == 11:
-            trailers = [] if engine.client_side else _wire.trailer_headers(StatusCode.OK, "", ())
+            trailers = [] if engine.client_side else _grpc_headers.trailer_headers(StatusCode.OK, "", ())
             engine.end(stream, trailers)
         elif what == 12 and not engine.client_side:
-            engine.finish_now(stream, _wire.trailer_headers(StatusCode.ABORTED, "why", (), alone=b"200"))
+            engine.finish_now(stream, _grpc_headers.trailer_headers(StatusCode.ABORTED, "why", (), alone=b"200"))
         elif what == 13:
             engine.reset(stream, 8)
     assert engine.out_size < 200_000

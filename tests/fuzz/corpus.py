@@ -14,7 +14,7 @@ import hpack
 from tests.fuzz import _script
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import StatusCode
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import PREFACE, Kind
 from trio_cogment.rpc.metadata import Metadata
@@ -33,7 +33,9 @@ def conversations() -> tuple[list[bytes], list[bytes]]:
     ]
     for sizes, metadata, timeout, code in plans:
         client, server = (Engine(client_side=side, config=_script.SMALL) for side in (True, False))
-        headers = _wire.request_headers("/a/b", scheme="http", authority="x", timeout=timeout, metadata=metadata)
+        headers = _grpc_headers.request_headers(
+            "/a/b", scheme="http", authority="x", timeout=timeout, metadata=metadata
+        )
         stream = client.open_request(headers)
         for size in sizes:
             client.send_message(stream, bytes(size))
@@ -43,12 +45,12 @@ def conversations() -> tuple[list[bytes], list[bytes]]:
             sent[0].append(client.take_output())
             for kind, at_server, value in server.receive_data(sent[0][-1]):
                 if kind is Kind.REQUEST:
-                    server.send_headers(at_server, [*_wire.RESPONSE_HEADERS, (b"x", b"y")])
+                    server.send_headers(at_server, [*_grpc_headers.RESPONSE_HEADERS, (b"x", b"y")])
                 elif kind is Kind.MESSAGE:
                     server.consumed(at_server, len(value))
                     server.send_message(at_server, value)
                 elif kind is Kind.HALF_CLOSED:
-                    server.end(at_server, _wire.trailer_headers(code, "why not: ü", metadata))
+                    server.end(at_server, _grpc_headers.trailer_headers(code, "why not: ü", metadata))
             sent[1].append(server.take_output())
             for kind, at_client, value in client.receive_data(sent[1][-1]):
                 if kind is Kind.MESSAGE:

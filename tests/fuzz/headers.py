@@ -9,7 +9,7 @@ from tests.fuzz import _run
 with _run.instrumented_imports():
     import hpack
 
-    from trio_cogment.rpc import _wire
+    from trio_cogment.rpc import _grpc_headers
     from trio_cogment.rpc._control import ControlPlane, max_block_bytes
     from trio_cogment.rpc._frames import ConnectionFaultError
     from trio_cogment.rpc._hpack import _MAX_TABLE_UPDATES, RawHeaders
@@ -56,20 +56,20 @@ def may_have_many_updates(block: bytes) -> bool:
 
 def check_list(headers: RawHeaders) -> None:
     try:
-        head = _wire.parse_request(headers, 4000)
-    except _wire.RefusedRequest as refusal:
-        _wire.trailer_headers(refusal.code, refusal.message, (), alone=refusal.http_status)
+        head = _grpc_headers.parse_request(headers, 4000)
+    except _grpc_headers.RefusedRequest as refusal:
+        _grpc_headers.trailer_headers(refusal.code, refusal.message, (), alone=refusal.http_status)
     else:
         assert head.timeout is None or 0 <= head.timeout < 4e11
-        again = _wire.decode_metadata(_wire.encode_metadata(head.metadata))
+        again = _grpc_headers.decode_metadata(_grpc_headers.encode_metadata(head.metadata))
         assert again == head.metadata
-    _wire.parse_response(headers)
-    trailers = _wire.parse_trailers(headers)
-    back = _wire.parse_trailers(_wire.trailer_headers(trailers.code, trailers.message, ()))
+    _grpc_headers.parse_response(headers)
+    trailers = _grpc_headers.parse_trailers(headers)
+    back = _grpc_headers.parse_trailers(_grpc_headers.trailer_headers(trailers.code, trailers.message, ()))
     assert back.code == trailers.code
     try:
-        _wire.decode_metadata(headers)
-    except _wire.BadMetadataError:
+        _grpc_headers.decode_metadata(headers)
+    except _grpc_headers.BadMetadataError:
         pass
 
 

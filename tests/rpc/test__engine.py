@@ -28,7 +28,7 @@ from tests.rpc.raw_peer import (
 )
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import StatusCode
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
 from trio_cogment.rpc.metadata import Metadata
@@ -46,7 +46,7 @@ def events_of(engine: Engine, chunks: list[bytes]) -> list[tuple[Any, ...]]:
             if kind is Kind.MESSAGE:
                 engine.consumed(stream, len(value))
             if kind is Kind.BROKEN:
-                engine.finish_now(stream, _wire.trailer_headers(value.code, value.message, (), alone=b"200"))
+                engine.finish_now(stream, _grpc_headers.trailer_headers(value.code, value.message, (), alone=b"200"))
                 value = (value.code, value.message)
             seen.append((kind, stream and stream.id, value))
     return seen
@@ -145,7 +145,7 @@ class Pair:
         assert self.server.fault is None
 
     def request(self) -> Any:
-        headers = _wire.request_headers("/a/b", scheme="http", authority="x", timeout=None, metadata=Metadata())
+        headers = _grpc_headers.request_headers("/a/b", scheme="http", authority="x", timeout=None, metadata=Metadata())
         return self.client.open_request(headers)
 
     def messages(self) -> list[bytes]:
@@ -161,9 +161,9 @@ def test_a_call_in_full() -> None:
     kinds = [kind for kind, _, _ in pair.events]
     assert kinds == [Kind.SETTINGS, Kind.REQUEST, Kind.MESSAGE, Kind.HALF_CLOSED]
     server_stream = pair.events[1][1]
-    pair.server.send_headers(server_stream, _wire.RESPONSE_HEADERS)
+    pair.server.send_headers(server_stream, _grpc_headers.RESPONSE_HEADERS)
     pair.server.send_message(server_stream, b"two")
-    pair.server.end(server_stream, _wire.trailer_headers(StatusCode.OK, "", ()))
+    pair.server.end(server_stream, _grpc_headers.trailer_headers(StatusCode.OK, "", ()))
     pair.run()
     kinds = [kind for kind, _, _ in pair.client_events]
     assert kinds == [Kind.SETTINGS, Kind.RESPONSE, Kind.MESSAGE, Kind.STATUS]

@@ -22,8 +22,8 @@ from tests.rpc.raw_peer import (
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
+from trio_cogment.rpc._grpc_headers import RESPONSE_HEADERS
 from trio_cogment.rpc._streams import Stream
-from trio_cogment.rpc._wire import RESPONSE_HEADERS
 
 ANSWER = bytes(1000)
 

@@ -16,7 +16,7 @@ import hypothesis.strategies as st
 from tests.rpc.raw_peer import request_headers
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, StatusCode
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Event, Kind
 
@@ -68,13 +68,13 @@ class Talk:
             self.client.reset(call, 8)
         elif answer is not None and what == "answer":
             if not answer.headers_sent:
-                self.server.send_headers(answer, _wire.RESPONSE_HEADERS)
+                self.server.send_headers(answer, _grpc_headers.RESPONSE_HEADERS)
             if answer.end is None:
                 self.server.send_message(answer, bytes(size))
         elif answer is not None and what == "status" and answer.headers_sent:
-            self.server.end(answer, _wire.trailer_headers(StatusCode.OK, "", ()))
+            self.server.end(answer, _grpc_headers.trailer_headers(StatusCode.OK, "", ()))
         elif answer is not None and what == "refuse":
-            self.server.finish_now(answer, _wire.trailer_headers(StatusCode.ABORTED, "no", (), alone=b"200"))
+            self.server.finish_now(answer, _grpc_headers.trailer_headers(StatusCode.ABORTED, "no", (), alone=b"200"))
 
     def exchange(self) -> None:
         while self.client.out_size or self.server.out_size:

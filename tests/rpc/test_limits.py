@@ -33,7 +33,7 @@ from tests.rpc.raw_peer import (
 )
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc import ServerCall, _wire, serve_stream
+from trio_cogment.rpc import ServerCall, _grpc_headers, serve_stream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import Kind
 from trio_cogment.rpc._streams import Stream
@@ -190,7 +190,7 @@ def test_what_an_honest_peer_has_not_read_yet_is_no_flood() -> None:
         streams.append(next(stream for kind, stream, _ in events if kind is Kind.REQUEST))
     assert len(streams) == count
     for stream in streams[1:]:
-        engine.send_headers(stream, _wire.RESPONSE_HEADERS)
+        engine.send_headers(stream, _grpc_headers.RESPONSE_HEADERS)
         engine.end(stream, [(b"grpc-status", b"0"), (b"x", b"%05d" % stream.id + b"y" * 3000)])
     assert engine.out_size > 2_000_000
     engine.receive_data(frame(PING, 0, 0, bytes(8)) + frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\1") * 3)
@@ -621,8 +621,8 @@ def test_names_and_values_of_metadata_are_checked_both_ways() -> None:
         with pytest.raises(InvalidArgumentError):
             Metadata([(name, value)])
     for raw in [(b"x", b"a\nb"), (b"x", b"a\0b"), (b"x\n", b"a"), (b"X", b"a"), (b"", b"a"), (b"x y", b"a")]:
-        with pytest.raises(_wire.BadMetadataError):
-            _wire.decode_metadata([raw])
+        with pytest.raises(_grpc_headers.BadMetadataError):
+            _grpc_headers.decode_metadata([raw])
         response = [(b":status", b"200"), (b"content-type", b"application/grpc"), raw]
-        assert isinstance(_wire.parse_response(response), _wire.Trailers)
-        assert _wire.parse_trailers([(b"grpc-status", b"0"), raw]).code == 13
+        assert isinstance(_grpc_headers.parse_response(response), _grpc_headers.Trailers)
+        assert _grpc_headers.parse_trailers([(b"grpc-status", b"0"), raw]).code == 13

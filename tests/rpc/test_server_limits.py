@@ -14,7 +14,7 @@ from trio_cogment.api.environment_pb2 import EnvRunTrialInput, EnvRunTrialOutput
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import NotFoundError, RpcError, StatusCode
 from trio_cogment.rpc import methods_of
-from trio_cogment.rpc._wire import is_grpc
+from trio_cogment.rpc._grpc_headers import is_grpc
 
 RUN_TRIAL = methods_of(environment_pb2.DESCRIPTOR.services_by_name["EnvironmentSP"])["RunTrial"]
 CANCEL = b"\0\0\0\x08"

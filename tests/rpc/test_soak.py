@@ -22,8 +22,8 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, open_listeners, serve
 from trio_cogment.rpc._connection import Connection
+from trio_cogment.rpc._http2_call import Http2Call
 from trio_cogment.rpc._streams import Stream
-from trio_cogment.rpc._wire_call import WireCall
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, NOWHERE, CheckService
 
 MEBIBYTE = 1 << 20
@@ -46,7 +46,7 @@ def left() -> dict[str, int]:
     gc.collect()
     kept: dict[str, int] = {"descriptors": len(os.listdir("/proc/self/fd"))}
     kept["tasks"] = trio.lowlevel.current_statistics().tasks_living
-    for kind in (Connection, Stream, WireCall):
+    for kind in (Connection, Stream, Http2Call):
         kept[kind.__name__] = sum(isinstance(one, kind) for one in gc.get_objects())
     return kept
 

@@ -18,7 +18,7 @@ import trio
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._deadlines import Deadlines
 from trio_cogment.rpc._drain import Drain
 from trio_cogment.rpc._engine import Engine
@@ -274,11 +274,11 @@ class Connection:
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
 
-    def _on_request(self, stream: Stream, head: _wire.RequestHead) -> None:
+    def _on_request(self, stream: Stream, head: _grpc_headers.RequestHead) -> None:
         route = self._routes.get(head.path)
         if route is None:
             message = f"{head.path} is not implemented here"
-            trailers = _wire.trailer_headers(StatusCode.UNIMPLEMENTED, message, (), alone=b"200")
+            trailers = _grpc_headers.trailer_headers(StatusCode.UNIMPLEMENTED, message, (), alone=b"200")
             stream.refused = True
             self.engine.finish_now(stream, trailers)
             return

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import StatusCode
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._control import ControlPlane
 from trio_cogment.rpc._floods import Floods
 from trio_cogment.rpc._frames import (
@@ -141,12 +141,14 @@ class FrameHandler:
             self.stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "trailers without END_STREAM", events)
         elif self._client_side:
             self._response_headers(stream, headers, ended, events)
-        elif _wire.is_malformed(headers):
+        elif _grpc_headers.is_malformed(headers):
             self.stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed trailers", events)
         else:
             self.end_of_stream(stream, events)  # a request's trailers mean nothing in gRPC
 
-    def _request_headers(self, stream_id: int, headers: _wire.RawHeaders, ended: bool, events: list[Event]) -> None:
+    def _request_headers(
+        self, stream_id: int, headers: _grpc_headers.RawHeaders, ended: bool, events: list[Event]
+    ) -> None:
         table = self._table
         # A stream is over, and no longer counted here, as soon as we have reset it or it has been reset: that this is
         # no way around the limit is what `Floods.resets` is for (CVE-2023-44487, CVE-2025-8671).
@@ -161,16 +163,16 @@ class FrameHandler:
             if not table.draining:  # else it may not have heard of that yet
                 self._floods.resets.count()
             return
-        if _wire.is_malformed(headers):
+        if _grpc_headers.is_malformed(headers):
             stream.refused = True
             self.stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed request", events)
             return
         # HTTP/2 is satisfied. What gRPC does not accept gets a status, so that its caller learns why.
         try:
-            head = _wire.parse_request(headers, self._max_header_list_bytes)
-        except _wire.RefusedRequest as refusal:
+            head = _grpc_headers.parse_request(headers, self._max_header_list_bytes)
+        except _grpc_headers.RefusedRequest as refusal:
             stream.refused = True
-            status = _wire.trailer_headers(refusal.code, refusal.message, (), alone=refusal.http_status)
+            status = _grpc_headers.trailer_headers(refusal.code, refusal.message, (), alone=refusal.http_status)
             table.finish_now(stream, [*status, *refusal.headers])
             if refusal.code is StatusCode.INTERNAL:  # malformed; others an honest caller may meet again and again
                 self._floods.resets.count()
@@ -180,11 +182,13 @@ class FrameHandler:
         if ended:
             events.append((Kind.HALF_CLOSED, stream, None))
 
-    def _response_headers(self, stream: Stream, headers: _wire.RawHeaders, ended: bool, events: list[Event]) -> None:
-        if _wire.is_malformed(headers):
+    def _response_headers(
+        self, stream: Stream, headers: _grpc_headers.RawHeaders, ended: bool, events: list[Event]
+    ) -> None:
+        if _grpc_headers.is_malformed(headers):
             self.stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed response", events)
             return
-        if not ended and _wire.is_informational(headers):
+        if not ended and _grpc_headers.is_informational(headers):
             self._floods.empty.count()  # any number of them may come before the response (RFC 9113, 8.1)
             return
         limit = self._max_header_list_bytes
@@ -196,16 +200,18 @@ class FrameHandler:
             return
         if ended:
             stream.remote_closed = True
-            trailers = _wire.parse_trailers(headers)
+            trailers = _grpc_headers.parse_trailers(headers)
             if stream.inside_message and trailers.code is StatusCode.OK:
                 # A failure says more than the message it has cut off.
-                trailers = _wire.Trailers(StatusCode.INTERNAL, "the response ended inside a message", trailers.metadata)
+                trailers = _grpc_headers.Trailers(
+                    StatusCode.INTERNAL, "the response ended inside a message", trailers.metadata
+                )
             events.append((Kind.STATUS, stream, trailers))
             self._close_after_response(stream)
             return
         stream.headers_seen = True
-        response = _wire.parse_response(headers)
-        if isinstance(response, _wire.Trailers):
+        response = _grpc_headers.parse_response(headers)
+        if isinstance(response, _grpc_headers.Trailers):
             events.append((Kind.STATUS, stream, response))
             self._table.reset(stream, ErrorCode.CANCEL)
             return
@@ -341,7 +347,7 @@ class FrameHandler:
         stream.remote_closed = True
         if self._client_side:
             # A response ends with trailers; without them there is no status.
-            events.append((Kind.STATUS, stream, _wire.parse_trailers([])))
+            events.append((Kind.STATUS, stream, _grpc_headers.parse_trailers([])))
             self._close_after_response(stream)
         elif stream.local_closed:
             self._table.close(stream)

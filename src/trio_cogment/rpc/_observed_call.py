@@ -7,8 +7,8 @@ from typing import Any
 import trio
 
 from trio_cogment.errors import StatusCode
-from trio_cogment.rpc import _wire
-from trio_cogment.rpc._server_call import WireServerCall
+from trio_cogment.rpc import _grpc_headers
+from trio_cogment.rpc._http2_server_call import Http2ServerCall
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.rpc._transport import ServerTransport
 from trio_cogment.rpc.calls import Method
@@ -16,7 +16,7 @@ from trio_cogment.rpc.metadata import Metadata
 from trio_cogment.rpc.observer import MethodObserver
 
 
-class ObservedServerCall(WireServerCall):
+class ObservedServerCall(Http2ServerCall):
     """See `ServerObserver`. What a call ends with is the last status it was given."""
 
     def __init__(
@@ -26,7 +26,7 @@ class ObservedServerCall(WireServerCall):
         stream: Stream,
         method: Method,
         function: Any,
-        head: _wire.RequestHead,
+        head: _grpc_headers.RequestHead,
     ) -> None:
         super().__init__(connection, stream, method, function, head)
         self._observer = observer
@@ -47,6 +47,6 @@ class ObservedServerCall(WireServerCall):
             self._code = StatusCode.CANCELLED
         super().on_reset(code)
 
-    def _trailers(self, code: StatusCode, message: str, trailing: Metadata) -> _wire.RawHeaders:
+    def _trailers(self, code: StatusCode, message: str, trailing: Metadata) -> _grpc_headers.RawHeaders:
         self._code = code
         return super()._trailers(code, message, trailing)

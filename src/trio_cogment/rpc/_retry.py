@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._streams import Stream
 
 
@@ -88,7 +88,7 @@ class BufferOnlyEngine:
     def send_compressed(self, stream: Stream, payload: bytes) -> None:
         """It has been kept."""
 
-    def end(self, stream: Stream, trailers: _wire.RawHeaders) -> None:
+    def end(self, stream: Stream, trailers: _grpc_headers.RawHeaders) -> None:
         """The call knows that it has finished sending."""
 
     def reset(self, stream: Stream, code: int) -> None:

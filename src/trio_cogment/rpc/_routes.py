@@ -7,8 +7,8 @@ from functools import partial
 
 from purerpc import Cardinality, Service
 
+from trio_cogment.rpc._http2_server_call import Http2ServerCall
 from trio_cogment.rpc._observed_call import ObservedServerCall
-from trio_cogment.rpc._server_call import WireServerCall
 from trio_cogment.rpc._transport import Route, ServerTransportCall
 from trio_cogment.rpc.calls import Method
 from trio_cogment.rpc.observer import ServerObserver
@@ -36,7 +36,7 @@ def routes_of(services: Iterable[Service], observer: ServerObserver | None = Non
                 raise ValueError(f"{path} is served twice")
             signature = bound.signature
             method = Method(path, signature.cardinality, signature.request_type, signature.response_type)
-            make_call: Callable[..., ServerTransportCall] = WireServerCall
+            make_call: Callable[..., ServerTransportCall] = Http2ServerCall
             if observer is not None:
                 make_call = partial(ObservedServerCall, observer.method(path, _SHAPES[method.cardinality]))
             routes[path] = (make_call, method, bound.method_fn)

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any
 
 from trio_cogment.errors import StatusCode
-from trio_cogment.rpc._wire import RawHeaders
+from trio_cogment.rpc._grpc_headers import RawHeaders
 
 #: Flag byte and length before every message (gRPC over HTTP/2, "Length-Prefixed-Message").
 PREFIX_BYTES = 5

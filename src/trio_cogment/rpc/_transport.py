@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._retry import Budget
 from trio_cogment.rpc.calls import Method
@@ -97,7 +97,7 @@ class ClientTransportCall(TransportCall, Protocol):
     def on_response(self, metadata: Metadata) -> None:
         """The response's headers have come."""
 
-    def on_status(self, trailers: _wire.Trailers) -> None:
+    def on_status(self, trailers: _grpc_headers.Trailers) -> None:
         """The server has ended the call."""
 
     def on_deadline(self) -> None:

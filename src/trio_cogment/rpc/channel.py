@@ -14,9 +14,9 @@ import trio
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.host import Host
-from trio_cogment.rpc._client_call import WireClientCall
 from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._connection import Connection
+from trio_cogment.rpc._http2_client_call import Http2ClientCall
 from trio_cogment.rpc._pool import Pool
 from trio_cogment.rpc._retry import Budget
 from trio_cogment.rpc.calls import CallOpener, ClientCall, MetadataLike, Method
@@ -185,7 +185,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         compression: str | None = None,
     ) -> ClientCall:
         """See `CallOpener.call`."""
-        return WireClientCall(self, method, metadata, timeout, wait_for_ready, compression or self.compression)
+        return Http2ClientCall(self, method, metadata, timeout, wait_for_ready, compression or self.compression)
 
     @property
     def trouble(self) -> str:

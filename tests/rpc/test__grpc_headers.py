@@ -10,7 +10,7 @@ import pytest
 
 from tests.rpc.raw_peer import request_headers
 from trio_cogment.errors import StatusCode
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc.metadata import Metadata
 
 
@@ -29,20 +29,20 @@ from trio_cogment.rpc.metadata import Metadata
     ],
 )
 def test_timeouts(seconds: float, wire: bytes) -> None:
-    assert _wire.encode_timeout(seconds) == wire
+    assert _grpc_headers.encode_timeout(seconds) == wire
 
 
 @hypothesis.given(st.floats(1e-6, 1e8))
 def test_timeouts_come_back_a_little_longer(seconds: float) -> None:
-    headers = request_headers(grpc_timeout=_wire.encode_timeout(seconds))
-    timeout = _wire.parse_request(headers, 10_000).timeout
+    headers = request_headers(grpc_timeout=_grpc_headers.encode_timeout(seconds))
+    timeout = _grpc_headers.parse_request(headers, 10_000).timeout
     assert timeout is not None
     assert seconds * (1 - 1e-9) <= timeout <= seconds * 1.02 + 1e-5
 
 
 @pytest.mark.parametrize("unit", ["H", "M", "S", "m", "u", "n"])
 def test_every_unit_is_read(unit: str) -> None:
-    assert _wire.parse_request(request_headers(grpc_timeout=b"7" + unit.encode()), 10_000).timeout
+    assert _grpc_headers.parse_request(request_headers(grpc_timeout=b"7" + unit.encode()), 10_000).timeout
 
 
 names = st.from_regex(r"[a-z0-9_.\-]{1,20}", fullmatch=True).filter(
@@ -64,24 +64,24 @@ def test_metadata_round_trip(pairs: list[tuple[str, str | bytes]]) -> None:
     metadata = Metadata(pairs)
     reserved = {"user-agent", "connection", "content-type", "content-length", "transfer-encoding"}
     hypothesis.assume(not reserved & {name for name, _ in pairs})
-    assert _wire.decode_metadata(_wire.encode_metadata(metadata)) == metadata
+    assert _grpc_headers.decode_metadata(_grpc_headers.encode_metadata(metadata)) == metadata
 
 
 def test_binary_metadata_may_be_joined_and_padded() -> None:
-    decoded = _wire.decode_metadata([(b"a-bin", b"AP8=, AQ"), (b"a-bin", b"")])
+    decoded = _grpc_headers.decode_metadata([(b"a-bin", b"AP8=, AQ"), (b"a-bin", b"")])
     assert decoded.all("a-bin") == [b"\0\xff", b"\1", b""]
 
 
 @hypothesis.given(st.sampled_from(list(StatusCode)), st.text(st.characters(exclude_categories=["Cs"])))
 def test_statuses_round_trip(code: StatusCode, message: str) -> None:
-    trailers = _wire.parse_trailers(_wire.trailer_headers(code, message, [("a", "b")], alone=b"200"))
+    trailers = _grpc_headers.parse_trailers(_grpc_headers.trailer_headers(code, message, [("a", "b")], alone=b"200"))
     assert (trailers.code, trailers.message) == (code, message)
     assert trailers.metadata.first("a") == "b"
 
 
 @hypothesis.given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=20)), max_size=8))
 def test_any_headers_are_judged(headers: list[tuple[bytes, bytes]]) -> None:
-    _wire.parse_trailers(headers)
-    _wire.parse_response(headers)
-    with contextlib.suppress(_wire.RefusedRequest):
-        _wire.parse_request(headers, 10_000)
+    _grpc_headers.parse_trailers(headers)
+    _grpc_headers.parse_response(headers)
+    with contextlib.suppress(_grpc_headers.RefusedRequest):
+        _grpc_headers.parse_request(headers, 10_000)

@@ -2,7 +2,7 @@
 
 Its state is changed by the caller, and by what happens on the connection:
 
-* The connection's reader brings the response (`on_response`), messages (`WireCall.on_payload`) and the status
+* The connection's reader brings the response (`on_response`), messages (`Http2Call.on_payload`) and the status
   (`on_status`), or tells that the stream or the connection is lost (`on_reset`, `on_lost`).
 * The connection's deadlines end the call when its own timeout has passed (`on_deadline`). The deadlines of the cancel
   scopes around it are Trio's affair; the server is told the nearest of them all.
@@ -18,18 +18,18 @@ import trio
 from purerpc import Cardinality
 
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._compression import IDENTITY, checked_encoding, decoder
 from trio_cogment.rpc._frames import ErrorCode
+from trio_cogment.rpc._http2_call import Http2Call
 from trio_cogment.rpc._retry import BufferOnlyEngine, ReplayBuffer
 from trio_cogment.rpc._streams import CompressedMessage
 from trio_cogment.rpc._transport import ClientTransport, TransportSource
-from trio_cogment.rpc._wire_call import WireCall
 from trio_cogment.rpc.calls import ClientCall, MetadataLike, Method, checked_timeout
 from trio_cogment.rpc.metadata import Metadata
 
 
-class WireClientCall(WireCall, ClientCall):
+class Http2ClientCall(Http2Call, ClientCall):
     """See `ClientCall`. It has no task of its own, except while it is made again."""
 
     _undecodable = StatusCode.INTERNAL
@@ -61,7 +61,7 @@ class WireClientCall(WireCall, ClientCall):
         self._trailing: Metadata | None = None
         self._waiters = trio.lowlevel.ParkingLot()
 
-    async def __aenter__(self) -> WireClientCall:
+    async def __aenter__(self) -> Http2ClientCall:
         """Connect if need be and send the request's headers; after `Cancelled` nothing of the call is left.
 
         The headers of a call with a single request leave together with it (at the latest when the call is waited for).
@@ -86,7 +86,7 @@ class WireClientCall(WireCall, ClientCall):
         self._connection = connection
         engine = connection.engine
         self._engine = engine
-        headers = _wire.request_headers(
+        headers = _grpc_headers.request_headers(
             self.method.path,
             scheme=self._channel.scheme,
             authority=self._channel.authority,
@@ -224,7 +224,7 @@ class WireClientCall(WireCall, ClientCall):
         self._initial = metadata
         self._waiters.unpark_all()
 
-    def on_status(self, trailers: _wire.Trailers) -> None:
+    def on_status(self, trailers: _grpc_headers.Trailers) -> None:
         """The server has ended the call."""
         self._trailing = trailers.metadata
         if self._initial is None:
@@ -240,7 +240,9 @@ class WireClientCall(WireCall, ClientCall):
         if refused and self._replay is not None and (self._again is None or self._connection.engine.exhausted()):
             self._try_again(self._replay)
             return
-        status, message = _wire.STATUS_OF_RESET.get(code, (StatusCode.UNKNOWN, f"the server reset the stream: {code}"))
+        status, message = _grpc_headers.STATUS_OF_RESET.get(
+            code, (StatusCode.UNKNOWN, f"the server reset the stream: {code}")
+        )
         self._finish_client(RpcError(status, message), drop=False)
 
     def on_broken(self, code: StatusCode, message: str) -> None:

@@ -23,7 +23,7 @@ import trio
 from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._compression import compress
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._retry import ReplayBuffer
@@ -48,7 +48,7 @@ class CallEngine(Protocol):
     def send_compressed(self, stream: Stream, payload: bytes) -> None:
         """As `send_message`, for one that is compressed."""
 
-    def end(self, stream: Stream, trailers: _wire.RawHeaders) -> None:
+    def end(self, stream: Stream, trailers: _grpc_headers.RawHeaders) -> None:
         """Close this side of the stream."""
 
     def reset(self, stream: Stream, code: int) -> None:
@@ -64,7 +64,7 @@ class CallEngine(Protocol):
         """Nothing more will be taken of a stream that is over."""
 
 
-class WireCall(Call):
+class Http2Call(Call):
     """See `Call`.
 
     Attributes:

@@ -14,18 +14,18 @@ import trio
 from purerpc import Cardinality
 
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
-from trio_cogment.rpc import _wire
+from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._compression import IDENTITY, accepts, checked_encoding, decoder
 from trio_cogment.rpc._engine import Engine
+from trio_cogment.rpc._http2_call import Http2Call
 from trio_cogment.rpc._status import outcome_of
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.rpc._transport import ServerTransport
-from trio_cogment.rpc._wire_call import WireCall
 from trio_cogment.rpc.calls import MetadataLike, Method, ServerCall
 from trio_cogment.rpc.metadata import Metadata
 
 
-class WireServerCall(WireCall, ServerCall):
+class Http2ServerCall(Http2Call, ServerCall):
     """See `ServerCall`. `run` is the handler's task."""
 
     _undecodable = StatusCode.INVALID_ARGUMENT
@@ -33,7 +33,12 @@ class WireServerCall(WireCall, ServerCall):
     _engine: Engine
 
     def __init__(
-        self, connection: ServerTransport, stream: Stream, method: Method, function: Any, head: _wire.RequestHead
+        self,
+        connection: ServerTransport,
+        stream: Stream,
+        method: Method,
+        function: Any,
+        head: _grpc_headers.RequestHead,
     ) -> None:
         super().__init__(method, method.request_type, method.response_type)
         if head.encoding != b"identity":
@@ -77,11 +82,11 @@ class WireServerCall(WireCall, ServerCall):
             self._connection.wake()
 
     def _send_headers(self) -> None:
-        headers = _wire.RESPONSE_HEADERS
+        headers = _grpc_headers.RESPONSE_HEADERS
         if self._compression:
             headers = [*headers, (b"grpc-encoding", self._compression.encode())]
         if self._initial:
-            headers = headers + _wire.encode_metadata(self._initial)
+            headers = headers + _grpc_headers.encode_metadata(self._initial)
         self._engine.send_headers(self._stream, headers)
 
     def _put(self, payload: bytes) -> None:
@@ -135,11 +140,11 @@ class WireServerCall(WireCall, ServerCall):
         self._sending_done = True
         self._connection.wake()
 
-    def _trailers(self, code: StatusCode, message: str, trailing: Metadata) -> _wire.RawHeaders:
+    def _trailers(self, code: StatusCode, message: str, trailing: Metadata) -> _grpc_headers.RawHeaders:
         if self._initial and not self._stream.headers_sent:
             self._send_headers()
         alone = b"" if self._stream.headers_sent else b"200"
-        return _wire.trailer_headers(code, message, trailing, alone=alone)
+        return _grpc_headers.trailer_headers(code, message, trailing, alone=alone)
 
     # --- what the connection tells ---
 
