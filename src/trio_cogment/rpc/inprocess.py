@@ -18,8 +18,8 @@ from purerpc import RPCSignature, Service
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc._compression import checked_encoding
-from trio_cogment.rpc._exchange import UNLIMITED_BYTES as UNLIMITED_BYTES
-from trio_cogment.rpc._exchange import End, Exchange, fits
+from trio_cogment.rpc._in_process_call import UNLIMITED_BYTES as UNLIMITED_BYTES
+from trio_cogment.rpc._in_process_call import End, Exchange, fits
 from trio_cogment.rpc._nursery import OwnNursery
 from trio_cogment.rpc._status import outcome_of
 from trio_cogment.rpc.calls import (

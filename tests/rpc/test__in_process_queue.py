@@ -9,7 +9,7 @@ import trio
 
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc._fairness import OPERATIONS_PER_CHECKPOINT
-from trio_cogment.rpc._queue import MessageQueue
+from trio_cogment.rpc._in_process_queue import MessageQueue
 
 ABORTED = RpcError(StatusCode.ABORTED, "no more")
 

@@ -11,8 +11,8 @@ from google.protobuf.message import Message
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc._grpc_headers import metadata_bytes
+from trio_cogment.rpc._in_process_queue import UNKNOWN_SIZE, MessageQueue
 from trio_cogment.rpc._inbox import Inbox
-from trio_cogment.rpc._queue import UNKNOWN_SIZE, MessageQueue
 from trio_cogment.rpc.calls import Consumer, Method
 from trio_cogment.rpc.metadata import Metadata
 
