@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from trio_cogment.config import RpcConfig
+from trio_cogment.rpc._byte_stream import Pipe
 from trio_cogment.rpc._engine import Engine
-from trio_cogment.rpc._pipe import Pipe
 from trio_cogment.rpc._writer import Writer
 
 

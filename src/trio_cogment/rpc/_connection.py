@@ -19,6 +19,8 @@ import trio
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import _grpc_headers
+from trio_cogment.rpc._byte_stream import Pipe
+from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._deadlines import Deadlines
 from trio_cogment.rpc._drain import Drain
 from trio_cogment.rpc._engine import Engine
@@ -26,9 +28,7 @@ from trio_cogment.rpc._fairness import OPERATIONS_PER_CHECKPOINT
 from trio_cogment.rpc._frames import ErrorCode, Kind
 from trio_cogment.rpc._lingering_close import LingeringClose
 from trio_cogment.rpc._liveness import Liveness
-from trio_cogment.rpc._pipe import Pipe
 from trio_cogment.rpc._streams import Stream
-from trio_cogment.rpc._transport import Route
 from trio_cogment.rpc._writer import Writer
 
 logger = logging.getLogger(__name__)

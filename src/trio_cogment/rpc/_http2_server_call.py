@@ -15,12 +15,12 @@ from purerpc import Cardinality
 
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import _grpc_headers
+from trio_cogment.rpc._call_protocols import ServerTransport
 from trio_cogment.rpc._compression import IDENTITY, accepts, checked_encoding, decoder
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._http2_call import Http2Call
 from trio_cogment.rpc._status import outcome_of
 from trio_cogment.rpc._streams import Stream
-from trio_cogment.rpc._transport import ServerTransport
 from trio_cogment.rpc.calls import MetadataLike, Method, ServerCall
 from trio_cogment.rpc.metadata import Metadata
 

@@ -13,7 +13,7 @@ import math
 import trio
 
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc._pipe import Pipe
+from trio_cogment.rpc._byte_stream import Pipe
 
 #: What may come beside the DATA that windows allow, before the peer has seen the end.
 _CONTROL_BYTES = 1024 * 1024

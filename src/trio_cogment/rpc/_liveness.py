@@ -13,8 +13,8 @@ import trio
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc._byte_stream import Pipe
 from trio_cogment.rpc._engine import Engine
-from trio_cogment.rpc._pipe import Pipe
 from trio_cogment.rpc._stalls import Stalls
 
 _LIFE_PING = b"alive?\0\0"

@@ -12,8 +12,8 @@ import trio
 from trio_cogment.backoff import Backoff
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.rpc._byte_stream import peer_name, pipe_over
 from trio_cogment.rpc._connection import Connection
-from trio_cogment.rpc._pipe import peer_name, pipe_over
 
 logger = logging.getLogger(__name__)
 

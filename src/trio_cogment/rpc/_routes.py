@@ -7,9 +7,9 @@ from functools import partial
 
 from purerpc import Cardinality, Service
 
+from trio_cogment.rpc._call_protocols import Route, ServerTransportCall
 from trio_cogment.rpc._http2_server_call import Http2ServerCall
 from trio_cogment.rpc._observed_call import ObservedServerCall
-from trio_cogment.rpc._transport import Route, ServerTransportCall
 from trio_cogment.rpc.calls import Method
 from trio_cogment.rpc.observer import ServerObserver
 

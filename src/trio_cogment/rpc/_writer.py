@@ -17,8 +17,8 @@ from typing import Any
 
 import trio
 
+from trio_cogment.rpc._byte_stream import Pipe
 from trio_cogment.rpc._engine import Engine
-from trio_cogment.rpc._pipe import Pipe
 
 
 class Writer:

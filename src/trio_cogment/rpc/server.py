@@ -17,11 +17,11 @@ from purerpc import Service
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.host.tcp import format_address
+from trio_cogment.rpc._byte_stream import peer_name, pipe_over
+from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._connection import Connection
-from trio_cogment.rpc._pipe import peer_name, pipe_over
 from trio_cogment.rpc._routes import routes_of
 from trio_cogment.rpc._serving import ServerGroup
-from trio_cogment.rpc._transport import Route
 from trio_cogment.rpc.health import HealthService
 from trio_cogment.rpc.listeners import socket_of
 from trio_cogment.rpc.observer import ServerObserver

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 import trio.testing
 
-from trio_cogment.rpc._pipe import SocketPipe
+from trio_cogment.rpc._byte_stream import SocketPipe
 
 KIB = 1024
 
