@@ -15,7 +15,7 @@ from tests.rpc.raw_peer import DATA, PREFACE, WINDOW_UPDATE, RawPeer, frame, mes
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import serve_stream
-from trio_cogment.rpc._stalls import Stalls
+from trio_cogment.rpc._stalled_messages import Stalls
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.testing.conformance.channel import CheckService
 

@@ -15,7 +15,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc._byte_stream import Pipe
 from trio_cogment.rpc._engine import Engine
-from trio_cogment.rpc._stalls import Stalls
+from trio_cogment.rpc._stalled_messages import Stalls
 
 _LIFE_PING = b"alive?\0\0"
 _LOOK_SECONDS = 10.0

@@ -14,7 +14,7 @@ That alone leaves two gaps. Each is closed by a bound over all streams, `RpcConf
 * A message larger than its stream's window would never arrive whole, and the application can take only whole messages.
   So once such a message has begun, its stream gets a *grant*: a window as large as the rest of the message. Grants are
   given in order of arrival, while their sum stays within the bound. A message larger than the bound gets it alone.
-  While streams wait, those with a grant have to go on sending: see `_stalls`.
+  While streams wait, those with a grant have to go on sending: see `_stalled_messages`.
 * Many streams that each hold a window of unread messages add up. Beyond the bound the connection is not credited
   (`withheld`) until something is taken. If only pieces of messages are held, nobody could take anything, so the
   connection is then credited in small steps. A client's stream that is over counts until its caller has taken what

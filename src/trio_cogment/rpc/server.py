@@ -21,7 +21,7 @@ from trio_cogment.rpc._byte_stream import peer_name, pipe_over
 from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._routes import routes_of
-from trio_cogment.rpc._serving import ServerGroup
+from trio_cogment.rpc._server_group import ServerGroup
 from trio_cogment.rpc.health import HealthService
 from trio_cogment.rpc.listeners import socket_of
 from trio_cogment.rpc.observer import ServerObserver
