@@ -10,10 +10,10 @@ from trio_cogment.errors import StatusCode
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._call_protocols import ServerTransport
 from trio_cogment.rpc._http2_server_call import Http2ServerCall
+from trio_cogment.rpc._observer import MethodObserver
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.rpc.calls import Method
 from trio_cogment.rpc.metadata import Metadata
-from trio_cogment.rpc.observer import MethodObserver
 
 
 class ObservedServerCall(Http2ServerCall):

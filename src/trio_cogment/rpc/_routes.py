@@ -10,8 +10,8 @@ from purerpc import Cardinality, Service
 from trio_cogment.rpc._call_protocols import Route, ServerTransportCall
 from trio_cogment.rpc._http2_server_call import Http2ServerCall
 from trio_cogment.rpc._observed_call import ObservedServerCall
+from trio_cogment.rpc._observer import ServerObserver
 from trio_cogment.rpc.calls import Method
-from trio_cogment.rpc.observer import ServerObserver
 
 #: The usual words for the shapes of methods.
 _SHAPES = {

@@ -20,11 +20,11 @@ from trio_cogment.host.tcp import format_address
 from trio_cogment.rpc._byte_stream import peer_name, pipe_over
 from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._connection import Connection
+from trio_cogment.rpc._observer import ServerObserver
 from trio_cogment.rpc._routes import routes_of
 from trio_cogment.rpc._server_group import ServerGroup
 from trio_cogment.rpc.health import HealthService
 from trio_cogment.rpc.listeners import socket_of
-from trio_cogment.rpc.observer import ServerObserver
 from trio_cogment.rpc.tls import left_without_a_word, shake_hands
 
 logger = logging.getLogger(__name__)
