@@ -1,4 +1,4 @@
-"""The writer of a connection, over a pipe that takes what it is told to take."""
+"""The writer of a connection, over a byte stream that takes what it is told to take."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import trio
 import trio.testing
 
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc._byte_stream import Pipe
+from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._writer import Writer
 
 
-class SlowPipe(Pipe):
+class SlowByteStream(ByteStream):
     """Takes `room` bytes without waiting."""
 
     def __init__(self) -> None:
@@ -49,15 +49,15 @@ class SlowPipe(Pipe):
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[tuple[Engine, SlowPipe, Writer]]:
+async def running() -> AsyncIterator[tuple[Engine, SlowByteStream, Writer]]:
     """A writer that has sent the engine's preface and has nothing to do."""
-    engine, pipe = Engine(client_side=True, config=RpcConfig()), SlowPipe()
-    writer = Writer(engine, pipe)
+    engine, byte_stream = Engine(client_side=True, config=RpcConfig()), SlowByteStream()
+    writer = Writer(engine, byte_stream)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(writer.run)
         await trio.testing.wait_all_tasks_blocked()
-        pipe.sent, pipe.waits = b"", 0
-        yield engine, pipe, writer
+        byte_stream.sent, byte_stream.waits = b"", 0
+        yield engine, byte_stream, writer
         nursery.cancel_scope.cancel()
 
 
@@ -67,63 +67,63 @@ def pings(data: bytes) -> list[bytes]:
 
 
 async def test_woken_it_sends_what_has_gathered_in_one_piece() -> None:
-    async with running() as (engine, pipe, writer):
+    async with running() as (engine, byte_stream, writer):
         for number in range(3):
             engine.ping(bytes([number] * 8))
             writer.wake()
-        assert pipe.sent == b""
+        assert byte_stream.sent == b""
         await trio.testing.wait_all_tasks_blocked()
-        assert pipe.waits == 1
-        assert pings(pipe.sent) == [bytes([number] * 8) for number in range(3)]
+        assert byte_stream.waits == 1
+        assert pings(byte_stream.sent) == [bytes([number] * 8) for number in range(3)]
 
 
 async def test_flush_sends_at_once_and_leaves_the_rest_to_the_task() -> None:
-    async with running() as (engine, pipe, writer):
+    async with running() as (engine, byte_stream, writer):
         engine.ping(b"at once!")
         writer.flush_soon()
-        assert pings(pipe.sent) == [b"at once!"]
-        pipe.room = 10
+        assert pings(byte_stream.sent) == [b"at once!"]
+        byte_stream.room = 10
         engine.ping(b"in parts")
         writer.flush()
-        assert len(pipe.sent) == 27
+        assert len(byte_stream.sent) == 27
         await trio.testing.wait_all_tasks_blocked()
         # The task waits for the socket now: nothing may overtake the rest of the frame.
-        pipe.room = 0
+        byte_stream.room = 0
         engine.ping(b"behind..")
         writer.flush()
-        pipe.room = 2**30
-        pipe.opened.set()
+        byte_stream.room = 2**30
+        byte_stream.opened.set()
         await trio.testing.wait_all_tasks_blocked()
         writer.wake()
         await trio.testing.wait_all_tasks_blocked()
-        assert pings(pipe.sent) == [b"at once!", b"in parts", b"behind.."]
+        assert pings(byte_stream.sent) == [b"at once!", b"in parts", b"behind.."]
 
 
 async def test_in_a_batch_nothing_is_sent_before_its_end() -> None:
-    async with running() as (engine, pipe, writer):
+    async with running() as (engine, byte_stream, writer):
         writer.in_batch = True
         engine.ping(b"waiting.")
         writer.wake()
         writer.flush_soon()
         await trio.testing.wait_all_tasks_blocked()
-        assert pipe.sent == b""
+        assert byte_stream.sent == b""
         writer.in_batch = False
         writer.flush()
-        assert pings(pipe.sent) == [b"waiting."]
+        assert pings(byte_stream.sent) == [b"waiting."]
 
 
 async def test_it_finishes_when_everything_has_been_sent() -> None:
-    engine, pipe = Engine(client_side=True, config=RpcConfig()), SlowPipe()
-    writer = Writer(engine, pipe)
+    engine, byte_stream = Engine(client_side=True, config=RpcConfig()), SlowByteStream()
+    writer = Writer(engine, byte_stream)
     writer.finish()
     engine.ping(b"the last")
     await writer.run()
-    assert pipe.sent.endswith(b"the last")
+    assert byte_stream.sent.endswith(b"the last")
 
 
 async def test_a_broken_pipe_ends_it() -> None:
-    engine, pipe = Engine(client_side=True, config=RpcConfig()), SlowPipe()
-    writer = Writer(engine, pipe)
+    engine, byte_stream = Engine(client_side=True, config=RpcConfig()), SlowByteStream()
+    writer = Writer(engine, byte_stream)
 
     async def run() -> None:
         with pytest.raises(trio.BrokenResourceError):
@@ -132,6 +132,6 @@ async def test_a_broken_pipe_ends_it() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run)
         await trio.testing.wait_all_tasks_blocked()
-        pipe.broken = True
+        byte_stream.broken = True
         engine.ping(b"nowhere!")
         writer.flush()  # leaves it to the task, which meets it again

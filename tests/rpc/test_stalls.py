@@ -15,7 +15,7 @@ from tests.rpc.raw_peer import DATA, PREFACE, WINDOW_UPDATE, RawPeer, frame, mes
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import serve_stream
-from trio_cogment.rpc._stalled_messages import Stalls
+from trio_cogment.rpc._stalled_messages import StalledMessages
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.testing.conformance.channel import CheckService
 
@@ -125,7 +125,7 @@ def test_the_next_message_of_a_stream_has_its_own_time(monkeypatch: pytest.Monke
     streams = [Stream(number, recv_window=0, send_window=0, max_message=0) for number in (1, 3)]
 
     engine = SimpleNamespace(holders=lambda: streams)
-    stalls = Stalls(cast("Any", engine), CONFIG.message_stall_timeout_seconds, lambda: None)
+    stalls = StalledMessages(cast("Any", engine), CONFIG.message_stall_timeout_seconds, lambda: None)
     first, second = streams
     ended: list[Stream] = []
     monkeypatch.setattr(stalls, "_end", ended.append)

@@ -21,7 +21,7 @@ _LONG_TURN_SECONDS = 0.02
 _BYTES_ACKED = slice(120, 128)
 
 
-class Pipe(abc.ABC):
+class ByteStream(abc.ABC):
     """What a connection needs of a byte stream. Failures are `trio.BrokenResourceError`."""
 
     @abc.abstractmethod
@@ -55,7 +55,7 @@ class Pipe(abc.ABC):
         """Close at once; never waits for the peer."""
 
 
-class SocketPipe(Pipe):
+class SocketByteStream(ByteStream):
     """A stream socket, read and written directly once the kernel says that it is ready.
 
     `trio.SocketStream` tries first and waits afterwards, which costs one system call more per message where a peer
@@ -148,7 +148,7 @@ class SocketPipe(Pipe):
         await trio.lowlevel.checkpoint()
 
 
-class StreamPipe(Pipe):
+class GenericByteStream(ByteStream):
     """Any other stream: memory streams, a test's own. What they do with unread data when they are closed is theirs."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
@@ -190,7 +190,7 @@ class _Parting(trio.abc.Stream):
         await self._transport.aclose()
 
 
-class TlsPipe(StreamPipe):
+class TlsByteStream(GenericByteStream):
     """TLS over a socket."""
 
     def __init__(self, stream: trio.SSLStream[trio.SocketStream]) -> None:
@@ -235,13 +235,13 @@ def _delivered(sock: socket.socket | trio.socket.SocketType) -> tuple[int, int]:
     return int.from_bytes(info[_BYTES_ACKED], sys.byteorder), int.from_bytes(waiting, sys.byteorder)
 
 
-def pipe_over(stream: trio.abc.Stream) -> Pipe:
-    """Return the best pipe for a stream; the stream belongs to the pipe from now on."""
+def byte_stream_over(stream: trio.abc.Stream) -> ByteStream:
+    """Return the best byte stream for a stream; the stream belongs to the byte stream from now on."""
     if type(stream) is trio.SocketStream:
-        return SocketPipe(stream)
+        return SocketByteStream(stream)
     if isinstance(stream, trio.SSLStream) and type(stream.transport_stream) is trio.SocketStream:
-        return TlsPipe(stream)
-    return StreamPipe(stream)
+        return TlsByteStream(stream)
+    return GenericByteStream(stream)
 
 
 def peer_name(stream: trio.abc.Stream) -> str:

@@ -3,8 +3,8 @@
 The reader hands everything one `recv` brought to the calls, and then sends whatever they produced meanwhile in one
 piece (see `_writer`). Other tasks only put bytes into the engine and wake the writer. Client calls have no task of
 their own: the reader's task runs their callbacks, and one task watches their deadlines (`_deadlines`). Another task
-looks for what has become overdue (`_liveness`). How connections end is in `_drain` (in order) and `_lingering_close` (the last
-bytes).
+looks for what has become overdue (`_liveness`). How connections end is in `_drain` (in order) and `_lingering_close`
+(the last bytes).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import trio
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import _grpc_headers
-from trio_cogment.rpc._byte_stream import Pipe
+from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._deadlines import Deadlines
 from trio_cogment.rpc._drain import Drain
@@ -48,7 +48,7 @@ class Connection:
         peer: the other end, for logs.
         config: limits and timeouts.
         engine: what speaks HTTP/2.
-        pipe: the bytes below.
+        byte_stream: the bytes below.
         closed: no call can be made or answered any more.
         ready: the peer's first SETTINGS have come, or the connection has ended without them.
         number: which one of its channel it is, from 1 on.
@@ -56,7 +56,7 @@ class Connection:
 
     def __init__(
         self,
-        pipe: Pipe,
+        byte_stream: ByteStream,
         *,
         client_side: bool,
         config: RpcConfig,
@@ -67,18 +67,18 @@ class Connection:
         self.peer = peer
         self.config = config
         self.engine = Engine(client_side=client_side, config=config, clock=trio.current_time)
-        self.pipe = pipe
+        self.byte_stream = byte_stream
         self.closed = False
         self.number = 0
         self.ready = trio.Event()
         self._routes = routes or {}
         self._on_change = on_change  # client: whether a call can be opened here may have changed
-        self._writer = Writer(self.engine, pipe)
+        self._writer = Writer(self.engine, byte_stream)
         self.wake = self._writer.wake
         self.flush_soon = self._writer.flush_soon
         self._deadlines = Deadlines(self.engine.streams)
         self.arm = self._deadlines.arm
-        self._lingering_close = LingeringClose(pipe, config)
+        self._lingering_close = LingeringClose(byte_stream, config)
         self.handler_leaves = self._lingering_close.handler_leaves
         self._liveness = Liveness(self)
         self._drain = Drain(self)
@@ -113,7 +113,8 @@ class Connection:
 
         Raises no `Exception`: this is the boundary where what goes wrong on one connection stays with it. On
         cancellation handlers may still say something (see `serve`), every call is ended, the peer is told if that is
-        possible within `RpcConfig.farewell_timeout_seconds`, and the socket is closed in any case; see `_lingering_close`.
+        possible within `RpcConfig.farewell_timeout_seconds`, and the socket is closed in any case; see
+        `_lingering_close`.
         """
         try:
             async with trio.open_nursery() as nursery:  # the handlers; they may take longer than the socket lives
@@ -175,7 +176,7 @@ class Connection:
         return trio.current_time() + self.config.farewell_timeout_seconds
 
     async def _read_loop(self) -> None:
-        receive_some = self.pipe.receive_some
+        receive_some = self.byte_stream.receive_some
         current_time = trio.current_time
         liveness, writer = self._liveness, self._writer
         while True:

@@ -13,7 +13,7 @@ import math
 import trio
 
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc._byte_stream import Pipe
+from trio_cogment.rpc._byte_stream import ByteStream
 
 #: What may come beside the DATA that windows allow, before the peer has seen the end.
 _CONTROL_BYTES = 1024 * 1024
@@ -27,11 +27,11 @@ class LingeringClose:
         written: set by the writer when everything has been given to the system.
     """
 
-    def __init__(self, pipe: Pipe, config: RpcConfig) -> None:
+    def __init__(self, byte_stream: ByteStream, config: RpcConfig) -> None:
         self.scope = trio.CancelScope(shield=True)
         self.written = trio.Event()
         self._patience = trio.CancelScope()
-        self._pipe = pipe
+        self._byte_stream = byte_stream
         self._discard_bytes = config.connection_window_bytes + _CONTROL_BYTES
         self._handler_seconds = config.farewell_timeout_seconds / 2
         self._handler_leaving: trio.Event | None = None
@@ -69,7 +69,7 @@ class LingeringClose:
         self.hurry(deadline)
         with self._patience:
             await self.written.wait()
-            await self._pipe.linger(self._discard_bytes)
+            await self._byte_stream.linger(self._discard_bytes)
 
     async def finish(self, *, linger: bool) -> None:
         """Do what is left to do, and close.
@@ -79,6 +79,6 @@ class LingeringClose:
         """
         with trio.CancelScope(shield=True, deadline=self.scope.deadline):
             if linger and self.written.is_set() and not self.scope.cancel_called:
-                await self._pipe.linger(self._discard_bytes)
+                await self._byte_stream.linger(self._discard_bytes)
         with trio.CancelScope(shield=True, deadline=self.scope.deadline):
-            await self._pipe.aclose()  # closes also when the time is over: it never waits for the peer
+            await self._byte_stream.aclose()  # closes also when the time is over: it never waits for the peer

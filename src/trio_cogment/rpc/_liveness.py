@@ -13,9 +13,9 @@ import trio
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc._byte_stream import Pipe
+from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._engine import Engine
-from trio_cogment.rpc._stalled_messages import Stalls
+from trio_cogment.rpc._stalled_messages import StalledMessages
 
 _LIFE_PING = b"alive?\0\0"
 _LOOK_SECONDS = 10.0
@@ -36,7 +36,7 @@ class Watched(Protocol):
         """Of the connection."""
 
     @property
-    def pipe(self) -> Pipe:
+    def byte_stream(self) -> ByteStream:
         """Of the connection."""
 
     @property
@@ -80,7 +80,9 @@ class Liveness:
         self._pinged = False  # and not answered
         self._expected = math.inf  # when it must be
         self._queue = _Queue(connection)
-        self._stalls = Stalls(self._engine, self._config.message_stall_timeout_seconds, connection.wake)
+        self._stalled_messages = StalledMessages(
+            self._engine, self._config.message_stall_timeout_seconds, connection.wake
+        )
         self._engine.on_queue = self.look_soon  # a message waits for the room that another one holds
 
     async def run(self) -> None:
@@ -104,7 +106,7 @@ class Liveness:
             if now >= due:
                 self._give_up(f"no SETTINGS within {self._config.handshake_timeout_seconds:g} s")
             return due if due > now else math.inf
-        due = min(self._look_for_life(now), self._look_for_calls(now), self._stalls.look(now))
+        due = min(self._look_for_life(now), self._look_for_calls(now), self._stalled_messages.look(now))
         return math.inf if self._connection.closed else due
 
     def _give_up(self, text: str) -> None:
@@ -182,7 +184,7 @@ class _Queue:
 
     def note(self) -> None:
         """Note the length of the queue, and what has been delivered so far."""
-        self._taken, waiting = self._connection.pipe.delivered()
+        self._taken, waiting = self._connection.byte_stream.delivered()
         self._long = waiting + self._connection.engine.out_size >= _LONG_QUEUE_BYTES
 
     def moves(self) -> bool:

@@ -12,7 +12,7 @@ import trio
 from trio_cogment.backoff import Backoff
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
-from trio_cogment.rpc._byte_stream import peer_name, pipe_over
+from trio_cogment.rpc._byte_stream import byte_stream_over, peer_name
 from trio_cogment.rpc._connection import Connection
 
 logger = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ class Pool:
             with trio.move_on_after(timeout):
                 stream = await self._connect()
                 connection = Connection(
-                    pipe_over(stream),
+                    byte_stream_over(stream),
                     client_side=True,
                     config=self._config,
                     peer=self._peer(stream),

@@ -48,7 +48,7 @@ class _Progress:
         self.since = now
 
 
-class Stalls:
+class StalledMessages:
     """Ends calls whose large messages do not come any further while the messages of others wait for their room.
 
     A sender of several large messages may send them one after the other (grpcio does), and its link may be slow. While

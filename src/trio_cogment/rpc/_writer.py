@@ -17,7 +17,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.rpc._byte_stream import Pipe
+from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._engine import Engine
 
 
@@ -28,10 +28,10 @@ class Writer:
         in_batch: the reader is handling received bytes, and calls `flush` afterwards: nothing need be woken.
     """
 
-    def __init__(self, engine: Engine, pipe: Pipe) -> None:
+    def __init__(self, engine: Engine, byte_stream: ByteStream) -> None:
         self.in_batch = False
         self._engine = engine
-        self._pipe = pipe
+        self._byte_stream = byte_stream
         self._parked: trio.lowlevel.Task | None = None  # the writer's task, while nothing is being sent
         self._leftover = b""
         self._finishing = False
@@ -48,7 +48,7 @@ class Writer:
             data = data + engine.take_output() if data else engine.take_output()
             self.tell_rooms()
             if data:
-                await self._pipe.send_all(data)
+                await self._byte_stream.send_all(data)
             elif self._finishing:
                 return
             else:
@@ -84,7 +84,7 @@ class Writer:
             return
         data = engine.take_output()
         try:
-            sent = self._pipe.send_now(data)
+            sent = self._byte_stream.send_now(data)
         except trio.BrokenResourceError:
             sent = 0  # the writer's task will meet it again, and ends the connection
         if sent < len(data):

@@ -17,7 +17,7 @@ from purerpc import Service
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.host.tcp import format_address
-from trio_cogment.rpc._byte_stream import peer_name, pipe_over
+from trio_cogment.rpc._byte_stream import byte_stream_over, peer_name
 from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._observer import ServerObserver
@@ -179,7 +179,7 @@ async def _run_connection(
             task_status.started()
             return
         on_failure.pop_all()
-    connection = Connection(pipe_over(stream), client_side=False, config=config, peer=peer, routes=routes)
+    connection = Connection(byte_stream_over(stream), client_side=False, config=config, peer=peer, routes=routes)
     with group.connected(connection):
         await connection.run(task_status)
 
