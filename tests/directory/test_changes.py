@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from tests.directory.test_registry import HASHER, MINE, entry, ids
+from tests.directory.test_entries import HASHER, MINE, entry, ids
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory._changes import Changes
-from trio_cogment.directory._registry import Registry
+from trio_cogment.directory._entries import Entries
 from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
 
 Clock = trio.testing.MockClock
@@ -29,21 +29,21 @@ class Disk:
         self.broken = False
         self.changes = Changes(self.save, self.adopt, max_pending=3, retry_seconds=5)
 
-    async def save(self, registry: Registry) -> None:
+    async def save(self, entries: Entries) -> None:
         with trio.CancelScope(shield=True):  # as a thread is
             await trio.sleep(WRITE_SECONDS)
         if self.broken:
             raise OSError("no space")
-        self.written.append(ids(registry))
+        self.written.append(ids(entries))
 
-    def adopt(self, registry: Registry) -> None:
-        self.adopted.append(ids(registry))
+    def adopt(self, entries: Entries) -> None:
+        self.adopted.append(ids(entries))
 
     async def register(self, number: int) -> None:
-        await self.changes.make(lambda registry: registry.register(entry(number), CONFIG))
+        await self.changes.make(lambda entries: entries.register(entry(number), CONFIG))
 
     async def deregister(self, number: int) -> None:
-        await self.changes.make(lambda registry: registry.deregister(number, MINE, HASHER.digest("s")))
+        await self.changes.make(lambda entries: entries.deregister(number, MINE, HASHER.digest("s")))
 
 
 @asynccontextmanager
@@ -131,10 +131,10 @@ async def test_who_goes_away_before_the_write_is_not_registered(autojump_clock: 
 
 async def test_the_beginning(autojump_clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     disk = Disk()
-    await disk.changes.begin(Registry([entry(7)]), write=False)
+    await disk.changes.begin(Entries([entry(7)]), write=False)
     assert (disk.adopted, disk.written) == ([[7]], [])
     disk.broken = True
-    await disk.changes.begin(Registry([entry(8)]), write=True)
+    await disk.changes.begin(Entries([entry(8)]), write=True)
     assert (disk.adopted, disk.written) == ([[7], [8]], [])
     assert "cannot be written" in caplog.text
     disk.broken = False

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.directory.test_registry import entry, ids
+from tests.directory.test_entries import entry, ids
+from trio_cogment.directory._entries import SALT_BYTES, Entries, Hasher
 from trio_cogment.directory._file_format import Content, FormatError, decode, encode
-from trio_cogment.directory._registry import SALT_BYTES, Hasher, Registry
 
 SALT = bytes(range(SALT_BYTES))
 HASHER = Hasher(SALT)
@@ -72,32 +72,32 @@ FOREIGN: dict[str, Any] = {
 
 
 def test_what_was_written_is_read() -> None:
-    registry = Registry(
+    entries = Entries(
         [
             entry(2**63 - 1, {"a": "1", "": "ü\n\0"}, permanent=True),
             entry(1, protocol=3, host="client", port=0, kind=3),
             entry(3, protocol=2, kind=100),
         ]
     )
-    content = decode(encode(registry, HASHER), lambda: pytest.fail("it has a salt"))
-    assert list(content.registry) == list(registry)
-    assert content.registry.total_bytes == registry.total_bytes
+    content = decode(encode(entries, HASHER), lambda: pytest.fail("it has a salt"))
+    assert list(content.entries) == list(entries)
+    assert content.entries.total_bytes == entries.total_bytes
     assert content.hasher.salt == SALT
     assert not content.foreign
     assert not content.dropped
 
 
 def test_nothing_secret_is_written() -> None:
-    registry = Registry([entry(1, secret="my-secret")])
-    assert b"my-secret" not in encode(registry, HASHER)
-    assert b"mine" not in encode(registry, HASHER)
+    entries = Entries([entry(1, secret="my-secret")])
+    assert b"my-secret" not in encode(entries, HASHER)
+    assert b"mine" not in encode(entries, HASHER)
 
 
 def test_the_file_of_the_reference() -> None:
     content = read(FOREIGN)
     assert content.foreign
     assert not content.dropped
-    old, new = content.registry
+    old, new = content.entries
     assert (old.service_id, new.service_id) == (12, 7100000000000000001)  # in the order of their registration
     assert (old.permanent, old.exempt, new.permanent, new.exempt) == (True, True, False, False)
     assert (old.token, old.secret) == (HASHER.digest(""), HASHER.digest("12345"))
@@ -105,14 +105,14 @@ def test_the_file_of_the_reference() -> None:
     assert (new.service.host, new.service.port) == ("10.0.0.7", 9001)
     assert dict(new.service.properties) == {"__implementation": "grid", "empty": ""}
     assert (old.service.protocol, old.service.host, old.service.port, old.service.kind) == (3, "client", 0, 3)
-    again = decode(encode(content.registry, content.hasher), lambda: pytest.fail("it has a salt"))
-    assert list(again.registry) == list(content.registry)
+    again = decode(encode(content.entries, content.hasher), lambda: pytest.fail("it has a salt"))
+    assert list(again.entries) == list(content.entries)
 
 
 @pytest.mark.parametrize("data", [b"", b" \n", b"{}"])
 def test_files_with_nothing(data: bytes) -> None:
     content = read(data)
-    assert not len(content.registry)
+    assert not len(content.entries)
     assert content.foreign
 
 
@@ -164,7 +164,7 @@ def test_what_is_no_such_file(content: Any, text: str) -> None:
 )
 def test_a_bad_registration_is_left_out(changes: dict[str, Any], text: str) -> None:
     content = read(entries_of(changes, {}) if changes.get("service_id") != 2 else entries_of({}, {}, changes))
-    assert {2} <= set(ids(content.registry))
+    assert {2} <= set(ids(content.entries))
     [problem] = content.dropped
     assert text in problem
 
@@ -187,7 +187,7 @@ def test_a_bad_registration_is_left_out(changes: dict[str, Any], text: str) -> N
 )
 def test_a_bad_registration_of_the_reference_is_left_out(name: str, changes: dict[str, Any], text: str) -> None:
     content = read({**FOREIGN, name: {**FOREIGN["12"], "RegisterTimestamp": "later", **changes}})
-    assert len(content.registry) == 2 or name == "012"
+    assert len(content.entries) == 2 or name == "012"
     [problem] = content.dropped
     assert text in problem
 
@@ -214,6 +214,6 @@ def test_any_file_is_read_or_refused(data: bytes) -> None:
         content = read(data)
     except FormatError:
         return
-    again = decode(encode(content.registry, content.hasher), lambda: SALT)
-    assert list(again.registry) == list(content.registry)
+    again = decode(encode(content.entries, content.hasher), lambda: SALT)
+    assert list(again.entries) == list(content.entries)
     assert not again.dropped

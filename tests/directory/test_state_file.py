@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.directory.test_entries import entry, ids
 from tests.directory.test_file_format import FOREIGN
-from tests.directory.test_registry import entry, ids
-from trio_cogment.directory._registry import Registry
+from trio_cogment.directory._entries import Entries
 from trio_cogment.directory._state_file import StateFile
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host.blocking import run_inline
@@ -21,7 +21,7 @@ from trio_cogment.host.files import FileLock, Files, SystemFiles
 from trio_cogment.testing import PowerLossError, SimDisk
 
 PATH = "folder/state"
-OLD, NEW = Registry([entry(1)]), Registry([entry(1), entry(2)])
+OLD, NEW = Entries([entry(1)]), Entries([entry(1), entry(2)])
 
 
 def state_file(files: Files, path: str = PATH, seed: int = 0) -> StateFile:
@@ -31,24 +31,24 @@ def state_file(files: Files, path: str = PATH, seed: int = 0) -> StateFile:
 async def load(files: Files, path: str = PATH) -> list[int]:
     file = state_file(files, path, seed=99)
     try:
-        registry, _ = await file.load()
+        entries, _ = await file.load()
     finally:
         file.close()
-    return ids(registry)
+    return ids(entries)
 
 
 async def test_nothing_then_something(tmp_path: Path) -> None:
     path = str(tmp_path / "state")
     file = state_file(SystemFiles(0o600), path)
-    registry, outdated = await file.load()
-    assert not len(registry)
+    entries, outdated = await file.load()
+    assert not len(entries)
     assert outdated
     await file.save(NEW)
     file.close()
     other = state_file(SystemFiles(), path, seed=1)
     salt = other.hasher.salt
-    registry, outdated = await other.load()
-    assert list(registry) == list(NEW)
+    entries, outdated = await other.load()
+    assert list(entries) == list(NEW)
     assert not outdated
     assert other.hasher.salt == file.hasher.salt != salt
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
@@ -97,10 +97,10 @@ async def test_the_file_of_the_reference_is_taken_over(tmp_path: Path) -> None:
     path = tmp_path / "state"
     path.write_text(json.dumps(FOREIGN))
     file = state_file(SystemFiles(0o600), str(path))
-    registry, outdated = await file.load()
-    assert ids(registry) == [12, 7100000000000000001]
+    entries, outdated = await file.load()
+    assert ids(entries) == [12, 7100000000000000001]
     assert outdated
-    await file.save(registry)
+    await file.save(entries)
     file.close()
     assert "aB-_9" not in path.read_text()
     assert "team-a" not in path.read_text()
@@ -177,8 +177,8 @@ async def test_power_may_go_at_any_step_of_putting_aside() -> None:
             disk.crash_at(disk.operations + step)
             try:
                 one = state_file(disk)
-                registry, _ = await one.load()
-                await one.save(registry)
+                entries, _ = await one.load()
+                await one.save(entries)
                 disk.crash()
             except (PowerLossError, FailedPreconditionError):
                 pass

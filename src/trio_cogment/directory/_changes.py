@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from trio_cogment.directory._registry import Registry
+from trio_cogment.directory._entries import Entries
 from trio_cogment.errors import CogmentError, UnavailableError
 
 _T = TypeVar("_T")
@@ -24,16 +24,16 @@ _log = logging.getLogger(__name__)
 
 
 class _Change:
-    def __init__(self, function: Callable[[Registry], Any]) -> None:
+    def __init__(self, function: Callable[[Entries], Any]) -> None:
         self.function = function
         self.settled = trio.Event()
         self.result: Any = None
         self.refusal: CogmentError | None = None
         self.abandoned = False
 
-    def try_on(self, registry: Registry) -> bool:
+    def try_on(self, entries: Entries) -> bool:
         try:
-            self.result = self.function(registry)
+            self.result = self.function(entries)
         except CogmentError as error:
             self.refusal = error
         return self.refusal is None
@@ -51,8 +51,8 @@ class Changes:
 
     def __init__(
         self,
-        save: Callable[[Registry], Awaitable[None]],
-        adopt: Callable[[Registry], None],
+        save: Callable[[Entries], Awaitable[None]],
+        adopt: Callable[[Entries], None],
         *,
         max_pending: int,
         retry_seconds: float,
@@ -60,19 +60,19 @@ class Changes:
         self._save = save
         self._adopt = adopt
         self._retry_seconds = retry_seconds
-        self._registry = Registry()
+        self._entries = Entries()
         self._failed = False
         self._batch: list[_Change] = []
         self._send, self._receive = trio.open_memory_channel[_Change](max_pending)
 
-    async def begin(self, registry: Registry, *, write: bool) -> None:
+    async def begin(self, entries: Entries, *, write: bool) -> None:
         """Start from these registrations; with `write`, write them at once. A failure is logged and retried."""
-        self._registry = registry
-        self._adopt(registry)
+        self._entries = entries
+        self._adopt(entries)
         if write:
-            await self._write(registry)
+            await self._write(entries)
 
-    async def make(self, function: Callable[[Registry], _T]) -> _T:
+    async def make(self, function: Callable[[Entries], _T]) -> _T:
         """Apply a function to the registrations; return its result when the change is durable.
 
         To refuse a change, the function raises a `CogmentError` and leaves the registrations as they are.
@@ -102,12 +102,12 @@ class Changes:
         try:
             while True:
                 await self._wait()
-                draft = self._registry.copy()
+                draft = self._entries.copy()
                 made = [change for change in self._batch if not change.abandoned and change.try_on(draft)]
                 if made or self._failed:
                     problem = await self._write(draft)
                     if problem is None:
-                        self._registry = draft
+                        self._entries = draft
                         self._adopt(draft)
                     for change in made:
                         change.refusal = problem
@@ -133,9 +133,9 @@ class Changes:
             change.settled.set()
         self._batch.clear()
 
-    async def _write(self, registry: Registry) -> UnavailableError | None:
+    async def _write(self, entries: Entries) -> UnavailableError | None:
         try:
-            await self._save(registry)
+            await self._save(entries)
         except OSError as error:
             if not self._failed:
                 _log.warning("the registrations cannot be written; changes are refused: %s", error)

@@ -8,21 +8,21 @@ from collections.abc import Awaitable, Callable, Iterable
 import trio
 
 from trio_cogment.config import DirectoryServerConfig
+from trio_cogment.directory._entries import Entry
 from trio_cogment.directory._health import Health
-from trio_cogment.directory._registry import Entry
-from trio_cogment.directory._table import Table
+from trio_cogment.directory._monitored_entries import MonitoredEntries
 
 _log = logging.getLogger(__name__)
 
 
 class CheckScheduler:
-    """Runs the health checks that are due, and records the results in the table.
+    """Runs the health checks that are due, and records the results.
 
     Services that are shown and services that are not have separate limits (`max_concurrent_checks`), so that many
     services that do not answer do not delay the checks of those that do.
 
     Args:
-        table: the registrations and their health.
+        monitored: the registrations and their health.
         check: checks one service; returns its load, or None if it does not answer.
         remove: removes the registration of a service that has been down for too long.
         on_shown: called when a service becomes visible to inquiries.
@@ -31,13 +31,13 @@ class CheckScheduler:
 
     def __init__(
         self,
-        table: Table,
+        monitored: MonitoredEntries,
         check: Callable[[Entry], Awaitable[int | None]],
         remove: Callable[[Entry], Awaitable[None]],
         on_shown: Callable[[], None],
         config: DirectoryServerConfig,
     ) -> None:
-        self._table = table
+        self._monitored = monitored
         self._check = check
         self._remove = remove
         self._on_shown = on_shown
@@ -52,7 +52,7 @@ class CheckScheduler:
             self._nursery = nursery
             try:
                 while True:
-                    for entry in self._table.due(trio.current_time()):
+                    for entry in self._monitored.due(trio.current_time()):
                         self._start(nursery, entry)
                     await trio.sleep(self._config.scan_interval_seconds)
             finally:
@@ -96,20 +96,20 @@ class CheckScheduler:
             self._on_shown()
         if after.state is not before.state:
             _log.info("%s is %s", described(entry), after.state.value)
-        if self._table.given_up(entry, trio.current_time()):
+        if self._monitored.given_up(entry, trio.current_time()):
             await self._remove(entry)
 
     async def _check_within_limit(self, entry: Entry) -> tuple[Health, Health] | None:
         """Return the health before and after the check; None when the service is no longer registered."""
-        before = self._table.health(entry)
+        before = self._monitored.health(entry)
         if before is None:
             return None
         async with self._limits[before.shown]:
-            if self._table.health(entry) is None:  # deregistered while this waited
+            if self._monitored.health(entry) is None:  # deregistered while this waited
                 return None
             load = await self._load_of(entry)
-        self._table.record(entry, load, trio.current_time())
-        after = self._table.health(entry)
+        self._monitored.record(entry, load, trio.current_time())
+        after = self._monitored.health(entry)
         return None if after is None else (before, after)
 
     async def _load_of(self, entry: Entry) -> int | None:

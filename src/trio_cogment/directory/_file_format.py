@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from trio_cogment.directory._registry import SALT_BYTES, Entry, Hasher, Registry
+from trio_cogment.directory._entries import SALT_BYTES, Entries, Entry, Hasher
 from trio_cogment.directory._requests import Service, checked_service
 from trio_cogment.errors import InvalidArgumentError
 
@@ -39,23 +39,23 @@ class Content:
     """The content of a file.
 
     Attributes:
-        registry: the registrations.
+        entries: the registrations.
         hasher: makes digests with the file's salt.
         foreign: whether the reference implementation wrote it.
         dropped: for each registration that was left out, what is wrong with it.
     """
 
-    registry: Registry
+    entries: Entries
     hasher: Hasher
     foreign: bool = False
     dropped: list[str] = field(default_factory=list)
 
 
-def encode(registry: Registry, hasher: Hasher) -> bytes:
+def encode(entries: Entries, hasher: Hasher) -> bytes:
     """Return the content of a file."""
     head = json.dumps({_VERSION_KEY: VERSION, "salt": hasher.salt.hex()})
     # One line for each registration: readable, and ten times as fast to write as with an indent.
-    lines = ",\n".join(json.dumps(_members(entry), ensure_ascii=False) for entry in registry)
+    lines = ",\n".join(json.dumps(_members(entry), ensure_ascii=False) for entry in entries)
     return f'{head[:-1]}, "services": [\n{lines}\n]}}\n'.encode()
 
 
@@ -85,7 +85,7 @@ def decode(data: bytes, new_salt: Callable[[], bytes]) -> Content:
         FormatError: the data is not such a file, or is of a later version.
     """
     if not data.strip():
-        return Content(registry=Registry(), hasher=Hasher(new_salt()), foreign=True)  # the reference makes such files
+        return Content(entries=Entries(), hasher=Hasher(new_salt()), foreign=True)  # the reference makes such files
     try:
         root = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -115,7 +115,7 @@ def _content(hasher: Hasher, entries: Iterable[Callable[[], Entry]], *, foreign:
             dropped.append("expected valid Unicode text")
         else:
             found[entry.service_id] = entry
-    return Content(registry=Registry(found.values()), hasher=hasher, foreign=foreign, dropped=dropped)
+    return Content(entries=Entries(found.values()), hasher=hasher, foreign=foreign, dropped=dropped)
 
 
 def _entry(item: Any) -> Entry:

@@ -12,11 +12,12 @@ import trio
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory._changes import STOPPING, Changes
 from trio_cogment.directory._check_schedule import CheckScheduler
+from trio_cogment.directory._entries import Entries, Entry
 from trio_cogment.directory._health_check import HealthChecker
-from trio_cogment.directory._registry import Entry, Registry
+from trio_cogment.directory._load_balancing import least_loaded
+from trio_cogment.directory._monitored_entries import MonitoredEntries
 from trio_cogment.directory._requests import Inquiry, Service
 from trio_cogment.directory._state_file import StateFile
-from trio_cogment.directory._table import Table
 from trio_cogment.errors import AlreadyExistsError, UnavailableError
 from trio_cogment.host import Host
 from trio_cogment.rpc import OwnNursery
@@ -59,7 +60,7 @@ class DirectoryServer:
         self._rng = host.random("directory")
         # A thread of its own: name lookups share the others, and may take long.
         self._file = StateFile(path, host.files.owner_only(), host.runner(1), host.secret_bytes)
-        self._table = Table(config)
+        self._monitored = MonitoredEntries(config)
         self._changes = Changes(
             self._file.save,
             self._adopt,
@@ -68,7 +69,11 @@ class DirectoryServer:
         )
         health_checker = HealthChecker(host.connect, config, rpc_config or RpcConfig(), self._rng)
         self._checks = CheckScheduler(
-            self._table, lambda entry: health_checker.check(entry.service), self._remove, self._wake_inquiries, config
+            self._monitored,
+            lambda entry: health_checker.check(entry.service),
+            self._remove,
+            self._wake_inquiries,
+            config,
         )
         self._changed = trio.Event()  # replaced whenever inquiries may find more than before
         self._tasks = OwnNursery()
@@ -78,8 +83,8 @@ class DirectoryServer:
         """Read the file, and start the tasks."""
         with ExitStack() as undo:
             undo.callback(self._file.close)
-            registry, outdated = await self._file.load()
-            await self._changes.begin(registry, write=outdated)
+            entries, outdated = await self._file.load()
+            await self._changes.begin(entries, write=outdated)
             self._nursery = await self._tasks.__aenter__()
             undo.pop_all()
         self._nursery.start_soon(self._changes.run, name="changes of the registrations")
@@ -110,7 +115,7 @@ class DirectoryServer:
     @property
     def count(self) -> int:
         """The number of registrations, including those that are not shown."""
-        return len(self._table.registry)
+        return len(self._monitored.entries)
 
     # Requests
 
@@ -130,15 +135,15 @@ class DirectoryServer:
         secret = self._secret_bytes(SECRET_BYTES).hex()
         digest = self._file.hasher.digest
 
-        def change(registry: Registry) -> Entry:
+        def change(entries: Entries) -> Entry:
             entry = Entry(
-                service_id=self._unused_id(registry),
+                service_id=self._unused_id(entries),
                 service=service,
                 permanent=permanent or self.config.force_permanent,
                 token=digest(token),
                 secret=digest(secret),
             )
-            return registry.register(entry, self.config)
+            return entries.register(entry, self.config)
 
         entry = await self._changes.make(change)
         if not entry.exempt:
@@ -154,7 +159,7 @@ class DirectoryServer:
         """
         self._check_running()
         digest = self._file.hasher.digest
-        await self._changes.make(lambda registry: registry.deregister(service_id, digest(token), digest(secret)))
+        await self._changes.make(lambda entries: entries.deregister(service_id, digest(token), digest(secret)))
 
     async def forget(self, which: Callable[[Service], bool]) -> int:
         """Remove all registrations for which `which` is true; return how many. When this returns, that is durable.
@@ -166,19 +171,21 @@ class DirectoryServer:
         """
         self._check_running()
 
-        def change(registry: Registry) -> int:
-            found = [entry.service_id for entry in registry if which(entry.service)]
+        def change(entries: Entries) -> int:
+            found = [entry.service_id for entry in entries if which(entry.service)]
             for service_id in found:
-                registry.remove(service_id)
+                entries.remove(service_id)
             return len(found)
 
-        if not any(which(entry.service) for entry in self._table.registry):
+        if not any(which(entry.service) for entry in self._monitored.entries):
             await trio.lowlevel.checkpoint()
             return 0  # and nothing to write
         return await self._changes.make(change)
 
     async def find(self, inquiry: Inquiry, *, token: str = "") -> list[Entry]:
         """Return the registrations that answer an inquiry, the preferred one first.
+
+        With load balancing these are the least loaded ones, in random order; without, all, the newest first.
 
         Raises:
             UnavailableError: the directory is stopping.
@@ -191,7 +198,7 @@ class DirectoryServer:
             changed = self._changed
             found = await self._found(inquiry, digest)
             # An id that is not registered now will not be registered later either.
-            unknown = inquiry.service_id is not None and inquiry.service_id not in self._table.registry
+            unknown = inquiry.service_id is not None and inquiry.service_id not in self._monitored.entries
             if found or unknown or trio.current_time() >= deadline:
                 return found
             with trio.move_on_at(deadline):
@@ -199,31 +206,31 @@ class DirectoryServer:
                 await changed.wait()
 
     async def _found(self, inquiry: Inquiry, token: bytes) -> list[Entry]:
-        found = self._table.shown(inquiry, token)
+        found = self._monitored.shown(inquiry, token)
         if self.config.check_on_inquire:
-            stale = self._table.stale(found, trio.current_time())
+            stale = self._monitored.stale(found, trio.current_time())
             await self._checks.check_now(stale, wait_seconds=self.config.inquiry_wait_seconds)
             unanswered = {entry.service_id for entry in stale if self._checks.is_running(entry)}
-            found = [entry for entry in self._table.shown(inquiry, token) if entry.service_id not in unanswered]
+            found = [entry for entry in self._monitored.shown(inquiry, token) if entry.service_id not in unanswered]
         if self.config.load_balancing:
-            found = self._table.least_loaded(found, self._rng)
+            found = least_loaded(found, self._monitored.load, self._rng)
         return found
 
     def _check_running(self) -> None:
         if self._stopping:
             raise UnavailableError(STOPPING)
 
-    def _unused_id(self, registry: Registry) -> int:
+    def _unused_id(self, entries: Entries) -> int:
         for _ in range(_ID_DRAWS):
             service_id = int.from_bytes(self._secret_bytes(8), "big") >> 1  # as with the reference, 63 bits
-            if service_id and service_id not in registry:
+            if service_id and service_id not in entries:
                 return service_id
         raise AlreadyExistsError(f"every one of {_ID_DRAWS} new ids is taken; is the source of ids broken?")
 
-    # Changes of the table
+    # Changes of the registrations
 
-    def _adopt(self, registry: Registry) -> None:
-        self._table.adopt(registry, trio.current_time())
+    def _adopt(self, entries: Entries) -> None:
+        self._monitored.adopt(entries, trio.current_time())
         self._wake_inquiries()
 
     def _wake_inquiries(self) -> None:
@@ -233,10 +240,10 @@ class DirectoryServer:
             self._changed = trio.Event()
 
     async def _remove(self, entry: Entry) -> None:
-        def change(registry: Registry) -> Any:
+        def change(entries: Entries) -> Any:
             # The service may have answered while this waited.
-            if self._table.given_up(entry, trio.current_time()):
-                registry.remove(entry.service_id)
+            if self._monitored.given_up(entry, trio.current_time()):
+                entries.remove(entry.service_id)
 
         try:
             await self._changes.make(change)

@@ -6,8 +6,8 @@ import logging
 import os
 from collections.abc import Callable
 
+from trio_cogment.directory._entries import SALT_BYTES, Entries, Hasher
 from trio_cogment.directory._file_format import FormatError, decode, encode
-from trio_cogment.directory._registry import SALT_BYTES, Hasher, Registry
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host.blocking import Runner
 from trio_cogment.host.files import LOCK, FileLock, Files, LockedError, replace_durably
@@ -40,7 +40,7 @@ class StateFile:
         self._run = run
         self._lock: FileLock | None = None
 
-    async def load(self) -> tuple[Registry, bool]:
+    async def load(self) -> tuple[Entries, bool]:
         """Return the registrations, and whether the file should be written at once.
 
         A file that cannot be parsed is renamed, and there are no registrations. The file stays locked until `close`,
@@ -50,9 +50,9 @@ class StateFile:
             FailedPreconditionError: another directory uses the file, or it cannot be read or renamed.
         """
         if not self._path:
-            return Registry(), False
+            return Entries(), False
         try:
-            registry, current = await self._run(self._open)
+            entries, current = await self._run(self._open)
         except LockedError as error:
             raise FailedPreconditionError(
                 f"persistence file {self._path}: it is in use by another directory{error.who}"
@@ -61,7 +61,7 @@ class StateFile:
             raise FailedPreconditionError(
                 f"persistence file {self._path}: {error}. Correct that, move the file away, or name another one"
             ) from error
-        return registry, not current
+        return entries, not current
 
     def close(self) -> None:
         """Release the lock. May be called again."""
@@ -69,7 +69,7 @@ class StateFile:
         if lock is not None:
             lock.release()
 
-    async def save(self, registry: Registry) -> None:
+    async def save(self, entries: Entries) -> None:
         """Write the registrations; when this returns, they are durable.
 
         Raises:
@@ -77,9 +77,9 @@ class StateFile:
         """
         if self._path:
             # Nothing else touches the copy until this returns, so the thread may read it.
-            await self._run(lambda: replace_durably(self._files, self._path, encode(registry, self.hasher)))
+            await self._run(lambda: replace_durably(self._files, self._path, encode(entries, self.hasher)))
 
-    def _open(self) -> tuple[Registry, bool]:
+    def _open(self) -> tuple[Entries, bool]:
         try:
             self._lock = self._files.lock(self._path + LOCK)
         except LockedError:
@@ -89,11 +89,11 @@ class StateFile:
             _log.warning("persistence file %s: not locked, another directory may use it too: %s", self._path, error)
         return self._load()
 
-    def _load(self) -> tuple[Registry, bool]:
+    def _load(self) -> tuple[Entries, bool]:
         try:
             data = self._files.read(self._path)
         except FileNotFoundError:
-            return Registry(), False
+            return Entries(), False
         try:
             content = decode(data, lambda: self.hasher.salt)
         except FormatError as error:
@@ -104,11 +104,11 @@ class StateFile:
                 error,
                 aside,
             )
-            return Registry(), False
+            return Entries(), False
         for problem in content.dropped:
             _log.warning("persistence file %s: left out a registration: %s", self._path, problem)
         self.hasher = content.hasher
-        return content.registry, not content.foreign
+        return content.entries, not content.foreign
 
     def _put_aside(self) -> str:
         folder, name = os.path.split(self._path)

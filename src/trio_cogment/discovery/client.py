@@ -115,6 +115,8 @@ class DirectoryClient:
     ) -> Found:
         """Return the service that an endpoint leads to.
 
+        If several registrations match, the directory orders them, and the first is taken.
+
         Args:
             endpoint: a `cogment://discover` endpoint, parsed or as text.
             kind: the kind to look for if the endpoint does not name one.

@@ -1,55 +1,55 @@
 """The registrations and their health: everything that is needed to answer an inquiry.
 
-Pure: the time is an argument, and so is the random generator. The registrations are replaced as a whole (`adopt`) when
-they have been written to the file. The results of health checks come one by one (`record`) and are not written.
+Pure: the time is an argument. The registrations are replaced as a whole (`adopt`) when they have been written to the
+file. The results of health checks come one by one (`record`) and are not written.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory._health import FULL_LOAD, Health
-from trio_cogment.directory._registry import Entry, Registry
+from trio_cogment.directory._entries import Entries, Entry
+from trio_cogment.directory._health import Health
 from trio_cogment.directory._requests import Inquiry
 
-#: With load balancing, services whose load is at most this much above the lowest are considered equal.
-LOAD_SPREAD = 10
 
-
-class Table:
+class MonitoredEntries:
     """The registrations and the health of each.
 
     Args:
         config: the limits and intervals.
 
     Attributes:
-        registry: the registrations as last written. To change them, change a copy and `adopt` it.
+        entries: the registrations as last written. To change them, change a copy and `adopt` it.
     """
 
     def __init__(self, config: DirectoryServerConfig) -> None:
-        self.registry = Registry()
+        self.entries = Entries()
         self._config = config
         self._health: dict[int, Health] = {}
 
-    def adopt(self, registry: Registry, now: float) -> None:
+    def adopt(self, entries: Entries, now: float) -> None:
         """Replace the registrations; a new one is due for its first check."""
         health = {}
-        for entry in registry:
+        for entry in entries:
             # Only a permanent registration ever changes, into another permanent one: its health stays valid.
             known = self._health.get(entry.service_id)
             health[entry.service_id] = known or Health.at_first(exempt=entry.exempt, now=now)
-        self.registry = registry
+        self.entries = entries
         self._health = health
 
     def health(self, entry: Entry) -> Health | None:
         """Return the health of a service; None if it is no longer registered."""
         return self._health.get(entry.service_id)
 
+    def load(self, entry: Entry) -> int:
+        """Return the load of a registered service as of its last check."""
+        return self._health[entry.service_id].load
+
     def due(self, now: float) -> list[Entry]:
         """Return the services whose next check is due."""
-        return [entry for entry in self.registry if self._health[entry.service_id].due <= now]
+        return [entry for entry in self.entries if self._health[entry.service_id].due <= now]
 
     def record(self, entry: Entry, load: int | None, now: float) -> None:
         """Record the result of a health check: the load, or None when the service did not answer."""
@@ -64,17 +64,9 @@ class Table:
 
     def shown(self, inquiry: Inquiry, token: bytes) -> list[Entry]:
         """Return the registrations that answer an inquiry, the newest first."""
-        return [entry for entry in self.registry.matching(inquiry, token) if self._health[entry.service_id].shown]
+        return [entry for entry in self.entries.matching(inquiry, token) if self._health[entry.service_id].shown]
 
     def stale(self, entries: Iterable[Entry], now: float) -> list[Entry]:
         """Return those that are checked at all and whose last check is older than `fresh_check_seconds`."""
         oldest = now - self._config.fresh_check_seconds
         return [entry for entry in entries if not entry.exempt and self._health[entry.service_id].checked_at < oldest]
-
-    def least_loaded(self, entries: Sequence[Entry], rng: random.Random) -> list[Entry]:
-        """Return those with the lowest load, or within `LOAD_SPREAD` of it, in random order; none with full load."""
-        loads = {entry.service_id: self._health[entry.service_id].load for entry in entries}
-        limit = min(min(loads.values(), default=0) + LOAD_SPREAD, FULL_LOAD - 1)
-        chosen = [entry for entry in entries if loads[entry.service_id] <= limit]
-        rng.shuffle(chosen)
-        return chosen

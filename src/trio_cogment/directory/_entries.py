@@ -1,7 +1,7 @@
 """The registrations: what the file holds, and what survives a restart.
 
-To change a `Registry`, change a copy, which replaces the original when it has been written. A change that is refused
-leaves the registry unchanged.
+To change `Entries`, change a copy, which replaces the original when it has been written. A change that is refused
+leaves the entries unchanged.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Entry:
         )
 
 
-class Registry:
+class Entries:
     """The registrations, the oldest first.
 
     Args:
@@ -90,9 +90,9 @@ class Registry:
         self._entries = {entry.service_id: entry for entry in entries}
         self.total_bytes = sum(entry.service.size for entry in self)
 
-    def copy(self) -> Registry:
+    def copy(self) -> Entries:
         """Return a copy that can be changed independently."""
-        other = Registry()
+        other = Entries()
         other._entries = dict(self._entries)
         other.total_bytes = self.total_bytes
         return other

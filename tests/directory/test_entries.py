@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory import Inquiry, Service
-from trio_cogment.directory._registry import SALT_BYTES, Entry, Hasher, Registry
+from trio_cogment.directory._entries import SALT_BYTES, Entries, Entry, Hasher
 from trio_cogment.errors import CogmentError, FailedPreconditionError, ResourceExhaustedError
 
 CONFIG = DirectoryServerConfig()
@@ -51,36 +51,36 @@ def test_what_is_kept_of_texts() -> None:
 
 
 def test_the_newest_first_of_the_same_token_only() -> None:
-    registry = Registry([entry(1), entry(2, {"a": "1"}), entry(3, token=THEIRS), entry(4, kind=3)])
-    assert ids(registry.matching(Inquiry(), MINE)) == [4, 2, 1]
-    assert ids(registry.matching(Inquiry(kind=4), MINE)) == [2, 1]
-    assert ids(registry.matching(Inquiry(properties={"a": "1"}), MINE)) == [2]
-    assert ids(registry.matching(Inquiry(), THEIRS)) == [3]
-    assert ids(registry.matching(Inquiry(service_id=3), THEIRS)) == [3]
-    assert not registry.matching(Inquiry(service_id=3), MINE)
-    assert not registry.matching(Inquiry(service_id=0), MINE)
+    entries = Entries([entry(1), entry(2, {"a": "1"}), entry(3, token=THEIRS), entry(4, kind=3)])
+    assert ids(entries.matching(Inquiry(), MINE)) == [4, 2, 1]
+    assert ids(entries.matching(Inquiry(kind=4), MINE)) == [2, 1]
+    assert ids(entries.matching(Inquiry(properties={"a": "1"}), MINE)) == [2]
+    assert ids(entries.matching(Inquiry(), THEIRS)) == [3]
+    assert ids(entries.matching(Inquiry(service_id=3), THEIRS)) == [3]
+    assert not entries.matching(Inquiry(service_id=3), MINE)
+    assert not entries.matching(Inquiry(service_id=0), MINE)
 
 
 def test_duplicates_that_are_not_permanent_are_as_many_registrations() -> None:
-    registry = Registry()
+    entries = Entries()
     for number in (1, 2):
-        registry.register(entry(number, host="same"), CONFIG)
-    assert ids(registry.matching(Inquiry(), MINE)) == [2, 1]
+        entries.register(entry(number, host="same"), CONFIG)
+    assert ids(entries.matching(Inquiry(), MINE)) == [2, 1]
 
 
 def test_of_too_many_duplicates_the_oldest_go() -> None:
     config = DirectoryServerConfig(max_duplicates=2, max_entries=6)
     others = [entry(1, host="same", permanent=True), entry(2, host="same", token=THEIRS), entry(3, host="same", port=1)]
-    registry = Registry([*others, entry(4, {"a": "1"}, host="same")])
+    entries = Entries([*others, entry(4, {"a": "1"}, host="same")])
     for number in range(5, 10):
-        registry.register(entry(number, host="same"), config)
-    assert ids(registry) == [1, 2, 3, 4, 8, 9]
-    assert registry.total_bytes == 6 * 4 + 2
+        entries.register(entry(number, host="same"), config)
+    assert ids(entries) == [1, 2, 3, 4, 8, 9]
+    assert entries.total_bytes == 6 * 4 + 2
 
 
 def test_a_permanent_one_replaces_those_like_it() -> None:
     """Only permanent ones, of the same token and type, that have all of its properties."""
-    registry = Registry(
+    entries = Entries(
         [
             entry(1, {"a": "1"}, permanent=True),
             entry(2, {"a": "1"}),
@@ -91,20 +91,20 @@ def test_a_permanent_one_replaces_those_like_it() -> None:
             entry(7, {"b": "2"}, permanent=True),
         ]
     )
-    result = registry.register(entry(8, {"a": "1"}, permanent=True, secret="new"), CONFIG)
-    assert ids(registry) == [2, 3, 4, 5, 6, 7]  # it has the place and the number of the newest
-    assert result == registry.get(3)
+    result = entries.register(entry(8, {"a": "1"}, permanent=True, secret="new"), CONFIG)
+    assert ids(entries) == [2, 3, 4, 5, 6, 7]  # it has the place and the number of the newest
+    assert result == entries.get(3)
     assert result.service == entry(8, {"a": "1"}).service
     with pytest.raises(FailedPreconditionError):
-        registry.deregister(3, MINE, HASHER.digest("s"))
-    registry.deregister(3, MINE, HASHER.digest("new"))
-    assert ids(registry) == [2, 4, 5, 6, 7]
+        entries.deregister(3, MINE, HASHER.digest("s"))
+    entries.deregister(3, MINE, HASHER.digest("new"))
+    assert ids(entries) == [2, 4, 5, 6, 7]
 
 
 def test_one_that_is_not_permanent_replaces_nothing() -> None:
-    registry = Registry([entry(1, permanent=True)])
-    registry.register(entry(2), CONFIG)
-    assert ids(registry) == [1, 2]
+    entries = Entries([entry(1, permanent=True)])
+    entries.register(entry(2), CONFIG)
+    assert ids(entries) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -112,29 +112,29 @@ def test_one_that_is_not_permanent_replaces_nothing() -> None:
     [(2, "mine", "s"), (1, "", "s"), (1, "mine", "t"), (1, "mine", ""), (0, "mine", "s"), (2**64 - 1, "mine", "s")],
 )
 def test_only_who_knows_everything_may_deregister(service_id: int, token: str, secret: str) -> None:
-    registry = Registry([entry(1)])
+    entries = Entries([entry(1)])
     with pytest.raises(FailedPreconditionError) as caught:
-        registry.deregister(service_id, HASHER.digest(token), HASHER.digest(secret))
+        entries.deregister(service_id, HASHER.digest(token), HASHER.digest(secret))
     assert str(caught.value) == (
         f"service_id: no service {service_id} is registered with this secret and authentication token"
     )
-    assert ids(registry) == [1]
-    registry.deregister(1, MINE, HASHER.digest("s"))
-    assert not ids(registry)
-    assert not registry.total_bytes
+    assert ids(entries) == [1]
+    entries.deregister(1, MINE, HASHER.digest("s"))
+    assert not ids(entries)
+    assert not entries.total_bytes
 
 
 def test_limits() -> None:
     config = DirectoryServerConfig(max_entries=2, max_total_bytes=100)
-    registry = Registry([entry(1, permanent=True), entry(2)])
+    entries = Entries([entry(1, permanent=True), entry(2)])
     with pytest.raises(ResourceExhaustedError, match="the directory has 2 registrations and takes no more"):
-        registry.register(entry(3, {"a": "1"}), config)
-    registry.register(entry(3, permanent=True), config)  # that takes a place of its own
-    registry.remove(2)
+        entries.register(entry(3, {"a": "1"}), config)
+    entries.register(entry(3, permanent=True), config)  # that takes a place of its own
+    entries.remove(2)
     with pytest.raises(ResourceExhaustedError, match="the directory has 6 bytes of registrations; no room"):
-        registry.register(entry(4, {"a": "x" * 100}), config)
-    assert ids(registry) == [1]
-    assert registry.total_bytes == 6
+        entries.register(entry(4, {"a": "x" * 100}), config)
+    assert ids(entries) == [1]
+    assert entries.total_bytes == 6
 
 
 TEXTS = st.sampled_from(["", "1", "2"])
@@ -150,9 +150,9 @@ STEPS = st.one_of(
 @given(st.lists(STEPS, max_size=30))
 def test_it_is_what_a_list_would_be(steps: list[Any]) -> None:
     config = DirectoryServerConfig(max_entries=5, max_duplicates=2)
-    registry, model = Registry(), list[Entry]()
+    entries, model = Entries(), list[Entry]()
     for number, (what, *rest) in enumerate(steps, 1):
-        draft = registry.copy()
+        draft = entries.copy()
         if what == "inquire":
             properties, token, kind = rest
             expected = [
@@ -162,7 +162,7 @@ def test_it_is_what_a_list_would_be(steps: list[Any]) -> None:
                 and kind in (0, one.service.kind)
                 and all(one.service.properties.get(name) == value for name, value in properties.items())
             ]
-            assert ids(registry.matching(Inquiry(kind=kind, properties=properties), token)) == expected
+            assert ids(entries.matching(Inquiry(kind=kind, properties=properties), token)) == expected
             continue
         try:
             if what == "register":
@@ -195,8 +195,8 @@ def test_it_is_what_a_list_would_be(steps: list[Any]) -> None:
                 assert (gone.token, gone.secret) == (token, HASHER.digest(secret))
                 model.remove(gone)
         except CogmentError:
-            assert list(draft) == list(registry)  # a refusal changes nothing
-        registry = draft
-        assert list(registry) == model
-        assert len(registry) == len(model) <= 5
-        assert registry.total_bytes == sum(one.service.size for one in model)
+            assert list(draft) == list(entries)  # a refusal changes nothing
+        entries = draft
+        assert list(entries) == model
+        assert len(entries) == len(model) <= 5
+        assert entries.total_bytes == sum(one.service.size for one in model)
