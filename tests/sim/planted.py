@@ -86,9 +86,9 @@ MUTATIONS = (
     Mutation(
         "a duplicate id answered",
         "the second start of an id gets the id, not an empty reply",
-        "orchestrator/orchestrator.py",
-        '            if trial_id in self.trials:\n                return ""',
-        "            if trial_id in self.trials:\n                return trial_id",
+        "orchestrator/_orchestrator.py",
+        '        if trial is None:\n            return ""',
+        "        if trial is None:\n            return trial_id",
     ),
     Mutation(
         "a watcher missing one transition",
@@ -122,7 +122,7 @@ MUTATIONS = (
     Mutation(
         "a hook's failure leaving its trial",
         "a start through hooks that fails leaves its trial known, its id taken",
-        "orchestrator/orchestrator.py",
+        "orchestrator/_orchestrator.py",
         "                trial.hard_end(details)\n                self.trials.remove(trial)",
         # Hooks are asked when the starter gave no parameters.
         "                trial.hard_end(details)\n"
@@ -260,7 +260,7 @@ MUTATIONS = (
     Mutation(
         "a hard termination that is soft",
         "whatever was asked for",
-        "orchestrator/lifecycle_service.py",
+        "orchestrator/_lifecycle_service.py",
         "            if request.hard_termination:",
         "            if request.hard_termination and trial.state == 0:",
     ),
@@ -281,7 +281,7 @@ MUTATIONS = (
     Mutation(
         "no trial can start",
         "whatever its parameters",
-        "orchestrator/orchestrator.py",
+        "orchestrator/_orchestrator.py",
         "        params = validate_params(params)\n",
         "        params = validate_params(params)\n        raise UnavailableError('no')\n",
     ),

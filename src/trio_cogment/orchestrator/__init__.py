@@ -1,7 +1,7 @@
 """The orchestrator: a Trio shell around the pure machines of `trio_cogment.trial`."""
 
-from trio_cogment.orchestrator.orchestrator import Orchestrator as Orchestrator
-from trio_cogment.orchestrator.services import orchestrator_services as orchestrator_services
+from trio_cogment.orchestrator._orchestrator import Orchestrator as Orchestrator
+from trio_cogment.orchestrator._services import orchestrator_services as orchestrator_services
 from trio_cogment.orchestrator.sinks import LocalSink as LocalSink
 from trio_cogment.orchestrator.sinks import SampleSink as SampleSink
 from trio_cogment.orchestrator.sinks import SampleStream as SampleStream

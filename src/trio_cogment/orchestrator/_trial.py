@@ -1,9 +1,9 @@
-"""One trial as its orchestrator knows it: the pure machine, its inputs and its effects.
+"""A trial for as long as the orchestrator knows it: it feeds the pure machine and performs the machine's effects.
 
 Whoever brings an input (a participant's message, a timer, a request) feeds the machine at once, in its own task, and
 the effects are performed before `feed` returns. None of that waits, so inputs cannot interleave and nothing needs a
 lock; a tick costs no task switch of the orchestrator's. What does wait (opening streams, the data log, farewells) has
-tasks in the nursery of the trial's run (`_trial_run`).
+tasks in the nursery of the trial's run, which is in `_trial_run`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The run of one trial, from its parameters to the end of its last task, in a nursery of its own."""
+"""What a trial has while it runs: the streams of its participants, its data log, and the nursery of their tasks.
+
+A run lasts from the complete parameters to the end of the trial's last task. The trial itself (`_trial`) is known
+longer, before its run and after it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class TrialRun:
-    """What a trial has while it runs: the streams of its participants, its data log, and its tasks.
+    """The run of one trial.
 
     Args:
         trial: gets its participants and its data log from here.

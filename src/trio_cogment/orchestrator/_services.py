@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from purerpc import Service
 
-from trio_cogment.orchestrator.client_actor_service import ClientActorService
-from trio_cogment.orchestrator.lifecycle_service import LifecycleService
-from trio_cogment.orchestrator.orchestrator import Orchestrator
+from trio_cogment.orchestrator._client_actor_service import ClientActorService
+from trio_cogment.orchestrator._lifecycle_service import LifecycleService
+from trio_cogment.orchestrator._orchestrator import Orchestrator
 from trio_cogment.rpc import bind
 from trio_cogment.services import SERVICES, ServiceKind
 

@@ -8,7 +8,7 @@ from trio_cogment.about import About
 from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialInput, CommunicationState
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, RemoteProtocolError, RpcError, StatusCode
 from trio_cogment.log_context import bind_trial
-from trio_cogment.orchestrator.orchestrator import Orchestrator
+from trio_cogment.orchestrator._orchestrator import Orchestrator
 from trio_cogment.rpc import ServerCall
 from trio_cogment.services import TRIAL_ID
 

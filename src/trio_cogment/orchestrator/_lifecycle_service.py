@@ -16,7 +16,7 @@ from trio_cogment.api.orchestrator_pb2 import (
     TrialStartRequest,
 )
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.orchestrator.orchestrator import Orchestrator
+from trio_cogment.orchestrator._orchestrator import Orchestrator
 from trio_cogment.rpc import ServerCall
 from trio_cogment.services import TRIAL_ID
 

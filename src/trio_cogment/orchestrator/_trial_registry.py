@@ -16,7 +16,7 @@ def _nothing(_seconds: float) -> None:
     pass
 
 
-class Registry:
+class TrialRegistry:
     """Trials by id, in the order of their starts. An id is taken for as long as it is here.
 
     Ended trials leave at once when there are too many of them, when they are too old (a task of the orchestrator's
@@ -52,18 +52,25 @@ class Registry:
         """Return a trial, None for an unknown id."""
         return self._trials.get(trial_id)
 
-    def starting(self) -> None:
-        """Count a start that was accepted; it may be one that collects."""
+    def reserve(self, trial_id: str, make: Callable[[str], Trial]) -> Trial | None:
+        """Take an id for the new trial that `make` makes of it, and return the trial; None if the id is taken.
+
+        The check and the taking are one step. An accepted start may be one that collects.
+        """
+        if trial_id in self._trials:
+            return None
+        self._count_start()
+        trial = make(trial_id)
+        self._trials[trial_id] = trial
+        return trial
+
+    def _count_start(self) -> None:
         if self._every is None:
             return
         self._starts += 1
         if self._starts >= self._every:
             self._starts = 0
             self._collect(0, -math.inf)
-
-    def add(self, trial: Trial) -> None:
-        """Take the trial's id."""
-        self._trials[trial.trial_id] = trial
 
     def remove(self, trial: Trial) -> None:
         """Free the trial's id."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 
 import trio
@@ -21,15 +22,23 @@ from trio_cogment.orchestrator._connections import Connections, LocalServices, T
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._info import check_describable
 from trio_cogment.orchestrator._metering import MakeMachine, gauges, machine_for
-from trio_cogment.orchestrator._registry import Registry
 from trio_cogment.orchestrator._remote_sink import sink_of
-from trio_cogment.orchestrator._rules import rules_of
 from trio_cogment.orchestrator._trial import STOPPING, Trial
+from trio_cogment.orchestrator._trial_registry import TrialRegistry
 from trio_cogment.orchestrator._trial_run import TrialRun
 from trio_cogment.orchestrator._watch import Watchers
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
-from trio_cogment.trial import ENVIRONMENT, Begin, validate_params, validate_trial_id, validate_user_id
+from trio_cogment.trial import (
+    ENVIRONMENT,
+    MAX_HELD_BYTES,
+    MAX_HELD_MESSAGES,
+    Begin,
+    TrialRules,
+    validate_params,
+    validate_trial_id,
+    validate_user_id,
+)
 
 #: A new id that is taken is drawn again, this many times.
 _ID_DRAWS = 10
@@ -90,10 +99,10 @@ class Orchestrator:
         self._client_tls = client_tls
         self._metrics = metrics
         self.make_machine: MakeMachine = machine_for(metrics)
-        self._rules = rules_of(self.config)
+        self._rules = _rules_of(self.config)
         self._rng = self._host.random("orchestrator")
         self.lost_samples = 0
-        self.trials = Registry(self.config)
+        self.trials = TrialRegistry(self.config)
         if metrics is not None:
             self.trials.on_collected = metrics.collected
         self.watchers = Watchers(self.config.watch_queue_entries)
@@ -186,14 +195,11 @@ class Orchestrator:
         validate_user_id(user_id)
         if trial_id:
             validate_trial_id(trial_id)
-            if trial_id in self.trials:
-                return ""
         else:
             trial_id = self._unused_trial_id()
-        self.trials.starting()
-        machine = self.make_machine(trial_id, rules=self._rules)
-        trial = Trial(user_id, machine, wall_clock=self._host.wall_clock, on_state=self._on_state)
-        self.trials.add(trial)
+        trial = self.trials.reserve(trial_id, partial(self._new_trial, user_id))
+        if trial is None:
+            return ""
         started = False
         details = "the trial could not start"
         try:
@@ -215,6 +221,10 @@ class Orchestrator:
                 trial.hard_end(details)
                 self.trials.remove(trial)
         return trial_id
+
+    def _new_trial(self, user_id: str, trial_id: str) -> Trial:
+        machine = self.make_machine(trial_id, rules=self._rules)
+        return Trial(user_id, machine, wall_clock=self._host.wall_clock, on_state=self._on_state)
 
     def _why_not_started(self, trial: Trial) -> CogmentError:
         if self._stopping:
@@ -336,3 +346,18 @@ class Orchestrator:
 
 def _properties(**properties: str) -> dict[str, str]:
     return {name: value for name, value in properties.items() if value}
+
+
+def _rules_of(config: OrchestratorConfig) -> TrialRules:
+    """Return what the settings mean to the machine of a trial."""
+    return TrialRules(
+        soft_end_patience_seconds=config.soft_end_patience_seconds,
+        environment_init_timeout_seconds=config.environment_init_timeout_seconds,
+        environment_ack_timeout_seconds=config.environment_ack_timeout_seconds,
+        actor_ack_timeout_seconds=config.actor_ack_timeout_seconds,
+        heartbeat_seconds=config.heartbeat_seconds,
+        # What waits for a participant fills its outbox at once when it comes, and must not overflow it; half of the
+        # bytes are left for what it is sent besides.
+        max_held_messages=min(MAX_HELD_MESSAGES, config.max_outbox_messages),
+        max_held_bytes=min(MAX_HELD_BYTES, config.max_outbox_bytes // 2),
+    )
