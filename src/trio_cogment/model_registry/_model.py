@@ -1,4 +1,7 @@
-"""A model in memory: its versions, its watches, and the lock that is held while it is changed on disk."""
+"""A model in memory: its versions, its watches, and the lock that is held while it is changed on disk.
+
+Version numbers are drawn here; `_archive.add` makes a version durable.
+"""
 
 from __future__ import annotations
 

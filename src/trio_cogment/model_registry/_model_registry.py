@@ -21,13 +21,13 @@ from trio_cogment.errors import (
 from trio_cogment.host import Host, Runner
 from trio_cogment.host.files import LockedError
 from trio_cogment.model_registry._archive import Archive
+from trio_cogment.model_registry._local_blobs import LocalBlobs
 from trio_cogment.model_registry._model import Model, shown
 from trio_cogment.model_registry._storage_errors import storage_errors
 from trio_cogment.model_registry._transfers import IncomingVersion, OutgoingVersion, ToMemory, ToStore, UploadMemory
 from trio_cogment.model_registry._version_cache import Payload, Transient, TransientCache
 from trio_cogment.model_registry._version_watch import VersionWatch
 from trio_cogment.model_registry.blobs import Blob, BlobStore
-from trio_cogment.model_registry.local import LocalBlobs
 
 T = TypeVar("T")
 

@@ -28,8 +28,8 @@ from trio_cogment.api.model_registry_pb2 import (
 )
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode
 from trio_cogment.model_registry._model import Model
+from trio_cogment.model_registry._model_registry import ModelRegistry
 from trio_cogment.model_registry._paging import AFTER, Page, check_named, position_of, start_among
-from trio_cogment.model_registry.registry import ModelRegistry
 from trio_cogment.rpc import ServerCall, bind
 from trio_cogment.services import SERVICES, ServiceKind
 
