@@ -1,4 +1,4 @@
-"""`trio-cogment replay`: a recorded trial through the state machine of this version, shown tick by tick."""
+"""`trio-cogment replay`: replays a recorded trial (`trio_cogment.recording.replay`) and shows it tick by tick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a storage by its address: `memory:` or `sqlite:PATH`."""
+"""`open_store`: opens a storage of trials by its address, `memory:` or `sqlite:PATH`."""
 
 from __future__ import annotations
 
