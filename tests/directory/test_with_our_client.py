@@ -21,7 +21,7 @@ from trio_cogment.endpoints import ClientEndpoint, GrpcEndpoint
 from trio_cogment.errors import FailedPreconditionError, UnavailableError
 from trio_cogment.host import Host
 from trio_cogment.orchestrator import Orchestrator
-from trio_cogment.rpc import InProcessChannel, Serving, open_listeners, serve, standard_services
+from trio_cogment.rpc import InProcessChannel, RunningServer, open_listeners, serve, standard_services
 from trio_cogment.services import ServiceKind
 
 Clock = trio.testing.MockClock
@@ -82,7 +82,7 @@ async def test_kept_registered(autojump_clock: Clock) -> None:
 
 
 @asynccontextmanager
-async def served(server: DirectoryServer, port: int = 0) -> AsyncIterator[Serving]:
+async def served(server: DirectoryServer, port: int = 0) -> AsyncIterator[RunningServer]:
     async with server, trio.open_nursery() as nursery:
         services = directory_services(server)
         listeners = await open_listeners("127.0.0.1", port)
@@ -190,7 +190,7 @@ async def _serve_environment(
     counts: list[int],
     scope: trio.CancelScope,
     dead: trio.Event,
-    task_status: trio.TaskStatus[Serving],
+    task_status: trio.TaskStatus[RunningServer],
 ) -> None:
     play = environment_of(1)
 

@@ -33,7 +33,7 @@ from trio_cogment.errors import (
     UnavailableError,
 )
 from trio_cogment.host import Host
-from trio_cogment.rpc import InProcessChannel, Serving, open_listeners, serve, serve_stream
+from trio_cogment.rpc import InProcessChannel, RunningServer, open_listeners, serve, serve_stream
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 from trio_cogment.testing.fakes.directory import FakeDirectory
 
@@ -358,7 +358,7 @@ async def test_the_directory_about_itself() -> None:
 
 
 @asynccontextmanager
-async def served(fake: FakeDirectory, port: int = 0) -> AsyncIterator[Serving]:
+async def served(fake: FakeDirectory, port: int = 0) -> AsyncIterator[RunningServer]:
     async with trio.open_nursery() as nursery:
         listeners = await open_listeners("127.0.0.1", port)
         yield await nursery.start(serve, [fake.service()], listeners)

@@ -7,14 +7,14 @@ import sys
 import trio
 
 from trio_cogment.model_registry import ModelRegistry, model_registry_services
-from trio_cogment.rpc import Serving, open_listeners, serve
+from trio_cogment.rpc import RunningServer, open_listeners, serve
 
 
 async def main(root: str) -> None:
     async with ModelRegistry(root) as registry, trio.open_nursery() as nursery:
         listeners = await open_listeners("127.0.0.1", 0)
 
-        async def run(*, task_status: trio.TaskStatus[Serving]) -> None:
+        async def run(*, task_status: trio.TaskStatus[RunningServer]) -> None:
             await serve(model_registry_services(registry), listeners, task_status=task_status)
 
         serving = await nursery.start(run)

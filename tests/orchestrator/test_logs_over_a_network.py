@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.rpc import Serving, serve
+from trio_cogment.rpc import RunningServer, serve
 from trio_cogment.sdk import Controller, actor_params, trial_params
 from trio_cogment.testing import (
     Behaviour,
@@ -56,7 +56,7 @@ class LogHost:
         self.host = world.network.host("log")
         self._log = FakeDatalog(world, behaviour)
 
-    async def run(self, task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, task_status: trio.TaskStatus[RunningServer] = trio.TASK_STATUS_IGNORED) -> None:
         with self.host.running():
             await serve([self._log.service()], [self.host.listen(9003)], task_status=task_status)
 

@@ -30,7 +30,7 @@ from tests.rpc.tls_files import make_party
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import Channel, Method, ServerCall, Serving, open_listeners, serve, serve_stream, server_tls
+from trio_cogment.rpc import Channel, Method, RunningServer, ServerCall, open_listeners, serve, serve_stream, server_tls
 from trio_cogment.testing.conformance.channel import CheckService
 
 HUGE = (2**31 - 1 - 65535).to_bytes(4, "big")
@@ -65,7 +65,7 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, 
 @asynccontextmanager
 async def served(
     services: list[Any], config: RpcConfig | None = None, tls: ssl.SSLContext | None = None
-) -> AsyncIterator[Serving]:
+) -> AsyncIterator[RunningServer]:
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             listeners: list[Any] = (
@@ -80,7 +80,7 @@ async def served(
 
 
 @asynccontextmanager
-async def connected(serving: Serving, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawPeer]:
+async def connected(serving: RunningServer, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawPeer]:
     """A peer whose socket takes little, so that what it does not read stays with the server."""
     plain = trio.socket.socket()
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
@@ -94,13 +94,13 @@ async def connected(serving: Serving, tls: ssl.SSLContext | None = None) -> Asyn
     await trio.aclose_forcefully(stream)
 
 
-async def gone(serving: Serving) -> None:
+async def gone(serving: RunningServer) -> None:
     """Wait until the server has no connection any more."""
     while serving._group._connections:
         await trio.lowlevel.checkpoint()
 
 
-async def drained(peer: RawPeer, serving: Serving, nursery: trio.Nursery, grace: float) -> None:
+async def drained(peer: RawPeer, serving: RunningServer, nursery: trio.Nursery, grace: float) -> None:
     """Drain, say that we have seen it, and read to the end."""
     nursery.start_soon(serving.drain, grace)
     await peer.until(lambda: any(kind == PING for kind, _, _, _ in peer.frames))

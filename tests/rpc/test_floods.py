@@ -32,7 +32,7 @@ from tests.rpc.test_limits import ANSWER, GOOD
 from tests.rpc.test_limits import FLOODS as FRAMES
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc import Channel, ServerCall, Serving, open_listeners, serve
+from trio_cogment.rpc import Channel, RunningServer, ServerCall, open_listeners, serve
 from trio_cogment.testing.conformance.channel import COUNT, ECHO, WAIT, CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
@@ -104,7 +104,7 @@ FLOODS: list[tuple[str, Flood, bytes]] = [
 
 
 @asynccontextmanager
-async def served(service: CheckService, config: RpcConfig | None = None) -> AsyncIterator[Serving]:
+async def served(service: CheckService, config: RpcConfig | None = None) -> AsyncIterator[RunningServer]:
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             listeners = await open_listeners("127.0.0.1")
@@ -117,7 +117,7 @@ async def served(service: CheckService, config: RpcConfig | None = None) -> Asyn
 
 
 @asynccontextmanager
-async def connected(serving: Serving) -> AsyncIterator[RawPeer]:
+async def connected(serving: RunningServer) -> AsyncIterator[RawPeer]:
     stream = await trio.open_tcp_stream("127.0.0.1", serving.port)
     peer = RawPeer(stream)
     await peer.send(PREFACE, settings())
@@ -126,7 +126,7 @@ async def connected(serving: Serving) -> AsyncIterator[RawPeer]:
 
 
 @asynccontextmanager
-async def neighbour(serving: Serving) -> AsyncIterator[Callable[[], Any]]:
+async def neighbour(serving: RunningServer) -> AsyncIterator[Callable[[], Any]]:
     """A call on a connection of its own; what is returned uses it."""
     async with Channel("127.0.0.1", serving.port) as channel, channel.call(ECHO) as call:
 

@@ -19,7 +19,7 @@ from trio_cogment.rpc import (
     Channel,
     HealthService,
     InProcessChannel,
-    Serving,
+    RunningServer,
     ServingStatus,
     methods_of,
     open_listeners,
@@ -42,7 +42,7 @@ async def check(channel: CallOpener, service: str = "") -> ServingStatus:
 
 
 @asynccontextmanager
-async def served(services: list[Service], health: HealthService) -> AsyncIterator[tuple[Serving, Channel]]:
+async def served(services: list[Service], health: HealthService) -> AsyncIterator[tuple[RunningServer, Channel]]:
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
 

@@ -20,12 +20,12 @@ import trio.testing
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.host import tcp
-from trio_cogment.rpc import CallOpener, Channel, Serving, open_listeners, open_unix_listener, serve
+from trio_cogment.rpc import CallOpener, Channel, RunningServer, open_listeners, open_unix_listener, serve
 from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
 
 @asynccontextmanager
-async def serving_on(sockets: Any) -> AsyncIterator[Serving]:
+async def serving_on(sockets: Any) -> AsyncIterator[RunningServer]:
     async with trio.open_nursery() as nursery:
         yield await nursery.start(serve, [CheckService().service()], sockets)
         nursery.cancel_scope.cancel()

@@ -28,7 +28,7 @@ from tests.rpc.test_limits import Stuck, serve_stream_with
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import Channel, Serving, open_listeners, serve
+from trio_cogment.rpc import Channel, RunningServer, open_listeners, serve
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 
 PATH = b"/trio_cogment.testing.Check/"
@@ -73,8 +73,8 @@ class Served:
         self.listener = MemoryListener()
         self.ended: float | None = None
 
-    async def start(self) -> Serving:
-        serving: Serving = await self.nursery.start(self._run)
+    async def start(self) -> RunningServer:
+        serving: RunningServer = await self.nursery.start(self._run)
         self.serving = serving
         return serving
 
@@ -446,7 +446,7 @@ async def test_drain_over_sockets_loses_no_call() -> None:
     async with trio.open_nursery() as nursery:
         services = [CheckService().service(), CheckService().service()]
         listeners = [await open_listeners("127.0.0.1") for _ in range(2)]
-        servings: list[Serving] = [
+        servings: list[RunningServer] = [
             await nursery.start(serve, [service], listener)
             for service, listener in zip(services, listeners, strict=True)
         ]

@@ -11,7 +11,7 @@ import trio.testing
 from tests.rpc.test_liveness import MemoryListener
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import Channel, Serving, open_listeners, serve
+from trio_cogment.rpc import Channel, RunningServer, open_listeners, serve
 from trio_cogment.testing.conformance.channel import COUNT, ECHO_ONE, FAIL, FLOOD, NOWHERE, WAIT, CheckService
 
 
@@ -51,10 +51,10 @@ class Watched:
         self._seen.news.set()
 
 
-async def started(nursery: trio.Nursery, service: CheckService, seen: Seen) -> Serving:
+async def started(nursery: trio.Nursery, service: CheckService, seen: Seen) -> RunningServer:
     listeners = await open_listeners("127.0.0.1")
     serving = await nursery.start(partial(serve, [service.service()], listeners, observer=seen))
-    assert isinstance(serving, Serving)
+    assert isinstance(serving, RunningServer)
     return serving
 
 

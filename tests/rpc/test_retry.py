@@ -28,7 +28,7 @@ from tests.rpc.test_liveness import Served
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc import Channel, Serving, open_listeners, serve
+from trio_cogment.rpc import Channel, RunningServer, open_listeners, serve
 from trio_cogment.testing import World, simulate
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, SUM, WAIT, CheckService
 
@@ -303,7 +303,7 @@ async def test_a_drain_amid_a_burst_of_calls_fails_none() -> None:
     done = 0
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
-            serving: list[Serving] = []
+            serving: list[RunningServer] = []
 
             async def start() -> None:
                 services = [CheckService().service()]

@@ -18,7 +18,7 @@ from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError
 from trio_cogment.orchestrator import Orchestrator, orchestrator_services
-from trio_cogment.rpc import CallOpener, InProcessChannel, RpcConfig, Serving, serve
+from trio_cogment.rpc import CallOpener, InProcessChannel, RpcConfig, RunningServer, serve
 from trio_cogment.sdk import Controller, actor_params, trial_params
 from trio_cogment.services import ServiceKind
 from trio_cogment.testing import (
@@ -69,7 +69,7 @@ class Play:
         self.actor = FakeActor(world, self.behave, neighbours=NEIGHBOURS)
         self.datalog = FakeDatalog(world, self.behave, files=lambda trial_id: self.disks[f"log-{trial_id[-1]}"])
         self.hook = FakeHook(world, self.behave, change=lambda _: self.params(HOOKED))
-        self.serving: dict[str, Serving] = {}
+        self.serving: dict[str, RunningServer] = {}
         self.states: dict[str, int] = {}
         self.changed = trio.Event()
         #: Starts that are over, and those under way; none are asked for once all is over.

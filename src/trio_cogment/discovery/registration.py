@@ -91,7 +91,7 @@ async def own_address() -> str:
 
 
 def host_finder(addresses: Iterable[str]) -> FindHost:
-    """Return a function that determines the host to register for servers on these addresses (`Serving.addresses`).
+    """Return a function that determines the host to register for servers on these `RunningServer.addresses`.
 
     If all of them listen on one address, the host is that address; otherwise it is this host's own address.
     """

@@ -31,7 +31,7 @@ from trio_cogment.rpc.listeners import open_listeners as open_listeners
 from trio_cogment.rpc.listeners import open_unix_listener as open_unix_listener
 from trio_cogment.rpc.metadata import Metadata as Metadata
 from trio_cogment.rpc.reflection import reflection_services as reflection_services
-from trio_cogment.rpc.server import Serving as Serving
+from trio_cogment.rpc.server import RunningServer as RunningServer
 from trio_cogment.rpc.server import serve as serve
 from trio_cogment.rpc.server import serve_stream as serve_stream
 from trio_cogment.rpc.service import bind as bind

@@ -36,7 +36,7 @@ _ACCEPT_EXHAUSTED = frozenset([errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.E
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class RunningServer:
     """What `serve` reports once it accepts connections.
 
     Attributes:
@@ -75,9 +75,9 @@ async def serve(
     config: RpcConfig | None = None,
     health: HealthService | None = None,
     observer: ServerObserver | None = None,
-    task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
+    task_status: trio.TaskStatus[RunningServer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled, or drained by `Serving.drain`.
+    """Serve until cancelled, or drained by `RunningServer.drain`.
 
     Args:
         services: as made by `trio_cogment.rpc.bind`.
@@ -87,7 +87,7 @@ async def serve(
         health: is stopped when the server drains or ends. It is served only if it is among the services, for example
             those of `trio_cogment.rpc.standard_services`.
         observer: learns of every call, for example a `metrics.calls.CallMetrics`.
-        task_status: learns a `Serving` when connections are accepted.
+        task_status: gets a `RunningServer` when connections are accepted.
 
     Raises:
         ValueError: two services have the same name.
@@ -104,7 +104,7 @@ async def serve(
         async with trio.open_nursery() as nursery:
             for listener in listeners:
                 nursery.start_soon(_accept, listener, routes, config, complaint, group)
-            task_status.started(_serving(listeners, group, config))
+            task_status.started(_running_server(listeners, group, config))
     finally:
         if health is not None:
             health.stop()
@@ -184,7 +184,9 @@ async def _run_connection(
         await connection.run(task_status)
 
 
-def _serving(listeners: Sequence[trio.abc.Listener[Any]], group: ServerGroup, config: RpcConfig) -> Serving:
+def _running_server(
+    listeners: Sequence[trio.abc.Listener[Any]], group: ServerGroup, config: RpcConfig
+) -> RunningServer:
     addresses: list[str] = []
     ports: list[int] = []
     for listener in listeners:
@@ -194,4 +196,4 @@ def _serving(listeners: Sequence[trio.abc.Listener[Any]], group: ServerGroup, co
             addresses.append(format_address(listening.family, address))
             if isinstance(address, tuple):
                 ports.append(address[1])
-    return Serving(tuple(addresses), tuple(ports), group, config)
+    return RunningServer(tuple(addresses), tuple(ports), group, config)

@@ -10,7 +10,7 @@ import trio
 from trio_cogment.config import RpcConfig
 from trio_cogment.discovery import SDK, DirectoryClient, host_finder, keep_registered
 from trio_cogment.host import Host
-from trio_cogment.rpc import HealthService, Serving, open_listeners, serve, standard_services
+from trio_cogment.rpc import HealthService, RunningServer, open_listeners, serve, standard_services
 from trio_cogment.sdk._participants import Participants
 
 
@@ -24,12 +24,12 @@ async def serve_participants(
     registration_host: str = "",
     registration_properties: Mapping[str, str] | None = None,
     host: Host | None = None,
-    task_status: trio.TaskStatus[Serving] = trio.TASK_STATUS_IGNORED,
+    task_status: trio.TaskStatus[RunningServer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the registered implementations, health and reflection on one port, until cancelled.
 
-    `task_status.started` gets a `Serving` with the bound addresses. After `Cancelled` the sessions of all trials have
-    been cancelled, the sockets are closed, and the services are deregistered (see `keep_registered`).
+    `task_status.started` gets a `RunningServer` with the bound addresses. After `Cancelled` the sessions of all trials
+    have been cancelled, the sockets are closed, and the services are deregistered (see `keep_registered`).
 
     Args:
         participants: the implementations.
@@ -55,7 +55,7 @@ async def serve_participants(
         await run(task_status=task_status)
         return
     async with trio.open_nursery() as nursery:
-        serving: Serving = await nursery.start(run)
+        serving: RunningServer = await nursery.start(run)
         task_status.started(serving)
         await keep_registered(
             directory,

@@ -20,7 +20,7 @@ from trio_cogment.directory import Service as RegisteredService
 from trio_cogment.discovery import DirectoryClient, Offer, host_finder, keep_registered, open_directory
 from trio_cogment.discovery.registration import COMMAND_LINE, IMPLICIT, FindHost
 from trio_cogment.errors import CogmentError
-from trio_cogment.rpc import InProcessChannel, Serving
+from trio_cogment.rpc import InProcessChannel, RunningServer
 from trio_cogment.services import REGISTERED_BY_SERVERS, REGISTRATION_SOURCE, ServiceKind, registered_kinds
 
 _log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ async def opened_directory_server(file: str, configuration: Configuration) -> As
 async def stay_registered(
     directory: Directory,
     settings: DirectorySettings | None,
-    servings: Iterable[tuple[Sequence[Service], Serving]],
+    servings: Iterable[tuple[Sequence[Service], RunningServer]],
     until: trio.CancelScope,
     *,
     tls: bool = False,

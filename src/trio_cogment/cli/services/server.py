@@ -25,7 +25,7 @@ from trio_cogment.cli.services.process import INITIALIZING, READY, StatusFile, S
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.tls import Tls, load_tls
 from trio_cogment.discovery import DirectoryClient
-from trio_cogment.rpc import HealthService, ServerObserver, Serving, open_listeners, serve, standard_services
+from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, open_listeners, serve, standard_services
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -176,7 +176,7 @@ async def _serve_application(
 
 
 async def _stop_serving(
-    directory: Directory, unregistered: trio.Event, servings: Iterable[tuple[list[Service], Serving]]
+    directory: Directory, unregistered: trio.Event, servings: Iterable[tuple[list[Service], RunningServer]]
 ) -> None:
     """Stop the process's own directory, and drain the connections of all servers."""
     if directory.server is not None:
@@ -201,8 +201,8 @@ async def _start_servers(
     servers: Iterable[tuple[list[Service], Sockets]],
     settings: ServerSettings,
     observer: ServerObserver | None,
-) -> tuple[list[tuple[list[Service], Serving]], list[HealthService]]:
-    servings: list[tuple[list[Service], Serving]] = []
+) -> tuple[list[tuple[list[Service], RunningServer]], list[HealthService]]:
+    servings: list[tuple[list[Service], RunningServer]] = []
     healths: list[HealthService] = []
     for services, sockets in servers:
         # The health of a server covers only the services on its own port.
@@ -230,7 +230,7 @@ def _observer(registry: CollectorRegistry | None) -> ServerObserver | None:
     return CallMetrics(registry)
 
 
-def _announce(application: Application, services: Iterable[Service], serving: Serving) -> None:
+def _announce(application: Application, services: Iterable[Service], serving: RunningServer) -> None:
     served = ", ".join(service.name.rpartition(".")[2] for service in services)
     # `ipv4:127.0.0.1:9000`, in gRPC's notation.
     where = [address.partition(":")[2] for address in serving.addresses]
