@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from trio_cogment.backoff import Backoff, growing
+from trio_cogment.backoff import Backoff, exponential_delay
 
 
 def test_backoff_grows_to_its_limit_and_differs_by_client() -> None:
@@ -51,5 +51,5 @@ def test_backoff_never_exceeds_its_limit_not_even_at_first() -> None:
 
 
 def test_a_factor_of_its_own_and_any_number_of_failures() -> None:
-    assert [growing(1, 10, failures, factor=2) for failures in range(5)] == [1, 2, 4, 8, 10]
-    assert growing(0.1, 30, 10**9, factor=2) == 30
+    assert [exponential_delay(1, 10, failures, factor=2) for failures in range(5)] == [1, 2, 4, 8, 10]
+    assert exponential_delay(0.1, 30, 10**9, factor=2) == 30

@@ -1,4 +1,4 @@
-"""Pauses between attempts: they grow with each failure in a row, are bounded, and differ from client to client."""
+"""Exponential backoff with jitter: pauses that grow with each failure in a row, up to a maximum."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _JITTER = 0.2
 _MAX_EXPONENT = 100
 
 
-def growing(initial: float, longest: float, failures: int, *, factor: float = FACTOR) -> float:
+def exponential_delay(initial: float, maximum: float, failures: int, *, factor: float = FACTOR) -> float:
     """Return the seconds to wait after so many earlier failures in a row."""
-    return min(initial * factor ** min(failures, _MAX_EXPONENT), longest)
+    return min(initial * factor ** min(failures, _MAX_EXPONENT), maximum)
 
 
-def spread(seconds: float, rng: random.Random) -> float:
-    """Return a pause within a fifth of `seconds`, so that a crowd that failed together does not come back together."""
+def with_jitter(seconds: float, rng: random.Random) -> float:
+    """Return a pause within a fifth of `seconds`, so that clients that failed together do not all retry together."""
     return seconds * rng.uniform(1 - _JITTER, 1 + _JITTER)
 
 
@@ -26,7 +26,7 @@ class Backoff:
 
     Args:
         initial: seconds, after the first.
-        longest: seconds, at most.
+        maximum: seconds, the longest pause without jitter.
         rng: makes the pauses differ, by a fifth at most.
         factor: by how much each pause is longer than the one before.
 
@@ -34,18 +34,18 @@ class Backoff:
         failures: how many there have been in a row.
     """
 
-    def __init__(self, initial: float, longest: float, rng: random.Random, *, factor: float = FACTOR) -> None:
+    def __init__(self, initial: float, maximum: float, rng: random.Random, *, factor: float = FACTOR) -> None:
         self._initial = initial
-        self._longest = longest
+        self._maximum = maximum
         self._rng = rng
         self._factor = factor
         self.failures = 0
 
     def failed(self) -> float:
         """Count a failure and return the seconds to wait before the next attempt."""
-        seconds = growing(self._initial, self._longest, self.failures, factor=self._factor)
+        seconds = exponential_delay(self._initial, self._maximum, self.failures, factor=self._factor)
         self.failures += 1
-        return spread(seconds, self._rng)
+        return with_jitter(seconds, self._rng)
 
     def reset(self) -> None:
         """Note that an attempt was of use: the next failure is the first one again."""

@@ -23,7 +23,7 @@ import enum
 import math
 from dataclasses import dataclass
 
-from trio_cogment.backoff import growing
+from trio_cogment.backoff import exponential_delay
 from trio_cogment.config import DirectoryServerConfig
 
 #: A service with this load takes no more clients.
@@ -92,7 +92,9 @@ class Health:
         state = TABLE[self.state, load is not None]
         if load is not None:
             return Health(state=state, due=now + config.check_interval_seconds, checked_at=now, load=load)
-        pause = growing(config.recheck_initial_seconds, config.check_interval_seconds, self.failures, factor=2)
+        pause = exponential_delay(
+            config.recheck_initial_seconds, config.check_interval_seconds, self.failures, factor=2
+        )
         return Health(
             state=state,
             due=now + pause,

@@ -22,7 +22,7 @@ import trio
 from trio_util import AsyncBool
 
 from trio_cogment._version import __version__
-from trio_cogment.backoff import Backoff, spread
+from trio_cogment.backoff import Backoff, with_jitter
 from trio_cogment.discovery._grace import grace_period
 from trio_cogment.discovery._messages import wire_endpoint
 from trio_cogment.discovery.client import DirectoryClient, Registration
@@ -202,7 +202,7 @@ class _Keeper:
                 self.state.complete.value = True
                 self._backoff.reset()
                 self._last_warning = ""
-                pause = spread(config.check_interval_seconds, self._rng)
+                pause = with_jitter(config.check_interval_seconds, self._rng)
             await trio.sleep(pause)
 
     def cancelled_at(self) -> float:
