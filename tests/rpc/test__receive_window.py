@@ -59,7 +59,7 @@ class Receiver:
             stream.feed(data, 0, len(data), found)
             self.messages[number].extend(found)
             if stream.missing:
-                self.window.top_up(stream)
+                self.window.update_stream_window(stream)
             if self.window.size < self.window.low:
                 self.window.credit_connection()
         return len(data)

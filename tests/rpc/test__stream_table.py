@@ -134,7 +134,7 @@ def test_a_stream_that_is_over_gives_its_grant_back() -> None:
     table = Table()
     stream = table.accept(1)
     stream.missing = 10**6
-    table.window.top_up(stream)
+    table.window.update_stream_window(stream)
     assert table.window.granted == 10**6
     table.close(stream)
     assert table.window.granted == 0

@@ -73,24 +73,32 @@ class Floods:
     """The rates of one connection; see the module.
 
     Attributes:
-        resets: calls ended by the client before they were answered, by its RST_STREAM or by a fault that makes the
-            server end them; also calls beyond MAX_CONCURRENT_STREAMS, malformed ones, and those on streams that are
-            over. Each costs a handler, or an answer, and none counts as an open stream.
         settings: each is answered, and may change the window of every stream.
         empty: frames that carry nothing, or next to nothing.
     """
 
-    __slots__ = ("_data_mark", "_pings", "_updates", "empty", "resets", "settings")
+    __slots__ = ("_data_mark", "_pings", "_resets", "_updates", "empty", "settings")
 
     def __init__(self, config: RpcConfig, clock: Callable[[], float]) -> None:
         interval = config.flood_interval_seconds
-        self.resets = RateLimit(config.max_resets, interval, clock, "too many calls reset")
+        self._resets = RateLimit(config.max_resets, interval, clock, "too many calls reset")
         self.settings = RateLimit(config.max_settings, interval, clock, "too many SETTINGS")
         self.empty = RateLimit(config.max_empty_frames, interval, clock, "too many frames without content")
         # gRPC's clients know this text: they PING half as often from then on (gRPC's A8).
         self._pings = RateLimit(config.max_pings, interval, clock, "too_many_pings")
         self._data_mark: object = None
         self._updates = 0  # WINDOW_UPDATEs that need no explanation
+
+    def count_reset(self) -> None:
+        """Count a call that ends before it is answered, by the client's RST_STREAM or by a fault of the client's.
+
+        Calls beyond MAX_CONCURRENT_STREAMS, malformed ones, and those on streams that are over count as well: each
+        costs a handler, or an answer, and none counts as an open stream.
+
+        Raises:
+            ConnectionFaultError: it is one too many.
+        """
+        self._resets.count()
 
     def count_ping(self, data_mark: object) -> None:
         """Count a PING, unless data has passed since the last one.

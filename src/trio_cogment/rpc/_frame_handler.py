@@ -134,7 +134,7 @@ class FrameHandler:
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, f"HEADERS on stream {stream_id}")
             else:  # it is over, which the peer need not know yet
                 self._queue.write_answer(RST_STREAM, 0, stream_id, int(ErrorCode.STREAM_CLOSED).to_bytes(4, "big"))
-                self._floods.resets.count()
+                self._floods.count_reset()
         elif stream.remote_closed:
             self.stream_fault(stream, ErrorCode.STREAM_CLOSED, "HEADERS after END_STREAM", events)
         elif stream.headers_seen and not ended:
@@ -151,7 +151,7 @@ class FrameHandler:
     ) -> None:
         table = self._table
         # A stream is over, and no longer counted here, as soon as we have reset it or it has been reset: that this is
-        # no way around the limit is what `Floods.resets` is for (CVE-2023-44487, CVE-2025-8671).
+        # no way around the limit is what `Floods.count_reset` is for (CVE-2023-44487, CVE-2025-8671).
         busy = table.draining or len(table.open) >= self._max_streams
         # A stream is made even for a request that is refused: the answer needs one, and its number is now used.
         stream = table.accept(stream_id)
@@ -161,7 +161,7 @@ class FrameHandler:
             stream.refused = True
             table.reset(stream, ErrorCode.REFUSED_STREAM)
             if not table.draining:  # else it may not have heard of that yet
-                self._floods.resets.count()
+                self._floods.count_reset()
             return
         if _grpc_headers.is_malformed(headers):
             stream.refused = True
@@ -175,7 +175,7 @@ class FrameHandler:
             status = _grpc_headers.trailer_headers(refusal.code, refusal.message, (), alone=refusal.http_status)
             table.finish_now(stream, [*status, *refusal.headers])
             if refusal.code is StatusCode.INTERNAL:  # malformed; others an honest caller may meet again and again
-                self._floods.resets.count()
+                self._floods.count_reset()
             return
         stream.encoding = head.encoding
         events.append((Kind.REQUEST, stream, head))
@@ -304,7 +304,7 @@ class FrameHandler:
             if not stream.headers_sent:
                 # Opened and reset before we said anything: a handler was started for nothing, and the limit of
                 # concurrent streams did not notice (rapid reset, CVE-2023-44487).
-                self._floods.resets.count()
+                self._floods.count_reset()
 
     def _goaway(self, frame: bytes, _: int, stream_id: int, events: list[Event]) -> None:
         if stream_id:
@@ -370,7 +370,7 @@ class FrameHandler:
         stream.refused = True
         events.append((Kind.BROKEN, stream, error))
         if not stream.headers_sent:  # as if it had been reset: it cost a handler, and will free its place at once
-            self._floods.resets.count()
+            self._floods.count_reset()
 
     def stream_fault(self, stream: Stream, code: ErrorCode, text: str, events: list[Event]) -> None:
         """The peer broke HTTP/2 on one stream (RFC 9113, 5.4.2)."""
@@ -380,4 +380,4 @@ class FrameHandler:
             stream.refused = True
             events.append((Kind.BROKEN, stream, BadMessageError(StatusCode.INTERNAL, text)))
         if unanswered:
-            self._floods.resets.count()
+            self._floods.count_reset()

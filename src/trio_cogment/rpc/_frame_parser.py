@@ -306,7 +306,7 @@ class FrameParser:
                 if stream is not None and not stream.closed:
                     self._handler.end_of_stream(stream, events)
             elif stream is not None and not stream.closed and not stream.refused:
-                self._window.top_up(stream)  # a message larger than the window may have begun
+                self._window.update_stream_window(stream)  # a message larger than the window may have begun
         return position
 
     def _feed_stream(self, stream: Stream, data: bytes, position: int, stop: int, events: list[Event]) -> None:

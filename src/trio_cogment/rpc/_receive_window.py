@@ -90,7 +90,7 @@ class ReceiveWindow:
         stream.held -= size + PREFIX_BYTES
         if stream.recv_window < self._low or self.withheld:
             if not stream.remote_closed and not stream.closed:
-                self.top_up(stream)
+                self.update_stream_window(stream)
             elif stream.granted and stream.held <= self.initial:
                 self._release(stream)
             elif stream.closed and not stream.held:
@@ -121,7 +121,7 @@ class ReceiveWindow:
 
     # --- streams ---
 
-    def top_up(self, stream: Stream) -> None:
+    def update_stream_window(self, stream: Stream) -> None:
         """Let the stream's window grow; small increments are saved up."""
         window = stream.recv_window
         missing = stream.missing
@@ -129,7 +129,7 @@ class ReceiveWindow:
         if missing > target:
             if missing <= window:
                 return
-            if stream.granted or self._grant(stream):
+            if stream.granted or self._reserve_for_large_message(stream):
                 target = missing
         elif stream.granted:
             self._release(stream)  # what was consumed meanwhile has made enough room without it
@@ -139,7 +139,7 @@ class ReceiveWindow:
             stream.recv_window += grow
             self._send_update(stream.id, grow)
 
-    def _grant(self, stream: Stream) -> bool:
+    def _reserve_for_large_message(self, stream: Stream) -> bool:
         """Reserve memory for the rest of a large message, or put the stream in the queue."""
         need = stream.missing
         applicants = self._applicants
@@ -161,7 +161,7 @@ class ReceiveWindow:
         self._applicants.pop(stream, None)
         while self._applicants:
             first = next(iter(self._applicants))
-            self.top_up(first)
+            self.update_stream_window(first)
             if first in self._applicants:
                 if not first.granted and first.missing > first.recv_window:
                     return  # it still waits, and so do those behind it
