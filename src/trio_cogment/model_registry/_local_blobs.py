@@ -129,14 +129,11 @@ class LocalBlobs:
             self.files.sync_folder(path)
         except OSError:
             if not replace:
-                self._try_to_remove(target)
+                self.discard(target)
             raise
 
     def discard(self, path: str) -> None:
-        """Remove a temporary file, if that is possible."""
-        self._try_to_remove(path)
-
-    def _try_to_remove(self, path: str) -> None:
+        """Remove a file that is not wanted, if that is possible."""
         try:
             self.files.remove(path)
         except OSError:

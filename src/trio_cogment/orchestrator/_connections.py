@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Protocol, TypeAlias
 
@@ -128,7 +128,8 @@ class Connections:
         # The other way round is no error, as with the reference: one that is registered without TLS is called with it.
         return found.endpoint
 
-    def open(self, target: Target, *, self_paced: bool = False) -> AbstractAsyncContextManager[CallOpener]:
+    @asynccontextmanager
+    async def open(self, target: Target, *, self_paced: bool = False) -> AsyncIterator[CallOpener]:
         """Lend the channel to a target for the time of an `async with` block.
 
         Args:
@@ -136,10 +137,6 @@ class Connections:
             self_paced: the caller makes growing pauses between its tries. The channel's own on top of them would let
                 most tries fail without one: until its next attempt is due, a channel repeats its last error.
         """
-        return self._lend(target, self_paced)
-
-    @asynccontextmanager
-    async def _lend(self, target: Target, self_paced: bool) -> AsyncIterator[CallOpener]:
         if isinstance(target, CallOpener):
             yield target
             return

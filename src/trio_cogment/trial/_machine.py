@@ -24,7 +24,6 @@ from trio_cogment.errors import (
 )
 from trio_cogment.trial import _closing, _heartbeats, _joining, _messages_and_rewards, _ticks
 from trio_cogment.trial._events import (
-    DEFAULT_RULES,
     Begin,
     Close,
     Effect,
@@ -39,7 +38,6 @@ from trio_cogment.trial._events import (
     Timer,
     TimerFired,
     TimerKind,
-    TrialRules,
 )
 from trio_cogment.trial._memory import ActionFunction, Rows, TrialMemory
 from trio_cogment.trial._participant import Actor, Participant
@@ -119,9 +117,6 @@ class TrialMachine(TrialMemory):
 
     __slots__ = ()
     rows = _make_rows()
-
-    def __init__(self, trial_id: str, *, rules: TrialRules = DEFAULT_RULES, collect_samples: bool = True) -> None:
-        super().__init__(trial_id, rules=rules, collect_samples=collect_samples)
 
     # What may be asked
 

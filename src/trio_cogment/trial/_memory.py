@@ -10,6 +10,7 @@ from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, 
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.trial._events import (
+    DEFAULT_RULES,
     ENVIRONMENT,
     NO_PARTICIPANT,
     Announce,
@@ -63,7 +64,7 @@ class TrialMemory:
         "rules", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
     )  # fmt: skip
 
-    def __init__(self, trial_id: str, *, rules: TrialRules, collect_samples: bool) -> None:
+    def __init__(self, trial_id: str, *, rules: TrialRules = DEFAULT_RULES, collect_samples: bool = True) -> None:
         self.trial_id = trial_id
         self.rules = rules
         self.collect_samples = collect_samples
