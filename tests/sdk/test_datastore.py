@@ -30,7 +30,7 @@ from trio_cogment.config import DatastoreConfig, PlatformConfig
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, StatusCode
 from trio_cogment.rpc import CallOpener, Channel, open_listeners, serve
 from trio_cogment.sdk import DatastoreClient, StoredSample, export_trials, import_samples
-from trio_cogment.sdk.sample_file import encode_header
+from trio_cogment.sdk._sample_file import encode_header
 
 TICKS = 5
 SPEC = Spec.of(ActorClass("number", observation=UInt32Value, action=UInt32Value), ActorClass("raw"))

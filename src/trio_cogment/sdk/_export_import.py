@@ -11,7 +11,7 @@ import trio
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
 from trio_cogment.sdk._datastore import DatastoreClient, SampleAdder, SampleIterator
-from trio_cogment.sdk.sample_file import SampleFileReader, encode_header, encode_sample
+from trio_cogment.sdk._sample_file import SampleFileReader, encode_header, encode_sample
 
 #: How many trials are written at the same time; for a further one, the least recently used is finished.
 _OPEN_TRIALS = 16

@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trio_cogment.testing._recorded_calls import RecordedCalls as RecordedCalls
     from trio_cogment.testing.checkers.check_history import CHECKERS as CHECKERS
     from trio_cogment.testing.checkers.check_history import InvariantError as InvariantError
     from trio_cogment.testing.checkers.check_history import check_history as check_history
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from trio_cogment.testing.fakes.participants import FakeEnvironment as FakeEnvironment
     from trio_cogment.testing.history import History as History
     from trio_cogment.testing.history import HistoryEvent as HistoryEvent
-    from trio_cogment.testing.recorded_calls import RecordedCalls as RecordedCalls
     from trio_cogment.testing.sim.cancellation import CancellationError as CancellationError
     from trio_cogment.testing.sim.cancellation import Cancellations as Cancellations
     from trio_cogment.testing.sim.cancellation import CancelledBlock as CancelledBlock
@@ -91,7 +91,7 @@ _HOMES = {
     "Outcome": "sim.simulate",
     "PowerLossError": "sim.disk",
     "Probe": "checkers.probe",
-    "RecordedCalls": "recorded_calls",
+    "RecordedCalls": "_recorded_calls",
     "SimConnection": "sim.network",
     "SimDisk": "sim.disk",
     "SimHost": "sim.network",

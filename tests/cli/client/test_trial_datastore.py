@@ -23,7 +23,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.datastore import Datastore, datastore_services, open_store
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.sdk import DatastoreClient
-from trio_cogment.sdk.sample_file import SampleFileReader
+from trio_cogment.sdk._sample_file import SampleFileReader
 
 
 @asynccontextmanager

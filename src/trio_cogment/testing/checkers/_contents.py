@@ -1,4 +1,4 @@
-"""Checkers over what is sent: observations, actions and rewards reach those they are for, in time, once.
+"""Checkers over what is sent: observations, actions and rewards reach their receivers, in time and once.
 
 The contents that fake participants send say whose they are (`fakes.contents`); other contents are not judged.
 """
@@ -14,7 +14,7 @@ from trio_cogment.testing.history import History, HistoryEvent
 
 
 def actions_belong_to_their_tick(history: History) -> Iterator[str]:
-    """What an environment gets from an actor was made for that tick, or nobody's (a default action, or none)."""
+    """An action that an environment gets was made by that actor for that tick, or is a default action, or is empty."""
     for event in history:
         if event.what == "actions":
             tick = event.details["tick"]
@@ -25,7 +25,7 @@ def actions_belong_to_their_tick(history: History) -> Iterator[str]:
 
 
 def absent_once(history: History) -> Iterator[str]:
-    """An actor without action stands once among those of its tick."""
+    """An actor without an action is listed once as absent from its tick."""
     for event in history:
         if event.what == "actions":
             absent = event.details["unavailable"]
@@ -34,7 +34,7 @@ def absent_once(history: History) -> Iterator[str]:
 
 
 def wrong_observations_are_refused(history: History) -> Iterator[str]:
-    """What an environment shows for another tick than the next reaches nobody."""
+    """Observations for a wrong tick reach no actor."""
     for event in history:
         if event.what == "observation":
             content, tick = event.details["content"], event.details["tick"]
@@ -44,7 +44,7 @@ def wrong_observations_are_refused(history: History) -> Iterator[str]:
 
 
 def observations_reach_their_actors(history: History) -> Iterator[str]:
-    """An actor sees what its environment shows to it, and nothing that is for another."""
+    """An actor gets the observations that are for it, and none that is for another."""
     for event in history:
         if event.what == "observation":
             made_for = shown_to(event.details["content"])
@@ -72,7 +72,7 @@ def rewards_reach_their_actors(history: History) -> Iterator[str]:
 
 
 def rewards_come_in_time(history: History) -> Iterator[str]:
-    """What an actor is rewarded with for a tick comes before its next observation, the final one included."""
+    """An actor gets the reward for a tick before its next observation, the final one included."""
     for session in sessions(history):
         got = {-1}  # before the first observation nobody has done anything
         for event in session:
@@ -86,7 +86,7 @@ def rewards_come_in_time(history: History) -> Iterator[str]:
 
 
 def messages_reach_their_receivers(history: History) -> Iterator[str]:
-    """A message reaches whom it names, and says truly who has sent it."""
+    """A message reaches the receivers that it names, and names its true sender."""
     for event in history:
         said = greeted(event.details["text"]) if event.what == "message" else None
         if said is not None:
@@ -97,7 +97,7 @@ def messages_reach_their_receivers(history: History) -> Iterator[str]:
 
 
 def messages_come_once(history: History) -> Iterator[str]:
-    """What one participant tells another comes once, and in order."""
+    """The messages from one participant to another come once, and in order."""
     for (trial_id, who), events in events_by(history, "message").items():
         ticks: dict[str, list[int]] = defaultdict(list)
         for said in (greeted(event.details["text"]) for event in events):

@@ -1,4 +1,4 @@
-"""Checkers over what is seen from inside a process, by `Probe` and `RecordedCalls`: queues, tasks, shields, calls."""
+"""Checkers over the inside of a process, as noted by `Probe` and `RecordedCalls`: queues, tasks, shields, calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trio_cogment.testing.history import History
 
 
 def queues_stay_within_limits(history: History) -> Iterator[str]:
-    """What waits for one participant, for a data log, or for all watchers together, is never more than it may be."""
+    """The queues of a participant, of a data log and of all watchers together stay within their limits."""
     for event in history:
         if event.what == "queues":
             for name in ("messages", "samples"):
@@ -19,21 +19,21 @@ def queues_stay_within_limits(history: History) -> Iterator[str]:
 
 
 def tasks_end_with_their_trial(history: History) -> Iterator[str]:
-    """A trial that has ended has no tasks, once the time for its farewells and for its data log is over."""
+    """A trial that has ended has no tasks after the time for its farewells and its data log."""
     for event in history:
         if event.what == "tasks" and event.details["names"] and event.details["seconds"] > event.details["patience"]:
             yield f"{event.trial_id}: {event.details['seconds']:g} s after its end there are {event.details['names']}"
 
 
 def shields_have_deadlines(history: History) -> Iterator[str]:
-    """A shield that holds a cancellation off has a deadline."""
+    """A shield that delays a cancellation has a deadline."""
     for event in history:
         if event.what == "shield" and event.details["deadline"] == math.inf:
             yield f"{event.details['task']}: was shielded at {event.seconds:.3f} s, without a deadline"
 
 
 def hosts_leave_in_time(history: History) -> Iterator[str]:
-    """Whoever is cancelled is gone after the time it has; scenarios note "cancelled" (and `within`), and "gone"."""
+    """A cancelled block ends within its limit; scenarios note "cancelled" (and `within`), and "gone"."""
     since: dict[str, tuple[float, float]] = {}
     for event in history:
         if event.what == "cancelled":
@@ -47,7 +47,7 @@ def hosts_leave_in_time(history: History) -> Iterator[str]:
 
 
 def calls_end_once(history: History) -> Iterator[str]:
-    """A call tells its caller one status and nothing after it; one with a consumer has done so when it is left."""
+    """A call reports one status and nothing after it; a call with a consumer has done so when it is left."""
     calls: dict[tuple[str, int], list[str]] = defaultdict(list)
     names: dict[tuple[str, int], str] = {}
     for event in history:

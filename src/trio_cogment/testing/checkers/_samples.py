@@ -1,4 +1,4 @@
-"""Checkers over what data logs get: every sample, with what happened in its tick, and kept once it is acknowledged."""
+"""Checkers over the samples of data logs: every tick has one with its content, and acknowledged ones are kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trio_cogment.testing.history import History
 
 
 def samples_come_once(history: History) -> Iterator[str]:
-    """Each stream of a data log gets a tick at most once, in order; all its streams together get every one of them.
+    """Each stream of a data log gets a tick at most once, in order; all its streams together get every tick.
 
     A stream that follows a broken one begins with what the broken one may not have taken, so ticks come again there.
     Of what could not be kept for it, a data log that was away for too long is told the number. What was under way when
@@ -88,7 +88,7 @@ def samples_tell_what_happened(history: History) -> Iterator[str]:
 
 
 def acknowledged_samples_are_kept(history: History) -> Iterator[str]:
-    """What a data log has made durable is in its file in the end, and nothing that it was not sent, each tick once."""
+    """In the end a data log's file has every tick that it made durable, once, and none that it was not sent."""
     stored: dict[str, set[int]] = defaultdict(set)
     sent: dict[str, set[int]] = defaultdict(set)
     kept: dict[str, list[int]] = {}

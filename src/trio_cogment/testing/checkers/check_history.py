@@ -1,4 +1,4 @@
-"""What must hold in every run, whatever went wrong in it: named checkers over the recorded history.
+"""Named checkers of what must hold in every run, whatever faults it had, over the recorded history.
 
 They read what the fakes (`FakeActor`, `FakeEnvironment`, `FakeHook`, `FakeDatalog`), `record_states`, `RecordedCalls`
 and `Probe` note, in a simulated run or over real sockets. A checker yields a sentence for each violation it finds.
@@ -34,7 +34,7 @@ CHECKERS: dict[str, Checker] = {
 
 
 class InvariantError(AssertionError):
-    """A run broke what must always hold; the text names the checkers and what they found."""
+    """A run has violated invariants; the text names the checkers and what they found."""
 
 
 def check_history(history: History, checkers: Iterable[str] | None = None) -> None:

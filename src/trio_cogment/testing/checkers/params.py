@@ -1,4 +1,4 @@
-"""Checkers over what a trial's parameters promise: steps, defaults, required actors, timeouts.
+"""Checkers over a trial's parameters: steps, defaults, required actors, timeouts.
 
 A scenario notes them with `record_params`; a trial without such a note is not judged.
 """
@@ -33,7 +33,7 @@ def _params(history: History) -> dict[str, dict[str, Any]]:
 
 
 def absences_follow_the_params(history: History) -> Iterator[str]:
-    """Instead of an absent actor's action its default stands, or nothing, and that is said; no required one is absent.
+    """An absent actor has its default action, or none and is listed as unavailable; no required actor is absent.
 
     (Where a required actor has no action, the trial ends.)
     """
@@ -67,7 +67,7 @@ def steps_are_limited(history: History) -> Iterator[str]:
 
 
 def excluded_fields_are_left_out(history: History) -> Iterator[str]:
-    """A data log is not sent the fields that it is not to get."""
+    """A data log is not sent the fields that it excludes."""
     params = _params(history)
     for event in history:
         if event.what in ("sample", "late sample"):
@@ -77,7 +77,7 @@ def excluded_fields_are_left_out(history: History) -> Iterator[str]:
 
 
 def nobody_waits_for_ever(history: History) -> Iterator[str]:
-    """Actions, the end and acknowledgements are awaited no longer than allowed; where nothing happens, the trial ends.
+    """Actions, the end and acknowledgements are awaited no longer than allowed; an inactive trial ends.
 
     (`Probe` notes what has been waited for longer.)
     """

@@ -28,7 +28,7 @@ def nothing_after_end(history: History) -> Iterator[str]:
 
 
 def ends_are_told(history: History) -> Iterator[str]:
-    """Where a participant's stream ends in good order, END came before that."""
+    """A participant's stream that ends without an error has got END."""
     for session in sessions(history):
         whats = {event.what for event in session}
         told = "end" in whats or not session[0].who.startswith(("actor", "environment"))
@@ -37,7 +37,7 @@ def ends_are_told(history: History) -> Iterator[str]:
 
 
 def sessions_close_once(history: History) -> Iterator[str]:
-    """Each session that began is over, once."""
+    """Each session that began ends once."""
     counts = Counter((event.trial_id, event.who, event.what) for event in history if event.what in ("opened", "closed"))
     for (trial_id, who, what), count in counts.items():
         if what == "opened" and counts[trial_id, who, "closed"] != count:
@@ -45,7 +45,7 @@ def sessions_close_once(history: History) -> Iterator[str]:
 
 
 def ticks_grow_by_one(history: History) -> Iterator[str]:
-    """Observations and action sets come for one tick after the other."""
+    """Observations and action sets come for consecutive ticks."""
     for session in sessions(history):
         for what in ("observation", "actions"):
             ticks = [event.details["tick"] for event in session if event.what == what]
@@ -54,7 +54,7 @@ def ticks_grow_by_one(history: History) -> Iterator[str]:
 
 
 def environments_may_end(history: History) -> Iterator[str]:
-    """After an environment has said that its next observations are the last, it is given no more actions."""
+    """After an environment has announced its last observations, it gets no more actions."""
     for session in sessions(history):
         whats = [event.what for event in session]
         if "ends by itself" in whats and "actions" in whats[whats.index("ends by itself") :]:
@@ -62,7 +62,7 @@ def environments_may_end(history: History) -> Iterator[str]:
 
 
 def soft_end_waits_for_everybody(history: History) -> Iterator[str]:
-    """END without details comes when everybody who still takes part has acknowledged, or was given time to."""
+    """END without details comes when every remaining participant has acknowledged, or its time to do so is over."""
     by_trial: dict[str, list[list[HistoryEvent]]] = defaultdict(list)
     for session in sessions(history):
         by_trial[session[0].trial_id].append(session)
@@ -82,7 +82,7 @@ def soft_end_waits_for_everybody(history: History) -> Iterator[str]:
 
 
 def _asked_to_end(events: Iterable[HistoryEvent]) -> float:
-    """Return when the last of a trial's ticks was first shown: who reads slowly sees later that it was the last."""
+    """Return when the last of a trial's ticks was first shown; a slow reader sees later that it was the last."""
     shown: dict[int, float] = {}
     for event in events:
         if event.what in ("observation", "showed"):

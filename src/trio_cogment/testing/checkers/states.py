@@ -1,4 +1,4 @@
-"""Checkers over the states of trials, as those who watch an orchestrator see them."""
+"""Checkers over the states of trials, as watchers of an orchestrator see them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def states_go_forward(history: History) -> Iterator[str]:
 
 
 def watchers_see_all(history: History) -> Iterator[str]:
-    """Who watches misses no state between the first and the last it sees, and all see the same."""
+    """A watcher misses no state between the first and the last it sees, and all watchers see the same states."""
     for trial_id, _, who, states in _lives(history):
         for earlier, later in pairwise(states):
             if later > earlier and later not in _NEXT_STATES.get(earlier, set()):
@@ -90,7 +90,7 @@ def watchers_see_all(history: History) -> Iterator[str]:
 
 
 def watchers_see_one_sequence(history: History) -> Iterator[str]:
-    """All who watch see the same changes in the same order, without a gap, but for those that they have not asked for.
+    """All watchers see the same changes in the same order, without a gap, except those they have not asked for.
 
     They may begin with what there was before, and end early.
     """
@@ -127,7 +127,7 @@ def every_trial_ends(history: History) -> Iterator[str]:
 
 
 def terminated_trials_have_ended(history: History) -> Iterator[str]:
-    """A hard termination that was answered has ended its trial; scenarios note "terminated" then."""
+    """Once a hard termination is answered, its trial has ended; scenarios note "terminated" then."""
     seen = events_by(history, "state")
     for event in history:
         if event.what != "terminated":
@@ -147,7 +147,7 @@ def _has_ended_by(seconds: float, states: Sequence[HistoryEvent]) -> bool:
 
 
 def ids_are_given_once(history: History) -> Iterator[str]:
-    """Of those who ask for the same trial id, one gets it; scenarios note "started" for each reply with an id."""
+    """Of several starts with the same trial id, one gets it; scenarios note "started" for each reply with an id."""
     counts = Counter(event.trial_id for event in history if event.what == "started")
     for trial_id, count in counts.items():
         if count > 1:
@@ -155,7 +155,7 @@ def ids_are_given_once(history: History) -> Iterator[str]:
 
 
 def failed_starts_leave_nothing(history: History) -> Iterator[str]:
-    """A trial that was never PENDING is not there any more; scenarios note "known" with those that are, in the end."""
+    """A trial that was never PENDING is not known in the end; scenarios note "known" with the trials that are."""
     newest: dict[str, tuple[int, set[int]]] = {}
     for trial_id, number, _, states in _lives(history):
         known, seen = newest.get(trial_id, (0, set()))

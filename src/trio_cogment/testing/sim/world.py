@@ -23,8 +23,8 @@ from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rpc import CallHost, OwnNursery, serve
 from trio_cogment.sdk import Participants
 from trio_cogment.spec import Spec
+from trio_cogment.testing._recorded_calls import RecordedCalls
 from trio_cogment.testing.history import History
-from trio_cogment.testing.recorded_calls import RecordedCalls
 from trio_cogment.testing.sim.delayed_channel import DelayedChannel
 from trio_cogment.testing.sim.disk import SimDisk
 from trio_cogment.testing.sim.fault_plan import FaultPlan
