@@ -44,7 +44,7 @@ class ByteStream(abc.ABC):
         return 0, 0
 
     async def linger(self, limit: int) -> None:  # noqa: B027  most streams have nothing to do here
-        """Shut our side, then read and throw away until the peer's end; cancelled, it can be called again.
+        """Shut this side, then read and discard until the peer's end; cancelled, it can be called again.
 
         Args:
             limit: give up when so many bytes have come.
@@ -63,7 +63,8 @@ class SocketByteStream(ByteStream):
 
     Args:
         stream: the socket.
-        clock: what working through a read takes, in seconds: our own time, not that of a busy machine.
+        clock: measures, in seconds, how long a read takes to work through; by default in CPU time of the thread, which
+            does not grow on a busy machine.
     """
 
     def __init__(self, stream: trio.SocketStream, clock: Callable[[], float] = time.thread_time) -> None:
@@ -72,7 +73,7 @@ class SocketByteStream(ByteStream):
         self._socket.setblocking(False)
         self._read_size = _MIN_READ
         self._clock = clock
-        self._filled = False  # there may be more to read than we took
+        self._filled = False  # there may be more to read than was taken
         self._handed_over = 0.0
         self._closed = False
 
@@ -167,16 +168,16 @@ class GenericByteStream(ByteStream):
         await trio.aclose_forcefully(self._stream)
 
 
-class _Parting(trio.abc.Stream):
-    """What lies below TLS when we part: its end is said before it is read again, behind TLS's own goodbye."""
+class _ClosingTransport(trio.abc.Stream):
+    """What lies below TLS while it is closed: after TLS's close_notify, the sending side is shut before reading on."""
 
     def __init__(self, transport: trio.SocketStream) -> None:
         self._transport = transport
-        self._said = False
+        self._eof_sent = False
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        if not self._said:
-            self._said = True
+        if not self._eof_sent:
+            self._eof_sent = True
             await self._transport.send_eof()
         return await self._transport.receive_some(max_bytes)
 
@@ -197,28 +198,28 @@ class TlsByteStream(GenericByteStream):
         super().__init__(stream)
         self._tls: trio.SSLStream[Any] = stream
         self._transport = stream.transport_stream
-        self._parting: _Parting | None = None
+        self._closing_transport: _ClosingTransport | None = None
 
     def delivered(self) -> tuple[int, int]:
         return _delivered(self._transport.socket)
 
     async def linger(self, limit: int) -> None:
-        if self._parting is None:
-            self._parting = _Parting(self._transport)
-            self._tls.transport_stream = self._parting
+        if self._closing_transport is None:
+            self._closing_transport = _ClosingTransport(self._transport)
+            self._tls.transport_stream = self._closing_transport
         try:
             await self._tls.unwrap()  # sends close_notify, and fails if anything but the peer's comes after it
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         try:
-            while limit > 0 and (data := await self._parting.receive_some()):
+            while limit > 0 and (data := await self._closing_transport.receive_some()):
                 limit -= len(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the peer is gone
 
     async def aclose(self) -> None:
         await super().aclose()
-        await trio.aclose_forcefully(self._transport)  # no longer the stream's own after we have parted
+        await trio.aclose_forcefully(self._transport)  # `linger` has put another one below the stream
 
 
 def _delivered(sock: socket.socket | trio.socket.SocketType) -> tuple[int, int]:

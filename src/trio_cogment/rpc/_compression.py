@@ -21,7 +21,7 @@ _LEVEL = 3
 
 
 def checked_encoding(name: str | None) -> str | None:
-    """Return the name of an encoding; ValueError if it is not one of ours."""
+    """Return the name of an encoding; ValueError if it is not supported."""
     if name is not None and name != IDENTITY and name not in _WBITS:
         raise ValueError(f"compression: expected one of {IDENTITY}, {', '.join(_WBITS)}; got {name!r}")
     return name

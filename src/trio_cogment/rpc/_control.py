@@ -1,5 +1,9 @@
 """The HTTP/2 control plane: settings and header compression, by purerpc's sans-IO `GRPCConnection`.
 
+The control plane is the part of HTTP/2 that says how a connection is used and carries nothing of a call itself:
+SETTINGS, PRIORITY, and the state of HPACK, which both ends must keep alike. What carries calls (streams, DATA, flow
+control) is the engine's.
+
 Only SETTINGS and PRIORITY frames pass through it, and it compresses header blocks. Everything else of HTTP/2 the engine
 does itself, for these reasons:
 
@@ -59,7 +63,7 @@ class ControlPlane(GRPCConnection):  # type: ignore[misc]  # purerpc ships no ty
 
     Attributes:
         remote_initial_window: what the peer grants a new stream.
-        remote_max_streams: how many streams the peer lets us open.
+        remote_max_streams: how many streams the peer allows this end to open.
         remote_max_frame: the largest frame the peer accepts.
         broken: set after a connection error: nothing but GOAWAY may follow.
     """

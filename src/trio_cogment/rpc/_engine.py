@@ -10,14 +10,14 @@ What owns what
 The engine is put together from parts, each in a module of its own. A part knows only those above it in this list:
 
 * `_send_queue.SendQueue`: the output, the outboxes of streams that wait, and the windows that the peer grants;
-* `_receive_window.ReceiveWindow`: the windows that we grant, grants for large messages, the bound on memory;
+* `_receive_window.ReceiveWindow`: the windows that this end grants, grants for large messages, the bound on memory;
 * `_stream_table.StreamTable`: the open streams, their numbers, how each begins and ends;
 * `_frame_handler.FrameHandler`: what each frame means. It turns header blocks into requests, responses and statuses;
 * `_frame_parser.FrameParser`: bytes into frames, DATA into messages.
 
 Beside them stand `_control.ControlPlane` (SETTINGS and HPACK, by h2 and hpack; its docstring says why no more of them
 is used), `_header_blocks.HeaderBlocks` (HEADERS and CONTINUATION put together) and `_floods.Floods` (how often a peer
-may do what costs us more than it).
+may do what costs this end more than the peer).
 
 A `Stream` is a record that the parts share: each field is written by the parts that its docstring names.
 
@@ -44,7 +44,7 @@ Invariants that the tests hold on to
 * The same bytes in any split give the same events and the same fault.
 * Every stream is announced as ended at most once.
 * After a fault there are no events.
-* DATA in the output is bounded by the high-water mark and one frame; what the peer makes us add, by the bound on
+* DATA in the output is bounded by the high-water mark and one frame; what the peer causes, by the bound on
   answers (`RpcConfig.max_control_output_bytes`).
 """
 
@@ -163,9 +163,9 @@ class Engine:
         self.keep = window.keep
         self.forget = window.forget
         self.holders = window.holders
-        self._say_hello()
+        self._write_preface()
 
-    def _say_hello(self) -> None:
+    def _write_preface(self) -> None:
         config = self.config
         settings = {
             0x3: config.max_concurrent_streams,

@@ -150,7 +150,7 @@ class FrameHandler:
         self, stream_id: int, headers: _grpc_headers.RawHeaders, ended: bool, events: list[Event]
     ) -> None:
         table = self._table
-        # A stream is over, and no longer counted here, as soon as we have reset it or it has been reset: that this is
+        # A stream is over, and no longer counted here, as soon as either end has reset it: that this is
         # no way around the limit is what `Floods.count_reset` is for (CVE-2023-44487, CVE-2025-8671).
         busy = table.draining or len(table.open) >= self._max_streams
         # A stream is made even for a request that is refused: the answer needs one, and its number is now used.
@@ -302,7 +302,7 @@ class FrameHandler:
                 return  # its call has been ended and counted already, or will be with an event before this one
             events.append((Kind.RESET, stream, int.from_bytes(frame[9:], "big")))
             if not stream.headers_sent:
-                # Opened and reset before we said anything: a handler was started for nothing, and the limit of
+                # Opened and reset before anything was answered: a handler was started for nothing, and the limit of
                 # concurrent streams did not notice (rapid reset, CVE-2023-44487).
                 self._floods.count_reset()
 
@@ -358,7 +358,7 @@ class FrameHandler:
             events.append((Kind.HALF_CLOSED, stream, None))
 
     def _close_after_response(self, stream: Stream) -> None:
-        """Client: the response is complete, whatever we still wanted to send."""
+        """Client: the response is complete, whatever was still to be sent."""
         if stream.local_closed:
             self._table.close(stream)
         else:

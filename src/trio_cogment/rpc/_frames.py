@@ -27,7 +27,7 @@ SETTING = Struct(">HI")
 
 
 class ErrorCode(enum.IntEnum):
-    """HTTP/2 error codes (RFC 9113, 7) that we send."""
+    """HTTP/2 error codes (RFC 9113, 7) that an engine sends."""
 
     NO_ERROR = 0x0
     PROTOCOL_ERROR = 0x1
@@ -54,7 +54,7 @@ class Kind(enum.Enum):
     STATUS = enum.auto()  # client: the call is over (Trailers)
     BROKEN = enum.auto()  # what came on the stream cannot be used (BadMessageError); the shell must end it
     RESET = enum.auto()  # the peer reset the stream (its error code)
-    PONG = enum.auto()  # no stream: a PING of ours is answered (its payload)
+    PONG = enum.auto()  # no stream: a PING of this end is answered (its payload)
     SETTINGS = enum.auto()  # no stream: the peer has said its limits, or new ones (None)
     GOAWAY = enum.auto()  # no stream: the peer takes no new streams above (last stream id)
 

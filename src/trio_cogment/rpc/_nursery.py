@@ -11,7 +11,7 @@ class OwnNursery:
     """The nursery of an object that is an asynchronous context manager itself.
 
     Trio wraps what a nursery's block raises in a group. The block here is the user's, who cannot know that a nursery is
-    behind it: an exception that is theirs alone goes on as it is. (Tasks of ours that raise still make a group.)
+    behind it: an exception that is theirs alone goes on as it is. (Tasks in the nursery that raise still make a group.)
     """
 
     async def __aenter__(self) -> trio.Nursery:

@@ -17,7 +17,8 @@ class MethodObserver(Protocol):
         """Count a handler that has ended.
 
         Args:
-            code: of the call; CANCELLED if the caller gave it up, UNAVAILABLE if its connection was lost or we stopped.
+            code: of the call; CANCELLED if the caller gave it up, UNAVAILABLE if its connection was lost or the server
+                stopped.
             seconds: how long the handler took, on Trio's clock, until the caller had taken the answer.
         """
 

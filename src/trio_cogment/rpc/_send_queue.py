@@ -13,7 +13,7 @@ Three limits protect the memory:
 * of one stream: `RpcConfig.call_outbox_messages` and `call_outbox_bytes`;
 * of all outboxes together: `RpcConfig.connection_memory_bytes`. Beyond it a stream may send only what its windows take
   at once;
-* of answers: `answer_bytes` counts the output that exists because the peer made us write it. The frame handler ends the
+* of answers: `answer_bytes` counts the output that exists only because of the peer. The frame handler ends the
   connection when that is too much. Nothing else bounds it, as such frames are under no flow control.
 """
 
@@ -48,9 +48,9 @@ class SendQueue:
 
     Attributes:
         out_size: bytes of output that have not been taken.
-        window: bytes that the peer lets us send on the connection.
-        initial_window: bytes that the peer lets us send on a new stream.
-        answer_bytes: bytes of output that the peer made us add.
+        window: bytes that the peer allows on the connection.
+        initial_window: bytes that the peer allows on a new stream.
+        answer_bytes: bytes of output that the peer has caused.
         pieces_written: how many pieces of output there have been, at least one for each message and one for every 256
             bytes. `Floods.count_update` compares with it.
         on_sent: called when a stream's outbox has become empty and `Stream.end` is set.

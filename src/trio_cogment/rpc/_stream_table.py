@@ -58,7 +58,7 @@ class StreamTable:
         self._queue = queue
         self._window = window
         self._on_empty = on_empty
-        self._next = 1  # the number of our next request
+        self._next = 1  # the number of the next request of this end
         # Numbers that the peer has skipped: using a later one has closed them (RFC 9113, 5.1.1), so a request on one of
         # them is an error and not a race. Sixteen gaps are enough: nobody honest leaves any.
         self._skipped: deque[range] = deque(maxlen=16)
@@ -112,7 +112,7 @@ class StreamTable:
     # --- ending ---
 
     def end(self, stream: Stream, trailers: RawHeaders) -> None:
-        """Close our side once everything queued has gone: with these trailers, or bare when the list is empty."""
+        """Close this side once everything queued has gone: with these trailers, or bare when the list is empty."""
         if stream.closed or stream.local_closed or stream.end is not None:
             return
         stream.end = trailers

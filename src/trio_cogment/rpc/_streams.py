@@ -43,7 +43,7 @@ class Stream:
         call: whatever the shell put here; the engine never looks.
         closed: the stream is gone in both directions (stream table).
         local_closed, remote_closed: END_STREAM went out (stream table), or came in (frame handler).
-        headers_sent: our headers have gone out (stream table).
+        headers_sent: the headers of this end have gone out (stream table).
         headers_seen: the request's or response's headers have arrived; 1xx do not count (frame handler).
         refused: its incoming data is of no interest any more; it is credited to the connection and dropped (frame
             handler, and the shell).
@@ -54,7 +54,7 @@ class Stream:
         max_message: the largest message that is accepted.
         chunks, have, missing, compressed: the message that has begun: its pieces; how much of its prefix is there; how
             many bytes are still to come, 0 between messages; the flag of its prefix (`feed`).
-        send_window: what the peer lets us send; negative after the peer shrank its settings (RFC 9113, 6.9.2), and when
+        send_window: what the peer allows; negative after the peer shrank its settings (RFC 9113, 6.9.2), and when
             the stream is closed (send queue; the frame handler adds what the peer grants).
         outbox: messages (prefixed) that wait for a window, and their total size (send queue).
         end: what follows the outbox: trailers to send, or an empty list for a bare END_STREAM; None while open.
@@ -152,7 +152,7 @@ class Stream:
             size = stop - position
             # Pieces are joined once, when the message is whole: `buffer += piece` would copy a large message again and
             # again. A view saves one more copy of what is large anyway. It keeps all of `data` alive, so what it shows
-            # must be most of that: or a peer could make us hold a whole read for each few bytes.
+            # must be most of that: or a peer could make this end hold a whole read for each few bytes.
             if size < _CRUMB_BYTES:
                 self._feed_crumb(data[position:stop])
             else:
