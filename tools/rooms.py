@@ -1,6 +1,6 @@
-"""The rooms of `src/trio_cogment`: who may import whom, and who does.
+"""The rooms of `src/trio_cogment`: who may import whom, who does, and what each module is.
 
-Writes the table and the drawing in `docs/architecture.md`. Every import counts: those for type
+Writes the table and the drawing in `docs/architecture.md`, and `docs/modules.md`. Every import counts: those for type
 checkers and those within functions, too. `--check` writes nothing and fails if a page is stale;
 `tests/test_architecture.py` does the same, and holds the imports against the rules.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "trio_cogment"
 PAGE = ROOT / "docs" / "architecture.md"
+INDEX = ROOT / "docs" / "modules.md"
 
 #: Rooms that every other may import, except those of `NARROWED`.
 LEAVES = (
@@ -187,6 +188,28 @@ def _reached(edges: Mapping[str, set[str]], start: str) -> set[str]:
     return reached
 
 
+def index() -> str:
+    """Return the page that says what each module is."""
+    parts = [
+        "# Modules\n",
+        "Every module of `src/trio_cogment` and the first sentence of its docstring; written by `tools/rooms.py`. A",
+        "name with a leading underscore is private: nothing outside its folder imports it. All others are public.",
+    ]
+    folder = None
+    for path in sorted(modules().values(), key=lambda path: (path.parent, path.name)):
+        if path.parent != folder:
+            folder = path.parent
+            parts += [f"\n## {folder.relative_to(SOURCE.parent).as_posix()}/\n", "| module | what it is |", "|---|---|"]
+        parts.append(f"| `{path.name}` | {_first_sentence(path)} |")
+    return "\n".join([*parts, ""])
+
+
+def _first_sentence(path: Path) -> str:
+    text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0].split())
+    first, stop, _ = text.partition(". ")
+    return (first + stop.strip()).replace("|", "\\|")
+
+
 def _with(page: str, name: str, content: str) -> str:
     """Return a page with this content between the marks of that name."""
     begin, end = f"<!-- {name}: written by tools/rooms.py -->\n", f"<!-- end of {name} -->\n"
@@ -199,7 +222,7 @@ def _with(page: str, name: str, content: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Return what has to be in each page."""
-    return {PAGE: _with(_with(PAGE.read_text(), "table", table()), "drawing", drawing())}
+    return {PAGE: _with(_with(PAGE.read_text(), "table", table()), "drawing", drawing()), INDEX: index()}
 
 
 def main() -> None:
