@@ -63,7 +63,7 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What the file of `--config` says.
+    """The content of the file of `--config`.
 
     Attributes:
         orchestrator: limits and timeouts of trials.
@@ -120,7 +120,7 @@ def _read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Non
 
 
 def configuration_of(ctx: click.Context) -> Configuration:
-    """Return what the file of `--config` says, or the defaults."""
+    """Return the content of the file of `--config`, or the defaults."""
     found = ctx.meta.get(_META_KEY)
     return found if isinstance(found, Configuration) else Configuration()
 

@@ -74,7 +74,7 @@ def log_options(command: _Decorated) -> _Decorated:
 
 
 def log_settings(ctx: click.Context) -> LogSettings:
-    """Collect what `log_options` found."""
+    """Collect the settings from the flags of `log_options`."""
     # `services` takes these flags too, before the name of the service.
     level, form, file = (nearest(ctx, name) for name in ("log_level", "log_format", "log_file"))
     return LogSettings(level=level, form=form or ("json" if file else "text"), file=file)

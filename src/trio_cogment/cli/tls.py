@@ -50,7 +50,7 @@ def _file_option(flag: str, variable: str, text: str) -> Callable[[_Decorated], 
 
 
 def tls_files(ctx: click.Context) -> TlsFiles | None:
-    """Collect what `tls_options` found; None: no TLS.
+    """Collect the settings from the flags of `tls_options`; None: no TLS.
 
     Raises:
         Failure: some of the files are given, but not all.

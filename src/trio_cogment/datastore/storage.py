@@ -39,7 +39,7 @@ class WriteKind(enum.IntEnum):
     """What is done with a sample whose tick has one already."""
 
     #: From a data log, which may deliver twice: the same timestamp means the same sample, and nothing is changed.
-    #: Another timestamp means that the trial is run anew under its id: the old sample and those of all later ticks
+    #: Another timestamp means that the trial is run again under its id: the old sample and those of all later ticks
     #: are removed. A tick that has only LATE samples yet gets the new sample with these merged into it, at a position
     #: of its own.
     LOGGED = 0

@@ -79,7 +79,7 @@ class _Notes:
         self._history.record(self._who, what, number=self._number, **details)
 
     def status(self, error: RpcError | None, *, again: bool = False) -> None:
-        """The caller is told; whoever asks again is told the same."""
+        """Record the status that the caller gets; a later request for it gets the same."""
         code = "OK" if error is None else error.code.name
         if not again or code != self._told:
             self._told = code

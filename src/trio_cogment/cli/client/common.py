@@ -32,7 +32,7 @@ _STANDARD = Path("-")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """What a command of the client is run with.
+    """The settings of a command of the client.
 
     Attributes:
         output: `text` or `json`.
@@ -73,7 +73,7 @@ def client_options(command: _Decorated) -> _Decorated:
 
 
 def client_settings(ctx: click.Context) -> ClientSettings:
-    """Collect what `client_options` found.
+    """Collect the settings from the flags of `client_options`.
 
     Raises:
         Failure: the flags contradict each other.
@@ -89,7 +89,7 @@ def file_option(text: str) -> Callable[[_Decorated], _Decorated]:
 
 
 def as_file(path: Path) -> Path | None:
-    """Return what `file_option` found; None: standard input or output."""
+    """Return the value of the flag of `file_option`; None: standard input or output."""
     # As in the reference's documents, an empty path counts as none.
     return None if path in (_STANDARD, Path()) else path
 

@@ -29,7 +29,7 @@ _MAX_SECONDS = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryServerSettings(ServerSettings):
-    """What a directory is started with; with an empty file it keeps registrations in memory."""
+    """The settings of a directory; with an empty file it keeps registrations in memory."""
 
     port: int
     file: str
@@ -65,7 +65,7 @@ def _rule(flag: str, variable: str, text: str) -> Callable[[_Decorated], _Decora
 
 
 def directory_server_settings(ctx: click.Context) -> DirectoryServerSettings:
-    """Collect what `directory_server_options` found.
+    """Collect the settings from the flags of `directory_server_options`.
 
     Raises:
         Failure: the flags contradict each other.

@@ -55,7 +55,7 @@ def _as_directory(ctx: click.Context, param: click.Parameter, value: str | None)
 
 
 def directory_options(service: str) -> Callable[[_Decorated], _Decorated]:
-    """Return what adds the flags.
+    """Return a decorator that adds the flags.
 
     Args:
         service: `ORCHESTRATOR`, for example: the variables of its registrations have this in their names.
@@ -99,7 +99,7 @@ def directory_options(service: str) -> Callable[[_Decorated], _Decorated]:
 
 
 def directory_settings(ctx: click.Context) -> DirectorySettings | None:
-    """Collect what `directory_options` found, and `own_directory_option`; None without a directory, or these flags."""
+    """Collect the settings from `directory_options` and `own_directory_option`; None without a directory or flags."""
     given = ctx.params
     endpoint, file = given.get("directory_endpoint"), given.get("persistence_file", NO_DIRECTORY)
     if endpoint is None and ("directory_endpoint" not in given or file == NO_DIRECTORY):

@@ -41,7 +41,7 @@ _MAX_CHUNK_BYTES = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRegistrySettings(ServerSettings):
-    """What a model registry is started with."""
+    """The settings of a model registry."""
 
     port: int
     archive: Path
@@ -89,7 +89,7 @@ def model_registry_options(command: _Decorated) -> _Decorated:
 
 
 def model_registry_settings(ctx: click.Context) -> ModelRegistrySettings:
-    """Collect what `model_registry_options` found.
+    """Collect the settings from the flags of `model_registry_options`.
 
     Raises:
         Failure: the flags contradict each other.
@@ -109,7 +109,7 @@ def archive_option(command: _Decorated) -> _Decorated:
 
 
 def archive_folder(ctx: click.Context) -> Path | None:
-    """Return what `archive_option` found; None: there is no model registry."""
+    """Return the value of the flag of `archive_option`; None: there is no model registry."""
     folder: Path = ctx.params["archive_dir"]
     return None if folder == _NO_ARCHIVE else folder
 

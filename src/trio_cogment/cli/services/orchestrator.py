@@ -44,7 +44,7 @@ _MAX_DIGITS = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrchestratorSettings(ServerSettings):
-    """What an orchestrator is started with.
+    """The settings of an orchestrator.
 
     With a storage it has a datastore too, with an archive a model registry.
     """
@@ -142,7 +142,7 @@ def orchestrator_settings(
     storage: StorageSettings | None = None,
     archive: Path | None = None,
 ) -> OrchestratorSettings:
-    """Collect what `orchestrator_options` found.
+    """Collect the settings from the flags of `orchestrator_options`.
 
     Raises:
         Failure: the flags contradict each other.

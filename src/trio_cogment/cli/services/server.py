@@ -253,7 +253,7 @@ def _announce(application: Application, services: Iterable[Service], serving: Ru
 
 
 class Listeners:
-    """What a process listens on.
+    """The sockets of a process.
 
     Attributes:
         servers: the sockets of each server, in the order of their ports.

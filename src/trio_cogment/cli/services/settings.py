@@ -1,4 +1,4 @@
-"""The flags that every server has, and what they mean."""
+"""The flags of every server, and the settings made of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What any server is started with.
+    """The settings of any server.
 
     Attributes:
         hosts: addresses or names to listen on.
@@ -45,7 +45,7 @@ class ServerSettings:
 
 
 def server_options(service: str, *, old_names: Sequence[str] = ()) -> Callable[[_Decorated], _Decorated]:
-    """Return what adds the flags that every server has.
+    """Return a decorator that adds the flags of every server.
 
     Args:
         service: `ORCHESTRATOR`, for example: the variables that are its own have this in their names.
@@ -74,7 +74,7 @@ def server_options(service: str, *, old_names: Sequence[str] = ()) -> Callable[[
 
 
 def service_options(service: str, *, port: int) -> Callable[[_Decorated], _Decorated]:
-    """Return what adds the flags of a server with one port: this, those of every server, and those of the log.
+    """Return a decorator that adds the flags of a server with one port: its own, those of every server and of the log.
 
     Reflection is on by default; the default of the reference is off.
 

@@ -54,7 +54,7 @@ class StorageSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatastoreSettings(ServerSettings):
-    """What a trial datastore is started with."""
+    """The settings of a trial datastore."""
 
     port: int
     storage: StorageSettings
@@ -105,7 +105,7 @@ def datastore_options(command: _Decorated) -> _Decorated:
 
 
 def datastore_settings(ctx: click.Context) -> DatastoreSettings:
-    """Collect what `datastore_options` found.
+    """Collect the settings from the flags of `datastore_options`.
 
     Raises:
         Failure: the flags contradict each other.
@@ -136,7 +136,7 @@ def storage_options(command: _Decorated) -> _Decorated:
 
 
 def storage_settings(ctx: click.Context) -> StorageSettings | None:
-    """Collect what `storage_options` found; None: trials are not stored.
+    """Collect the settings from the flags of `storage_options`; None: trials are not stored.
 
     Raises:
         Failure: the value is not understood.

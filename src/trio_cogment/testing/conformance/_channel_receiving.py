@@ -80,7 +80,7 @@ async def second_consumer(channel: CallOpener, service: CheckService) -> None:
 
 
 async def error_after_messages(channel: CallOpener, service: CheckService) -> None:
-    """A failure comes after the messages before it, each time anew; leaving the call early does not change it."""
+    """A failure comes after the messages before it, as a new exception each time; leaving early does not change it."""
     async with channel.call(CUT_OFF) as call:
         await _ask(call, Action(tick_id=3))
         assert [(await call.receive()).tick_id for _ in range(3)] == [0, 1, 2]

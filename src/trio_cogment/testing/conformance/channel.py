@@ -177,7 +177,7 @@ async def leaving_cancels(channel: CallOpener, service: CheckService) -> None:
 
 
 async def cancel_from_another_task(channel: CallOpener, service: CheckService) -> None:
-    """`cancel` wakes whoever waits, with CANCELLED, now and later."""
+    """`cancel` wakes waiting tasks with CANCELLED; later operations raise it, too."""
     async with channel.call(WAIT) as call, trio.open_nursery() as nursery:
         await service.entered.wait()
         nursery.start_soon(expect, StatusCode.CANCELLED, call.receive())

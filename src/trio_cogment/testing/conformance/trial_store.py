@@ -363,7 +363,7 @@ async def pages_of_samples(store: TrialStore) -> None:
 
 
 async def pages_while_writing(store: TrialStore) -> None:
-    """Whoever pages by position misses nothing of what comes, is replaced, or waits and is completed, meanwhile."""
+    """Paging by position misses no sample that is added, replaced or completed meanwhile."""
     await store.apply([new_trial("a"), *(sample("a", tick) for tick in range(0, 20, 2))])
     number = (await get(store, "a")).number
     seen: dict[int, bytes] = {}

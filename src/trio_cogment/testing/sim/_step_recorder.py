@@ -128,7 +128,7 @@ class StepRecorder:
             self._force()
         else:
             self.stuck = True
-            if not self.threaded:  # or who is left waits for the thread to end
+            if not self.threaded:  # otherwise the remaining tasks wait for the thread
                 self.blocked = blocked_tasks()
             self.scope.cancel()
 
