@@ -39,13 +39,13 @@ FUZZED_MODULES = [
         "frame_handler",
         "frame_parser",
         "frames",
+        "grpc_headers",
         "header_blocks",
         "hpack",
         "receive_window",
         "send_queue",
         "stream_table",
         "streams",
-        "wire",
     )
 ]
 

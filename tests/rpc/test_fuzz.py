@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import re
+from pathlib import Path
 
 import hypothesis
 import hypothesis.strategies as st
@@ -39,3 +41,12 @@ def test_mutations_of_the_corpus_pass(name: str) -> None:
         check(mutate(seed, changes))
 
     passes()
+
+
+def test_the_modules_whose_coverage_is_asked_for_exist() -> None:
+    """Coverage says nothing of a file that is not there."""
+    root = Path(__file__).resolve().parents[2]
+    text = (root / "noxfile.py").read_text(encoding="utf-8")
+    names = re.findall(r'"(\w+)"', text.partition("FUZZED_MODULES = [")[2].partition("]")[0])
+    assert len(names) > 10
+    assert [name for name in names if not (root / f"src/trio_cogment/rpc/_{name}.py").exists()] == []
