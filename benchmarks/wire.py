@@ -9,8 +9,8 @@ against the same environment and service actors (grpc.aio, in a third process):
 CPU is user and system time of all threads of the program during a window, divided by the ticks done in that window. The
 ratio is the median over the rounds of ours divided by the relay's. Linux only: the time comes from /proc.
 
-Then 8 lanes start trials of 10 ticks, each when the one before has ended, and the time from the start being asked to
-the first action set is compared in the same manner; the relay has a `StartTrial` of its own for this.
+Then 8 concurrent clients start trials of 10 ticks, each when the one before has ended, and the time from the start
+being asked to the first action set is compared in the same manner; the relay has a `StartTrial` of its own for this.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a watcher missing one transition",
-        "where one input changes the state twice, the first change is no news any more",
+        "where one input changes the state twice, the first change is not reported",
         "orchestrator/_watch.py",
         "        if self._end is not None or (self._states and state not in self._states):",
         "        if self._end is not None or (self._states and state not in self._states) or state != info().state:",

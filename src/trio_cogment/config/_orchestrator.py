@@ -12,8 +12,8 @@ class OrchestratorConfig:
     """How an orchestrator treats its trials. Times are in seconds; 0 means no limit where the text says so.
 
     Attributes:
-        soft_end_patience_seconds: how long a soft end may take to reach the final observation before the trial is ended
-            hard; 0 waits for ever.
+        soft_end_patience_seconds: time limit of a soft end, until the final observation; then the trial is ended hard;
+            0: no limit.
         environment_init_timeout_seconds: how long an environment may take to answer its initial message; 0: for ever.
         environment_ack_timeout_seconds: how long an environment may take for its LAST_ACK.
         actor_ack_timeout_seconds: the same for an actor.

@@ -51,7 +51,7 @@ class RpcConfig:
         max_channel_connections: the most connections of one channel; it opens more than one when the server limits the
             calls on each.
         surplus_idle_seconds: how long all but the first of these stay open without calls.
-        farewell_timeout_seconds: how long a closing end may take to send the reason, and waits for its peer to close.
+        farewell_timeout_seconds: time limit for sending GOAWAY and waiting for the peer to close.
     """
 
     max_receive_message_bytes: int = 4 * 1024 * 1024

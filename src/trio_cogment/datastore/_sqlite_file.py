@@ -82,7 +82,7 @@ _MIGRATIONS: dict[int, str] = {}
 
 
 def lock(path: str) -> FileLock:
-    """Keep a second datastore away from a database, until the lock is released or our process ends.
+    """Keep a second datastore away from a database, until the lock is released or this process ends.
 
     Raises:
         FailedPreconditionError: another process has it.

@@ -68,7 +68,7 @@ class LifecycleService(About):
         )
 
     async def WatchTrials(self, request: TrialListRequest, call: ServerCall) -> None:
-        """Send what there is, then every change, until the watcher leaves or we stop."""
+        """Send what there is, then every change, until the watcher leaves or the orchestrator stops."""
         unknown = [state for state in request.filter if state not in _STATES]
         if unknown:
             raise InvalidArgumentError(f"filter: {unknown[0]} is no trial state")

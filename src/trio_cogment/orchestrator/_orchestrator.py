@@ -57,7 +57,7 @@ class Orchestrator:
         pre_trial_hooks: endpoints, in the order of their calls.
         local: what is served in this process.
         directory: who is asked for what is not; it stays the caller's.
-        client_tls: encrypts every connection to participants, hooks and data logs, and shows them our certificate if it
+        client_tls: encrypts every connection to participants, hooks and data logs, and shows them a certificate if it
             has one.
         metrics: what measurements are handed to; without it nothing is measured.
         host: gives the wall clock for timestamps, ids for trials that are started without one, jitter, and the
@@ -162,7 +162,7 @@ class Orchestrator:
 
     @contextmanager
     def serving_call(self) -> Iterator[None]:
-        """Count a long call of ours (a watch, a client actor), which `stop` waits for."""
+        """Count a long call that is being served (a watch, a client actor); `stop` waits for it."""
         self._open_calls.value += 1
         try:
             yield
@@ -303,7 +303,7 @@ class Orchestrator:
     async def _resolve(self, params: TrialParams) -> tuple[dict[int, Target | None], Target | None]:
         """Return where each participant is, and the data log; asked for in this order: data log, environment, actors.
 
-        An actor whom the directory describes as one that comes to us is such a one in `params` from then on.
+        An actor that the directory describes as a client actor is a client actor in `params` from then on.
         """
         resolve = self._connections.resolve
         datalog = None

@@ -130,7 +130,7 @@ class ParticipantStream:
                 while self._outbox:
                     # Taken off only once it is sent: what comes meanwhile must queue behind it.
                     await self._call.send(self._outbox[0])
-                    if self._outbox:  # or we have given up meanwhile
+                    if self._outbox:  # None if the stream was abandoned meanwhile
                         self._outbox_bytes -= self._outbox.popleft().ByteSize()
         except RpcError as error:
             self._outbox = None
@@ -154,7 +154,7 @@ class ParticipantStream:
         self.close(error)
 
     def close(self, error: CogmentError | None) -> None:
-        """Say that nothing more will be posted; an error becomes the stream's status where we serve it."""
+        """Say that nothing more will be posted; an error becomes the status of a stream that is served here."""
         if not self._closing.is_set():
             self._error = error
             self._closed_at = trio.current_time()
@@ -211,7 +211,7 @@ class ParticipantStream:
                     self.attach(call)
                     await self._closing.wait()
                     if self._error is not None:
-                        # Leaving now resets the stream: there is no status to send on a call of ours.
+                        # Leaving now resets the stream: a client has no status to send.
                         _log.debug("trial %s: the stream of %s is reset: %s", trial_id, self.name, self._error)
                         return
                     await self._say_farewell(call)

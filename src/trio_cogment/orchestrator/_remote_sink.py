@@ -35,9 +35,9 @@ def _nothing() -> None:
 class RemoteSink:
     """The data log of one trial, reached by a call.
 
-    Some data logs (the Go datastore, ours) answer every message with an empty one, some (the published SDK's) never
-    write. One that has answered once, on any stream of this trial, is taken to answer always: its samples are
-    unconfirmed until it has answered them. With the others a sample that was sent counts as taken.
+    Some data logs (the Go datastore, this package's) answer every message with an empty one, some (the published
+    SDK's) never write. One that has answered once, on any stream of this trial, is taken to answer always: its samples
+    are unconfirmed until it has answered them. With the others a sample that was sent counts as taken.
 
     Attributes:
         on_reply: called whenever the log has answered.
@@ -110,6 +110,6 @@ class _RemoteStream(SampleStream):
         """See `Consumer.on_end`."""
         self.error = error
         self._ended.set()
-        # The SDK's log leaves when it has seen the last sample, before we have said that it was the last.
+        # The SDK's log leaves when it has seen the last sample, before this end has said that it was the last.
         if not self._completing and (error is not None or not self._last_was_written):
             self._scope.cancel()

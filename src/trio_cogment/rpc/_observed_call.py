@@ -1,4 +1,4 @@
-"""A server's call that somebody counts."""
+"""A server call that is reported to an observer."""
 
 from __future__ import annotations
 

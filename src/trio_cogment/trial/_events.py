@@ -38,7 +38,7 @@ class TrialRules:
 
     Attributes:
         soft_end_patience_seconds: from a soft end being asked (or the environment's LAST) to the final observation.
-        environment_init_timeout_seconds: from our init_input to the environment's init_output.
+        environment_init_timeout_seconds: from the orchestrator's init_input to the environment's init_output.
         environment_ack_timeout_seconds: from the final observation to the environment's LAST_ACK.
         actor_ack_timeout_seconds: from the final observation to each actor's LAST_ACK.
         heartbeat_seconds: a participant that has been silent for so long, and is not expected to write, gets a

@@ -107,7 +107,7 @@ class TrialMachine(TrialMemory):
     """One trial, from its creation to END, without I/O: events go in by `handle`, effects come out of it.
 
     What is illegal raises and changes nothing; what a participant does wrong never raises: it is counted, or ends that
-    participant's stream. Any other exception out of `handle` is a bug of ours.
+    participant's stream. Any other exception out of `handle` is a bug of the machine.
 
     Args:
         trial_id: for whoever looks at the machine; it plays no part.

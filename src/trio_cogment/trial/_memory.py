@@ -166,7 +166,7 @@ class TrialMemory:
             self.disarm(timer)
 
     def arm_patience(self) -> None:
-        """Begin to wait for the final observation, unless we do already."""
+        """Begin to wait for the final observation, unless the trial already waits for it."""
         if PATIENCE not in self._armed:
             self.arm(PATIENCE, self.rules.soft_end_patience_seconds)
 

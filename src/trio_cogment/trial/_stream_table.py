@@ -42,7 +42,7 @@ class StreamState(enum.IntEnum):
     IDLE = 0
     CONNECTING = 1
     ACTIVE = 2
-    #: LAST passed: we sent it, or the environment did.
+    #: LAST passed: the trial sent it, or the environment did.
     ENDING = 3
     ACKED = 4
     #: It did not come in time; the stream may live but is not part of the trial.
@@ -102,7 +102,7 @@ class Verdict(enum.IntEnum):
     PART = 7
     #: Its time to come is over; the participant is lost.
     ABANDON = 8
-    #: We may do what we are about to do.
+    #: The trial may do what it is about to do.
     PROCEED = 9
 
 

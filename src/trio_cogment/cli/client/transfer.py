@@ -221,7 +221,7 @@ async def progress_deadline(settings: ClientSettings) -> AsyncIterator[ProgressD
         yield deadline
         nursery.cancel_scope.cancel()
     if gave_up:
-        raise Failure(f"nothing went on for {settings.timeout_seconds:g} s (--timeout)")
+        raise Failure(f"no progress for {settings.timeout_seconds:g} s (--timeout)")
 
 
 def report(settings: ClientSettings, message: str, data: Any, *, to_stderr: bool = False) -> None:
