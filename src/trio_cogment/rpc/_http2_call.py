@@ -15,6 +15,7 @@ When output leaves is decided per message, because a system call costs as much a
 
 from __future__ import annotations
 
+import abc
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
@@ -260,9 +261,9 @@ class Http2Call(Call):
 
     # --- the end ---
 
+    @abc.abstractmethod
     def on_broken(self, code: StatusCode, message: str) -> None:
         """End the call: what the peer sent, or what was made of it, cannot be used."""
-        raise NotImplementedError
 
     def _finish(self, error: RpcError | None, *, drop: bool) -> None:
         """The call has its status; with `drop`, what has not been read is lost."""
