@@ -231,10 +231,7 @@ class FrameHandler:
         if 0 < increment < _SMALL_INCREMENT:
             self._floods.count_update(queue.pieces_written)
         if not stream_id:
-            queue.window += increment
-            if not increment or queue.window > MAX_WINDOW:
-                code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
-                raise ConnectionFaultError(code, "bad WINDOW_UPDATE")
+            queue.credit(increment)
         else:
             if self._table.is_idle(stream_id):
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE on an idle stream")
@@ -243,13 +240,10 @@ class FrameHandler:
                 if increment >= _SMALL_INCREMENT:
                     self._floods.count_update(queue.pieces_written)
                 return
-            stream.send_window += increment
-            if not increment or stream.send_window > MAX_WINDOW:
+            if not increment or not queue.credit_stream(stream, increment):
                 code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
                 self.stream_fault(stream, code, "bad WINDOW_UPDATE", events)  # for one stream only (RFC 9113, 6.9.1)
-            else:
-                queue.schedule(stream)
-        queue.resume()
+                queue.resume()
 
     def _settings(self, frame: bytes, flags: int, _: int, events: list[Event]) -> None:
         if not flags & ACK:

@@ -256,11 +256,9 @@ class FrameParser:
             if padding >= size:
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "padding longer than its frame")
             padding += 1  # the length byte counts as padding for flow control
-        if size > self._window.size:
-            raise ConnectionFaultError(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is exceeded")
         # Counted for the connection whether or not the stream is still there: the peer has counted it as well, and if
         # the two ends disagreed the window would shrink for good (RFC 9113, 6.9).
-        self._window.size -= size
+        self._window.received(size)
         stream = self._streams.get(stream_id)
         if stream is not None:
             stream = self._admit_data(stream, size, padding, events)

@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from trio_cogment.config import RpcConfig
-from trio_cogment.rpc._frames import INITIAL_WINDOW
+from trio_cogment.rpc._frames import INITIAL_WINDOW, ConnectionFaultError, ErrorCode
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 
 #: The connection is credited in no smaller steps.
@@ -45,7 +45,7 @@ class ReceiveWindow:
     """The windows that this end grants its peer.
 
     `Stream.recv_window`, `held` and `granted` of each stream belong to this class, apart from the frame parser, which
-    subtracts what arrives.
+    subtracts what arrives; for whole messages, its short way, it subtracts it from `size` as well.
 
     Args:
         config: the sizes.
@@ -81,6 +81,18 @@ class ReceiveWindow:
         self._on_wait = on_wait
         self._applicants: dict[Stream, None] = {}  # an ordered set: whose large message waits for a grant
         self._unread: dict[Stream, None] = {}  # an ordered set: closed, with messages that may still be taken
+
+    # --- what has arrived ---
+
+    def received(self, size: int) -> None:
+        """Count a DATA frame's bytes on the connection. The parser's short way for whole messages does it in place.
+
+        Raises:
+            ConnectionFaultError: the peer has sent more than the window allows.
+        """
+        if size > self.size:
+            raise ConnectionFaultError(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is exceeded")
+        self.size -= size
 
     # --- what the application has taken ---
 

@@ -224,6 +224,34 @@ class SendQueue:
                 self.schedule(stream)
         self.resume()
 
+    def credit(self, increment: int) -> None:
+        """Take a WINDOW_UPDATE of the connection, and send what it lets through.
+
+        Raises:
+            ConnectionFaultError: the increment is 0, or makes the window too large.
+        """
+        self.window += increment
+        if not increment or self.window > MAX_WINDOW:
+            code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
+            raise ConnectionFaultError(code, "bad WINDOW_UPDATE")
+        if self._ready:  # as `resume`, without its call: peers send many of these
+            self._pump()
+        if self._starved:
+            self._wake_starved()
+
+    def credit_stream(self, stream: Stream, increment: int) -> bool:
+        """Take a WINDOW_UPDATE of a stream, and send what it lets through; False when it makes the window too large."""
+        stream.send_window += increment
+        if stream.send_window > MAX_WINDOW:
+            return False
+        if stream.outbox and stream.send_window > 0:  # as `schedule`, and then as `resume`
+            self._ready[stream] = None
+        if self._ready:
+            self._pump()
+        if self._starved:
+            self._wake_starved()
+        return True
+
     def resume(self) -> None:
         """Some window has grown: send what it lets through, and let callers ask for room again."""
         if self._ready:
