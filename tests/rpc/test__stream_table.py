@@ -144,7 +144,7 @@ def test_a_drain_ends_with_the_last_stream() -> None:
     table = Table()
     first, second, third = (table.accept(number) for number in (1, 3, 5))
     table.close(first)
-    table.draining = True
+    table.refuse_new()
     table.close(second)
     assert table.emptied == 0
     table.close(third)

@@ -81,6 +81,7 @@ class Connection:
         self._lingering_close = LingeringClose(byte_stream, config)
         self.handler_leaves = self._lingering_close.handler_leaves
         self._liveness = Liveness(self)
+        self.engine.on_queue = self._liveness.look_soon  # a message waits for the room that another one holds
         self._drain = Drain(self)
         self._nursery: trio.Nursery | None = None
         self._io_nursery: trio.Nursery | None = None

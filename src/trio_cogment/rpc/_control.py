@@ -79,7 +79,7 @@ class ControlPlane(GRPCConnection):  # type: ignore[misc]  # purerpc ships no ty
         connection.clear_outbound_data_buffer()
         if not client_side:
             self.receive_data(PREFACE)  # the frame parser checks that it has come
-        self.broken = False
+        self._broken = False
         self._note_settings()
 
     def _note_settings(self) -> None:
@@ -94,6 +94,10 @@ class ControlPlane(GRPCConnection):  # type: ignore[misc]  # purerpc ships no ty
         return [SettingsChanged()]
 
     # --- for the engine ---
+
+    def break_off(self) -> None:
+        """The connection has failed: write no more headers."""
+        self._broken = True
 
     def receive_frame(self, frame: bytes) -> bool:
         """Take a whole SETTINGS or PRIORITY frame; return whether the peer's settings have changed.
@@ -123,7 +127,7 @@ class ControlPlane(GRPCConnection):  # type: ignore[misc]  # purerpc ships no ty
 
     def send_headers(self, stream_id: int, headers: RawHeaders, *, end_stream: bool) -> bytes:
         """Return the HEADERS (and CONTINUATION) frames for a header list."""
-        if self.broken:
+        if self._broken:
             return b""
         block = self._encoder.encode(headers)
         size = len(block)

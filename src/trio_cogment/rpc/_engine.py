@@ -243,7 +243,7 @@ class Engine:
                 self._parser.feed(data, events)
             except ConnectionFaultError as fault:
                 self.go_away(fault.code, str(fault))
-                self._control.broken = True
+                self._control.break_off()
                 self.fault = RemoteProtocolError(str(fault))
                 self.fault.__cause__ = fault.__cause__
         return events
@@ -276,7 +276,7 @@ class Engine:
 
     def refuse_new(self) -> None:
         """Say which streams are served still, and refuse those after them."""
-        self._table.draining = True
+        self._table.refuse_new()
         self.go_away(ErrorCode.NO_ERROR)
         if not self.streams:
             self.on_drained()

@@ -83,7 +83,6 @@ class Liveness:
         self._stalled_messages = StalledMessages(
             self._engine, self._config.message_stall_timeout_seconds, connection.wake
         )
-        self._engine.on_queue = self.look_soon  # a message waits for the room that another one holds
 
     async def run(self) -> None:
         """Look after the connection until cancelled."""

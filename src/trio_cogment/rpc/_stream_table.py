@@ -142,6 +142,10 @@ class StreamTable:
             # The response is complete; the rest of the request is of no use (RFC 9113, 8.1).
             self.reset(stream, ErrorCode.NO_ERROR)
 
+    def refuse_new(self) -> None:
+        """From now on the peer's new streams are refused, and `on_empty` is called when the last one is over."""
+        self.draining = True
+
     def reset(self, stream: Stream, code: int) -> None:
         """Send RST_STREAM, unless the stream is over."""
         if not stream.closed:
