@@ -145,8 +145,9 @@ class MessageQueue(Inbox):
         if senders:  # there may be room for the next one too
             trio.lowlevel.reschedule(senders.popleft())
 
-    def _wake(self) -> None:
-        Inbox._wake(self)
+    def on_end(self) -> None:
+        """See `Inbox.on_end`: also wake the senders that wait for room."""
+        Inbox.on_end(self)
         if not self.items:  # it was aborted, if anything had been waiting
             self._sizes = None
             self._bytes = 0

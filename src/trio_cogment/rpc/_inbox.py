@@ -107,7 +107,7 @@ class Inbox:
             return
         self.items.append(item)
         task = self._receiver
-        if task is not None:  # as `_wake`, without its call: this is once per message
+        if task is not None:  # as `on_end`, without its call: this is once per message
             self._receiver = None
             trio.lowlevel.reschedule(task)
 
@@ -116,7 +116,7 @@ class Inbox:
         if not self.ended:
             self.ended = True
             self.end = error
-            self._wake()
+            self.on_end()
             self._tell_end()
 
     def is_over(self) -> bool:
@@ -131,7 +131,7 @@ class Inbox:
         self.ended = True
         if self.end is None:
             self.end = error
-        self._wake()
+        self.on_end()
         self._tell_end()
 
     def consumer_failed(self) -> None:
@@ -141,8 +141,8 @@ class Inbox:
         self._owner.on_consumer_failed(error)
         self.abort(error)  # the call may have been over already: what waits is not given to this consumer either
 
-    def _wake(self) -> None:
-        """Let whoever waits for an item notice the end."""
+    def on_end(self) -> None:
+        """Wake whoever waits for an item, so that it notices the end. A subclass extends it to wake others."""
         if self._receiver is not None:
             task, self._receiver = self._receiver, None
             trio.lowlevel.reschedule(task)
