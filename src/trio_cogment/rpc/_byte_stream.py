@@ -1,4 +1,16 @@
-"""The bytes below a connection: a socket by the short way, any other `trio.abc.Stream` by the general one."""
+"""The bytes below a connection: a socket by the short way, any other `trio.abc.Stream` by the general one.
+
+Sockets are read and written without `trio.SocketStream`, for three reasons:
+
+- `trio.SocketStream.receive_some` calls `recv` first and waits only when that fails. A peer that answers message by
+  message has rarely sent the next one yet, so the first `recv` would nearly always be wasted. `receive_some` here waits
+  until the socket is readable, and then reads once.
+- `ByteStream.send_now` lets a task other than the writer's send without a task switch; `_writer` says when. It is not
+  async, so it cannot be cancelled halfway: what was not sent is known and is left to the writer.
+- What one read brings is handled without a checkpoint, so a large read keeps all other tasks waiting. But many small
+  reads cost many system calls. So the next read is larger after one that filled its buffer and was handled quickly, and
+  the smallest again after one that took long. The time is measured from handing the bytes over to the next call.
+"""
 
 from __future__ import annotations
 

@@ -86,6 +86,9 @@ class Connection:
         self._nursery: trio.Nursery | None = None
         self._io_nursery: trio.Nursery | None = None
         self._io_scope = trio.CancelScope()
+        # How long the peer may take to read the last bytes. An ordinary end grants it `farewell_timeout_seconds`, which
+        # is short; a drained one what is left of the grace, so that a slow client gets the rest of its last responses.
+        # It is set before the reader is cancelled, and `run` looks at it afterwards. -inf: only the ordinary time.
         self._patient_until = -math.inf
         self._closing = False
         self._free = OPERATIONS_PER_CHECKPOINT

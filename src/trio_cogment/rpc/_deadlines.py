@@ -27,8 +27,12 @@ class Expiring(Protocol):
 class Deadlines:
     """Calls `on_deadline` when a call's time has come.
 
-    A task or a cancel scope for each call would cost more than the rest of a small call. Entries of calls that have
-    ended stay in the heap until their time, or until they are the most of it.
+    A task or a cancel scope for each call would cost more than the rest of a small call. So one task sleeps until the
+    earliest deadline, in a cancel scope: `arm` moves that scope's deadline and need not wake the task.
+
+    Entries of calls that have ended stay in the heap until their time, or until they are the most of it. Removing one
+    from the middle means searching for it, and most calls end long before their deadline. The sweep keeps the heap
+    within a few times the number of open calls, and is rare enough to cost little for each call.
 
     Args:
         open_calls: those that run, to be counted.

@@ -1,4 +1,13 @@
-"""What the two ends of a call within a process share: two queues, the status, and how both send and receive."""
+"""What the two ends of a call within a process share: two queues, the status, and how both send and receive.
+
+A protobuf message can be changed after it was sent. Over a network that does no harm, as it is serialized when it is
+sent. Within a process the receiver would see the change. So `End._put` copies each message once, and the copy belongs
+to the receiver alone.
+
+A sender that gives its message away (`hand_over_nowait`) saves the copy. It also says about how large the message is,
+because `ByteSize` costs nearly as much as copying. That number only bounds the queue: where a message size limit is
+configured (`_measured`), the message is measured all the same.
+"""
 
 from __future__ import annotations
 

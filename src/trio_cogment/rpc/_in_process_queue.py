@@ -118,6 +118,11 @@ class MessageQueue(Inbox):
 
         Senders that wait get their turns in the order in which they came, so that a large item is not overtaken for
         ever by small ones.
+
+        Each item that is taken wakes one sender, the first. It runs only in the scheduler's next round, and may find
+        that its item is still too large, or that the room is gone. Then it goes back to the head of the line, not to
+        its end. If there is room, it wakes the next one, since one large item may leave room for several small ones.
+        The caller puts its item without a checkpoint in between, so the next sender finds it counted.
         """
         if self._sent >= OPERATIONS_PER_CHECKPOINT:
             self._sent = 0

@@ -22,7 +22,16 @@ class Pool:
     """Lends connections to calls.
 
     One attempt to connect runs at a time, in a task of its own: a call that gives up does not end it for others. Calls
-    fill the first connection before the second, so that one that is no longer needed runs empty and can go.
+    fill the first connection before the second, so that one that is no longer needed runs empty and can go. If calls
+    were spread evenly, every connection would have some, and a channel would keep all connections of its busiest time.
+    The first connection is never closed for being idle.
+
+    A new connection is no proof that the server works: a proxy may accept it and close it at once. So the backoff is
+    reset when a call first uses the connection, and a connection that is lost early and unused counts as a failure.
+    `_unused` holds the connections that no call has used yet.
+
+    `_retiring` holds the connections whose idle time runs, so that each has one timer, however often it becomes idle.
+    Calls do not stop the timer: when it ends, a connection that is in use stays, and its next idleness starts another.
 
     Attributes:
         trouble: why the last attempt to connect failed; empty when it did not.

@@ -59,6 +59,11 @@ class Stream:
         outbox: messages (prefixed) that wait for a window, and their total size (send queue).
         end: what follows the outbox: trailers to send, or an empty list for a bare END_STREAM; None while open.
         watched: the shell wants to hear when the outbox has shrunk.
+
+    A closed stream has -1 as its `send_window`, and as its `recv_window` while messages of it may still be taken. The
+    hot paths compare with the windows anyway: nothing fits into -1, so a closed stream always takes the slow path,
+    and only that one looks at `closed`. This saves one test for each message. The value means nothing else; nothing
+    is sent or granted on a closed stream.
     """
 
     __slots__ = (

@@ -1,4 +1,11 @@
-"""The client: calls over connections that are made when calls need them, and again after they were lost."""
+"""The client: calls over connections that are made when calls need them, and again after they were lost.
+
+This module has the public side and the making of streams. `_pool` decides which connection a call gets and when to
+connect again; `_http2_client_call` repeats a call that the server has not processed (RFC 9113, 8.7).
+
+Entering a channel connects to nothing, so it cannot fail because the server is down, and processes may start in any
+order. Connections run in the channel's nursery and not in the calls', because they outlive the calls that made them.
+"""
 
 from __future__ import annotations
 

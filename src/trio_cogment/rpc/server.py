@@ -1,4 +1,15 @@
-"""The server: any listeners, one connection object per stream, and a boundary around each."""
+"""The server: any listeners, one connection object per stream, and a boundary around each.
+
+Each connection runs in a task of its own from the moment it is accepted. The TLS handshake runs there too, with a time
+limit, so a client that is slow to shake hands delays nobody else. `Connection.run` lets no `Exception` out: one
+connection cannot end the others.
+
+When descriptors or memory run out, `accept` fails, but the connection stays in the kernel's queue and the listener
+stays readable. Trying again at once would be a busy loop, so accepting pauses. Other errors of `accept` end the server.
+
+A drain closes the listeners first and leaves the connections to end in order (`_drain`). New clients are refused by
+the kernel meanwhile and can go to another server.
+"""
 
 from __future__ import annotations
 

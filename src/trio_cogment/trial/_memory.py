@@ -1,4 +1,14 @@
-"""The memory of a trial, and the means to make effects: what the actions of the trial's table work on."""
+"""The memory of a trial, and the means to make effects: what the actions of the trial's table work on.
+
+The actions are functions in several modules (`_joining`, `_ticks`, `_closing` and others), so what they share is one
+object. Its attributes are public to them; the table alone decides which action may run.
+
+- `row` is the table's row of the present phase. It is kept, so that an input costs one lookup.
+- `before` is the phase that was left last: when an action runs, `phase` is already the new one.
+- `_armed` names the timers that run, so that only those are disarmed. They are disarmed in sorted order, since the
+  order of a set may differ between runs, and a replay must give the same effects.
+- `_noted` keeps a participant that repeats a mistake from filling the log: the first is logged, all are counted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""What a trial's parameters, and the ids that become metadata, must look like."""
+"""What a trial's parameters, and the ids that become metadata, must look like.
+
+Parameters are checked once, before a trial begins; the machine does not check them again. The check works on a copy, so
+that whoever made the parameters cannot change a trial that runs.
+
+Ids are printable ASCII because they travel as gRPC metadata, whose ASCII values allow no other characters; names follow
+the same rule. An id is limited in length, as an overlong one would make peers refuse every call that carries it. Names
+must differ, as messages and rewards are addressed to names.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""A participant as the machine remembers it, and the reading of its messages as inputs of its stream's table."""
+"""A participant as the machine remembers it, and the reading of its messages as inputs of its stream's table.
+
+Two flags say whether an actor takes part. Before it comes, it is neither `present` nor `gone`: messages for it are held
+and its rewards are kept. While it takes part it is `present`. If it is lost or does not come in time, it is `gone` for
+good. The environment has no `gone`: the trial's table says what its loss means.
+
+`said` is not reset at each tick, which would take a loop over all participants: it counts for `said_tick`, and starts
+anew when the sender next says something in another tick.
+
+`classify` is called for every message. So it first asks for the one kind that is nearly all of them, an action or an
+observation set.
+"""
 
 from __future__ import annotations
 
