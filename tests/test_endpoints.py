@@ -13,6 +13,7 @@ from trio_cogment.endpoints import (
     GrpcEndpoint,
     is_client_endpoint,
     parse_endpoint,
+    parse_server_endpoint,
 )
 from trio_cogment.errors import EndpointError
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
@@ -215,3 +216,27 @@ def test_written_endpoints_read_back(host: str, port: int) -> None:
 )
 def test_client_endpoints(endpoint: str, client: bool) -> None:
     assert is_client_endpoint(endpoint) is client
+
+
+def test_endpoints_of_servers() -> None:
+    assert parse_server_endpoint("grpc://host:1") == GrpcEndpoint("host", 1)
+    assert parse_server_endpoint("", discovery=True) == DiscoverEndpoint()
+
+
+@pytest.mark.parametrize("text", ["", "nowhere", "client", "cogment://client", "cogment://discover", "grpc://h:0"])
+def test_other_endpoints_are_none_of_a_server(text: str) -> None:
+    with pytest.raises(EndpointError, match=r"^hook: .*: expected grpc://host:port"):
+        parse_server_endpoint(text, field_name="hook")
+
+
+def test_no_server_is_a_client() -> None:
+    with pytest.raises(
+        EndpointError, match=r"^'client': expected .*cogment://discover; cogment://client is for actors"
+    ):
+        parse_server_endpoint("client", discovery=True, field_name="")
+
+
+def test_tokens_of_refused_discoveries_are_not_shown() -> None:
+    with pytest.raises(EndpointError) as caught:
+        parse_server_endpoint("cogment://discover?__authentication-token=secret")
+    assert "secret" not in str(caught.value)

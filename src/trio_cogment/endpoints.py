@@ -18,7 +18,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias, overload
 
 from trio_cogment.errors import EndpointError
 from trio_cogment.services import AUTHENTICATION_TOKEN, ServiceKind
@@ -87,10 +87,10 @@ class DiscoverEndpoint:
 
     def __str__(self) -> str:
         if self.service_id:
-            return f"cogment://discover/service?{_ID}={self.service_id}"
+            return f"{DISCOVER}/service?{_ID}={self.service_id}"
         path = f"/{self.kind.value}" if self.kind else ""
         query = "&".join(f"{name}={value}" if value else name for name, value in self.properties.items())
-        return f"cogment://discover{path}?{query}" if query else f"cogment://discover{path}"
+        return f"{DISCOVER}{path}?{query}" if query else f"{DISCOVER}{path}"
 
 
 Endpoint: TypeAlias = GrpcEndpoint | ClientEndpoint | DiscoverEndpoint
@@ -111,8 +111,43 @@ def parse_endpoint(text: str, *, field_name: str = "endpoint") -> Endpoint:
     try:
         return _parse(trimmed)
     except _GrammarError as refusal:
-        shown = _TOKEN_VALUE.sub(r"\1***", text)
-        raise EndpointError(f"{field_name}: {shown!r}: {refusal}") from None
+        raise _refusal(text, field_name, str(refusal)) from None
+
+
+@overload
+def parse_server_endpoint(text: str, *, discovery: Literal[False] = ..., field_name: str = ...) -> GrpcEndpoint: ...
+
+
+@overload
+def parse_server_endpoint(
+    text: str, *, discovery: Literal[True], field_name: str = ...
+) -> GrpcEndpoint | DiscoverEndpoint: ...
+
+
+def parse_server_endpoint(
+    text: str, *, discovery: bool = False, field_name: str = "endpoint"
+) -> GrpcEndpoint | DiscoverEndpoint:
+    """Parse the endpoint of a server: never ``cogment://client``.
+
+    Args:
+        text: the endpoint.
+        discovery: whether the server may be discovered; an empty text then means ``cogment://discover``.
+        field_name: named in errors; nothing is named if it is empty.
+
+    Raises:
+        EndpointError: as with `parse_endpoint`, or another kind of endpoint.
+    """
+    if not discovery and not text.strip().lower().startswith("grpc://"):
+        raise _refusal(text, field_name, "expected grpc://host:port")
+    endpoint = parse_endpoint(text, field_name=field_name)
+    if isinstance(endpoint, ClientEndpoint):
+        raise _refusal(text, field_name, f"expected grpc://host:port or {DISCOVER}; {CLIENT} is for actors only")
+    return endpoint
+
+
+def _refusal(text: str, field_name: str, reason: str) -> EndpointError:
+    shown = _TOKEN_VALUE.sub(r"\1***", text)
+    return EndpointError(f"{field_name}: {shown!r}: {reason}" if field_name else f"{shown!r}: {reason}")
 
 
 def is_client_endpoint(text: str) -> bool:

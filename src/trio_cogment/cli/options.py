@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from trio_cogment.cli.errors import Failure
-from trio_cogment.endpoints import GrpcEndpoint, parse_endpoint
+from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
 from trio_cogment.errors import EndpointError
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -95,12 +95,9 @@ def as_endpoint(_ctx: click.Context, _param: click.Parameter, value: str | None)
     if value is None:
         return None
     try:
-        endpoint = parse_endpoint(value)
-    except EndpointError:
-        endpoint = None
-    if isinstance(endpoint, GrpcEndpoint):
-        return endpoint
-    raise click.BadParameter(f"expected grpc://host:port, got {value!r}")
+        return parse_server_endpoint(value, field_name="")
+    except EndpointError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def endpoint_option(flag: str, *, default: str, variable: str, text: str) -> Callable[[_Decorated], _Decorated]:

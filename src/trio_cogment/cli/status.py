@@ -21,7 +21,7 @@ from trio_cogment.cli.client.directory import (
 )
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.text import printable
-from trio_cogment.endpoints import DISCOVER, DiscoverEndpoint, GrpcEndpoint, parse_endpoint
+from trio_cogment.endpoints import DISCOVER, DiscoverEndpoint, GrpcEndpoint, parse_endpoint, parse_server_endpoint
 from trio_cogment.errors import CogmentError, EndpointError, RpcError
 from trio_cogment.services import SERVICES, ServiceKind, kind_of_type
 
@@ -40,12 +40,9 @@ _MAX_CALLS = 16
 
 def _as_target(_ctx: click.Context, _param: click.Parameter, value: str) -> GrpcEndpoint | DiscoverEndpoint:
     try:
-        endpoint = parse_endpoint(value)
+        return parse_server_endpoint(value, discovery=True, field_name="")
     except EndpointError as error:
         raise click.BadParameter(str(error)) from None
-    if isinstance(endpoint, GrpcEndpoint | DiscoverEndpoint):
-        return endpoint
-    raise click.BadParameter(f"{value!r}: expected grpc://host:port or cogment://discover...")
 
 
 @click.command()

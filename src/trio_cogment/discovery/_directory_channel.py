@@ -12,8 +12,7 @@ import trio
 from trio_cogment.config import DirectoryConfig, RpcConfig
 from trio_cogment.discovery._grace import grace_period
 from trio_cogment.discovery.client import DirectoryClient
-from trio_cogment.endpoints import GrpcEndpoint, parse_endpoint
-from trio_cogment.errors import EndpointError
+from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
 from trio_cogment.host import Host
 from trio_cogment.rpc import Channel, OwnNursery
 
@@ -66,10 +65,7 @@ def directory_endpoint(text: str, *, field_name: str = "directory_endpoint") -> 
     Raises:
         EndpointError: it is not `grpc://host:port`; a directory cannot itself be discovered.
     """
-    endpoint = parse_endpoint(text, field_name=field_name)
-    if not isinstance(endpoint, GrpcEndpoint):
-        raise EndpointError(f"{field_name}: {text!r}: expected grpc://host:port")
-    return endpoint
+    return parse_server_endpoint(text, field_name=field_name)
 
 
 async def _hold(channel: Channel, closing: trio.Event, grace: float, *, task_status: trio.TaskStatus[None]) -> None:

@@ -14,7 +14,14 @@ from trio_util import AsyncValue
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.discovery import DirectoryClient
-from trio_cogment.endpoints import ClientEndpoint, DiscoverEndpoint, Endpoint, GrpcEndpoint, parse_endpoint
+from trio_cogment.endpoints import (
+    ClientEndpoint,
+    DiscoverEndpoint,
+    Endpoint,
+    GrpcEndpoint,
+    parse_endpoint,
+    parse_server_endpoint,
+)
 from trio_cogment.errors import EndpointError, FailedPreconditionError
 from trio_cogment.host import Host
 from trio_cogment.rpc import CallOpener, open_channel
@@ -89,12 +96,14 @@ class Connections:
             FailedPreconditionError: nobody serves what it describes, or what is registered cannot be used.
             UnavailableError: the directory does not answer.
         """
-        endpoint: Endpoint = parse_endpoint(text, field_name=field_name)
+        endpoint: Endpoint
+        if kind is ServiceKind.ACTOR:
+            endpoint = parse_endpoint(text, field_name=field_name)
+        else:
+            endpoint = parse_server_endpoint(text, discovery=True, field_name=field_name)
         if isinstance(endpoint, DiscoverEndpoint):
             return await self._discover(endpoint.in_context(kind, properties or {}), kind, field_name)
         if isinstance(endpoint, ClientEndpoint):
-            if kind is not ServiceKind.ACTOR:
-                raise EndpointError(f"{field_name}: cogment://client is for actors only")
             return None
         return endpoint
 

@@ -109,9 +109,9 @@ def test_flags_and_their_twins(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--directory_endpoint=localhost:9005"], "expected grpc://host:port, got 'localhost:9005'"),
+        (["--directory_endpoint=localhost:9005"], "'localhost:9005': expected grpc://host:port"),
         (["--directory_endpoint=cogment://discover"], "expected grpc://host:port"),
-        (["--directory_endpoint=grpc://h:0"], "expected grpc://host:port"),
+        (["--directory_endpoint=grpc://h:0"], "expected grpc://host:port with a port from 1 to 65535"),
         (["--directory_authentication_token=se cret"], "expected printable ASCII without blanks"),
         (["--directory_auto_register=maybe"], "'maybe' is not a valid boolean"),
         (["--directory_registration_properties=a=b=c"], "expected name=value,name,..., got 'a=b=c'"),

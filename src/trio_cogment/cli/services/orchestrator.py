@@ -20,7 +20,7 @@ from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.model_registry import opened_registry
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, server_options
 from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage
-from trio_cogment.endpoints import ClientEndpoint, DiscoverEndpoint, parse_endpoint
+from trio_cogment.endpoints import DiscoverEndpoint, Endpoint, parse_endpoint, parse_server_endpoint
 from trio_cogment.errors import CogmentError
 from trio_cogment.services import SERVICES, ServiceKind
 
@@ -321,9 +321,11 @@ def _problem(params: TrialParams, settings: OrchestratorSettings) -> str | None:
         if checked.datalog.endpoint:  # an empty one means that there is no data log
             fields["datalog.endpoint"] = checked.datalog.endpoint
         for name, endpoint in fields.items():
-            parsed = parse_endpoint(endpoint, field_name=name)
-            if isinstance(parsed, ClientEndpoint) and not name.startswith("actors"):
-                return f"trial_params.{name}: cogment://client is for actors only"
+            parsed: Endpoint
+            if name.startswith("actors"):
+                parsed = parse_endpoint(endpoint, field_name=name)
+            else:
+                parsed = parse_server_endpoint(endpoint, discovery=True, field_name=name)
             if isinstance(parsed, DiscoverEndpoint) and not discovery and name not in found_here:
                 return f"trial_params.{name}: {parsed}: discovery needs a directory (--directory_endpoint)"
     except CogmentError as error:
@@ -340,10 +342,8 @@ def _check_hooks(endpoints: Iterable[str], *, discovery: bool) -> None:
     for number, text in enumerate(endpoints):
         name = f"pre_trial_hooks[{number}]"
         try:
-            endpoint = parse_endpoint(text, field_name=name)
+            endpoint = parse_server_endpoint(text, discovery=True, field_name=name)
         except CogmentError as error:
             raise Failure(str(error)) from error
-        if isinstance(endpoint, ClientEndpoint):
-            raise Failure(f"{name}: {text!r}: expected grpc://host:port or cogment://discover")
         if isinstance(endpoint, DiscoverEndpoint) and not discovery:
             raise Failure(f"{name}: {endpoint}: discovery needs a directory (--directory_endpoint)")
