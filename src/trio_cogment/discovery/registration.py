@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 import math
 import random
-import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 import trio
@@ -72,34 +72,28 @@ class Registrations:
         self.complete = AsyncBool(False)
 
 
-async def own_address() -> str:
-    """Return the first IPv4 address of this host's name, preferring one that is not a loopback address.
+async def own_address(host: Host | None = None) -> str:
+    """Return the address of this machine, which `Host.own_address` determines; the system does unless given.
 
     Raises:
-        UnavailableError: the name has no IPv4 address.
+        UnavailableError: there is none.
     """
-    name = socket.gethostname()
     try:
-        found = await trio.socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise UnavailableError(
-            f"this host's own name, {name!r}, has no IPv4 address: {error}. "
-            "Name the host to register (--directory_registration_host)"
-        ) from error
-    addresses = [str(address[4][0]) for address in found]
-    return next((address for address in addresses if not address.startswith("127.")), addresses[0])
+        return await (host or Host()).own_address()
+    except OSError as error:
+        raise UnavailableError(f"{error}. Name the host to register (--directory_registration_host)") from error
 
 
-def host_finder(addresses: Iterable[str]) -> FindHost:
+def host_finder(addresses: Iterable[str], host: Host | None = None) -> FindHost:
     """Return a function that determines the host to register for servers on these `RunningServer.addresses`.
 
-    If all of them listen on one address, the host is that address; otherwise it is this host's own address.
+    If all of them listen on one address, the host is that address; otherwise it is `own_address` of `host`.
     """
     # `ipv4:127.0.0.1:9000`, `ipv6:[::1]:9000`
     hosts = {address.partition(":")[2].rpartition(":")[0].strip("[]") for address in addresses}
 
     async def find_host() -> str:
-        return next(iter(hosts)) if len(hosts) == 1 and not hosts & _ANY_ADDRESS else await own_address()
+        return next(iter(hosts)) if len(hosts) == 1 and not hosts & _ANY_ADDRESS else await own_address(host)
 
     return find_host
 
@@ -112,7 +106,7 @@ async def keep_registered(
     ssl: bool = False,
     properties: Mapping[str, str] | None = None,
     source: str = "",
-    find_host: FindHost = own_address,
+    find_host: FindHost | None = None,
     host: Host | None = None,
     task_status: trio.TaskStatus[Registrations] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -134,8 +128,8 @@ async def keep_registered(
         properties: properties of all registrations. They override those of an offer, which override the standard ones.
         source: the value of the property `__registration_source`; by default it says whether
             `registration_host` was given.
-        find_host: determines the host.
-        host: the source of jitter for the pauses.
+        find_host: determines the host; `own_address` of `host` unless given.
+        host: the source of jitter for the pauses, and of the own address; the system unless given.
         task_status: `started` gets the `Registrations` at once, before anything is registered.
     """
     source = source or (COMMAND_LINE if registration_host else IMPLICIT)
@@ -144,6 +138,7 @@ async def keep_registered(
         for offer in offers
     ]
     rng = (host or Host()).random("registrations")
+    find_host = find_host or partial(own_address, host)
     keeper = _Keeper(directory, entries, registration_host, ssl, find_host, rng)
     task_status.started(keeper.state)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,6 +40,21 @@ def system_random(_name: str) -> Random:
     return Random()
 
 
+async def system_address() -> str:
+    """Return the first IPv4 address of this machine's name, preferring one that is not a loopback address.
+
+    Raises:
+        OSError: the name has no IPv4 address.
+    """
+    name = socket.gethostname()
+    try:
+        found = await trio.socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise OSError(f"this host's own name, {name!r}, has no IPv4 address: {error}") from error
+    addresses = [str(address[4][0]) for address in found]
+    return next((address for address in addresses if not address.startswith("127.")), addresses[0])
+
+
 _SYSTEM_FILES = SystemFiles()
 
 
@@ -56,6 +72,7 @@ class Host:
             for pauses and for sharing out load, never for secrets.
         connect: connects to a name or address and a port; raises OSError.
         listen: opens a port on some addresses; raises OSError.
+        own_address: returns an address under which others reach this machine; raises OSError.
         files: the file system.
         runner: returns what runs blocking functions, given how many run at a time; more wait.
     """
@@ -66,5 +83,6 @@ class Host:
     random: Callable[[str], Random] = system_random
     connect: Connect = trio.open_tcp_stream
     listen: Listen = listen_tcp
+    own_address: Callable[[], Awaitable[str]] = system_address
     files: Files = _SYSTEM_FILES
     runner: Callable[[int], Runner] = ThreadRunner

@@ -63,6 +63,6 @@ async def serve_participants(
             registration_host=registration_host,
             properties=registration_properties,
             source=SDK,
-            find_host=host_finder(serving.addresses),
+            find_host=host_finder(serving.addresses, host),
             host=host,
         )
