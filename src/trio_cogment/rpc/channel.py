@@ -94,9 +94,13 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         tls: ssl.SSLContext | None = None,
         server_name: str | None = None,
         config: RpcConfig | None = None,
+        host: Host | None = None,
         compression: str | None = None,
     ) -> Channel:
-        """Return a channel to a UNIX socket; the server's name is ``localhost`` unless given."""
+        """Return a channel to a UNIX socket; the server's name is ``localhost`` unless given.
+
+        `host` decides by how much the pauses between attempts differ; the connections are always the system's.
+        """
         path = os.fspath(path)
 
         async def connect() -> trio.abc.Stream:
@@ -104,7 +108,9 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
 
         channel = cls.__new__(cls)
         name = server_name or "localhost"
-        channel._setup(connect, f"unix:{path}", name, config, random.Random(), tls, name)
+        target = f"unix:{path}"
+        rng = (host or Host()).random(f"channel to {target}")
+        channel._setup(connect, target, name, config, rng, tls, name)
         channel.compression = checked_encoding(compression)
         return channel
 
@@ -125,6 +131,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         With `tls` they are encrypted here; `server_name` is `authority` unless given.
         """
         channel = cls.__new__(cls)
+        rng = rng or Host().random(f"channel to {authority}")
         channel._setup(connect, authority, authority, config, rng, tls, server_name or authority)
         channel.compression = checked_encoding(compression)
         return channel
@@ -135,7 +142,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         target: str,
         authority: str,
         config: RpcConfig | None,
-        rng: random.Random | None,
+        rng: random.Random,
         tls: ssl.SSLContext | None,
         server_name: str,
     ) -> None:
@@ -160,7 +167,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         self.authority = authority
         self.scheme = "http" if tls is None else "https"
         self.sent_budget = Budget(config.connection_memory_bytes)
-        self._pool = Pool(connect_securely, target, config, rng or random.Random())
+        self._pool = Pool(connect_securely, target, config, rng)
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
 
