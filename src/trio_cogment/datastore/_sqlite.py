@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -148,7 +148,7 @@ async def open_sqlite(
     """
     host = host or Host()
     run_writer, run_reader = host.runner(1), host.runner(READERS)
-    parts = _Parts(path, full, max_bytes)
+    parts = _Parts(path, full, max_bytes, trio.lowlevel.current_clock().current_time)
     try:
         await run_writer(parts.open)
         store = SqliteStore(parts.writer, parts.readers, run_writer, run_reader)
@@ -166,13 +166,13 @@ async def open_sqlite(
 class _Parts:
     """The parts of an open database; they are closed in the reverse order."""
 
-    def __init__(self, path: str, full: bool, max_bytes: int) -> None:
+    def __init__(self, path: str, full: bool, max_bytes: int, clock: Callable[[], float]) -> None:
         # Two paths of one file must not be two locks.
         self._path = path = os.path.realpath(path)
         self._lock: FileLock | None = None
         #: Never writes. While it is open, no other connection is the first or last one, which would replay the log.
         self._anchor: sqlite3.Connection | None = None
-        self.writer = SqliteWriter(path, full=full, max_bytes=max_bytes)
+        self.writer = SqliteWriter(path, full=full, max_bytes=max_bytes, clock=clock)
         self.readers = Readers(path)
 
     def open(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -38,10 +37,10 @@ class DiskReserve:
 
     Args:
         path: of the database.
-        clock: returns seconds since some moment.
+        clock: returns seconds since some moment; called in any thread.
     """
 
-    def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: str, clock: Callable[[], float]) -> None:
         self._path = path
         self._clock = clock
         #: So much may be written, in so many transactions, until this time, without another check.

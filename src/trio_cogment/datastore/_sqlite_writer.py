@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -49,13 +49,14 @@ class SqliteWriter:
         path: of the file, which must exist.
         full: see `connect`.
         max_bytes: see `connect`.
+        clock: see `DiskReserve`.
     """
 
-    def __init__(self, path: str, *, full: bool, max_bytes: int) -> None:
+    def __init__(self, path: str, *, full: bool, max_bytes: int, clock: Callable[[], float]) -> None:
         self._path = path
         self._full = full
         self._max_bytes = max_bytes
-        self._reserve = DiskReserve(path)
+        self._reserve = DiskReserve(path, clock)
         self._connection: sqlite3.Connection | None = None
         self._failed = False
         self._known: dict[str, _Known] = {}
