@@ -136,6 +136,65 @@ def test_nothing_is_silenced_without_a_reason() -> None:
     assert not found
 
 
+#: What only the host, the command line and the simulation may take from the system; all others have a `Host`.
+OUTSIDE = {
+    *("time.time", "time.time_ns", "time.monotonic", "uuid.uuid4", "os.urandom", "socket.gethostname"),
+    *("trio.open_tcp_stream", "trio.to_thread.run_sync"),
+}
+#: Where it is allowed nevertheless: module, name, reason.
+OUTSIDE_ALLOWED = {
+    ("trio_cogment.about", "time.monotonic"): "measures the load of the real machine",
+    ("trio_cogment.sdk._model_registry", "trio.to_thread.run_sync"): "writes a file that the user's program names",
+}
+
+
+def taken_from_outside(tree: ast.AST) -> set[str]:
+    """Return which of the system's functions some code names, by whichever way of importing them."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update({alias.asname: alias.name for alias in node.names if alias.asname})
+        elif isinstance(node, ast.ImportFrom):
+            names.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+
+    def resolved(node: ast.AST) -> str:
+        top, dot, rest = ast.unparse(node).partition(".")
+        return names.get(top, top) + dot + rest
+
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and not node.args and resolved(node.func) == "random.Random":
+            found.add("random.Random()")
+        elif isinstance(node, ast.Attribute | ast.Name):
+            name = resolved(node)
+            if name in OUTSIDE or name.startswith("secrets."):
+                found.add(name)
+    return found
+
+
+def test_what_comes_from_outside_comes_from_the_host() -> None:
+    found = {
+        (module, name)
+        for module, path in modules().items()
+        if room_of(module) not in {"host", "cli", "testing"}
+        for name in taken_from_outside(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert found == OUTSIDE_ALLOWED.keys()
+
+
+def test_what_comes_from_outside_is_found() -> None:
+    def found(code: str) -> set[str]:
+        return taken_from_outside(ast.parse(code))
+
+    assert found("import time as t\nnow = t.monotonic") == {"time.monotonic"}
+    assert found("from uuid import uuid4\nuuid4()") == {"uuid.uuid4"}
+    assert found("import random, trio\nrandom.Random()\ntrio.to_thread.run_sync(f)") == {
+        *("random.Random()", "trio.to_thread.run_sync")
+    }
+    assert found("from secrets import token_hex\ntoken_hex()") == {"secrets.token_hex"}
+    assert found("import random\nrandom.Random(1)\nself.secrets.get()\ntime.process_time()") == set()
+
+
 def walk(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.rglob("*.py")) if "_pb2" not in path.name]
 

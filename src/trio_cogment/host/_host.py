@@ -62,7 +62,9 @@ _SYSTEM_FILES = SystemFiles()
 class Host:
     """What a program takes from outside itself. ``Host()`` is the system; each part can be replaced on its own.
 
-    Time that passes is Trio's (`trio.current_time`), and so replaced with Trio's clock.
+    Time that passes is Trio's (`trio.current_time`), and so replaced with Trio's clock. UNIX sockets, SQLite's own
+    files, the files that a user's program names to the SDK, and spec files, which are read once, are the system's on
+    purpose.
 
     Attributes:
         wall_clock: returns the time of the day in nanoseconds since the epoch.
