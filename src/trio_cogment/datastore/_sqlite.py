@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -148,7 +149,7 @@ async def open_sqlite(
     """
     host = host or Host()
     run_writer, run_reader = host.runner(1), host.runner(READERS)
-    parts = _Parts(path, full, max_bytes, trio.lowlevel.current_clock().current_time)
+    parts = _Parts(path, full, max_bytes, time.monotonic)
     try:
         await run_writer(parts.open)
         store = SqliteStore(parts.writer, parts.readers, run_writer, run_reader)
