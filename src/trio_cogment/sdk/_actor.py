@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Any, Generic, TypeAlias
+
+from typing_extensions import TypeVar
 
 from trio_cogment.api.common_pb2 import (
     ActorInitialInput,
@@ -13,13 +15,17 @@ from trio_cogment.api.common_pb2 import (
 )
 from trio_cogment.log_context import trial_bound
 from trio_cogment.rpc import Call
-from trio_cogment.sdk._events import Event, EventType, RecvObservation, RecvReward
+from trio_cogment.sdk._events import Event, EventType, ObservationT, RecvObservation, RecvReward
 from trio_cogment.sdk._session import NORMAL, Session, WallClock
 from trio_cogment.spec import Payload, Spec, decode, encode
 
+#: The type of actions, and of the configuration; a session without type arguments takes and has anything.
+SentActionT = TypeVar("SentActionT", bound=Payload, default=Payload)
+ConfigT = TypeVar("ConfigT", default=Any)
 
-class ActorSession(Session):
-    """An actor's part in one trial.
+
+class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentActionT, ConfigT]):
+    """An actor's part in one trial; its type arguments are those of observations, actions and the configuration.
 
     Attributes:
         actor_class: the class of the actor.
@@ -41,7 +47,8 @@ class ActorSession(Session):
         kind = spec.actor_class(init.actor_class)
         self._observation_type = kind.observation
         self._action_type = kind.action
-        self.config = decode(init.config.content, kind.config, "config") if init.HasField("config") else None
+        config = init.config.content if init.HasField("config") else None
+        self.config: ConfigT = None if config is None else decode(config, kind.config, "config")  # type: ignore[assignment]  # typed by the spec
         # A client actor has sent its initial message already.
         self._started = joined
 
@@ -59,7 +66,7 @@ class ActorSession(Session):
             await self._post(ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput()))
             self._started = True
 
-    async def do_action(self, action: Payload) -> None:
+    async def do_action(self, action: SentActionT) -> None:
         """Send the action for the newest observation. An action for the final observation is dropped.
 
         Raises:
@@ -67,8 +74,7 @@ class ActorSession(Session):
             LocalProtocolError: the session has not been started.
         """
         self._check_started()
-        kind = self._action_type
-        content = action.SerializeToString() if type(action) is kind else encode(action, kind, "action")
+        content = encode(action, self._action_type, "action")
         if self._over or self._acknowledged or self._final_data:
             return
         output = ActorRunTrialOutput(state=NORMAL)
@@ -78,7 +84,7 @@ class ActorSession(Session):
         answer.content = content
         await self._post(output)
 
-    def _data(self, message: ActorRunTrialInput) -> Event | None:
+    def _data(self, message: ActorRunTrialInput) -> Event[ObservationT, None] | None:
         kind = message.WhichOneof("data")
         if kind == "observation":
             observation = message.observation
@@ -96,7 +102,7 @@ class ActorSession(Session):
         return None
 
 
-ActorImplementation: TypeAlias = Callable[[ActorSession], Awaitable[None]]
+ActorImplementation: TypeAlias = Callable[[ActorSession[Any, Any, Any]], Awaitable[None]]
 
 
 async def run_actor(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Generic, TypeAlias
+
+from typing_extensions import TypeVar
 
 from trio_cogment.api.environment_pb2 import (
     ActionSet,
@@ -15,13 +17,16 @@ from trio_cogment.api.environment_pb2 import (
 )
 from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.rpc import Call
-from trio_cogment.sdk._events import Event, EventType, RecvAction
+from trio_cogment.sdk._events import ActionT, Event, EventType, RecvAction
 from trio_cogment.sdk._session import LAST, NORMAL, Session, WallClock
 from trio_cogment.spec import ActorClass, Payload, Spec, decode, encode
 
 #: The receiver of an observation: `"*"`, an actor's name, `"class.*"`, or an index in the order of the parameters.
 Target: TypeAlias = str | int
-Observations: TypeAlias = Sequence[tuple[Target, Payload]]
+#: The type of observations, and of the configuration; a session without type arguments takes and has anything.
+SentObservationT = TypeVar("SentObservationT", bound=Payload, default=Payload)
+ConfigT = TypeVar("ConfigT", default=Any)
+Observations: TypeAlias = Sequence[tuple[Target, SentObservationT]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +38,8 @@ class ActorInfo:
     actor_class: str
 
 
-class EnvironmentSession(Session):
-    """An environment's part in one trial.
+class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, ActionT, ConfigT]):
+    """An environment's part in one trial; its type arguments are those of observations, actions and the configuration.
 
     Attributes:
         implementation: the implementation that was requested; may be empty.
@@ -49,7 +54,7 @@ class EnvironmentSession(Session):
         self._name = init.name
         self.implementation = init.impl_name
         config = init.config.content if init.HasField("config") else None
-        self.config = None if config is None else decode(config, spec.environment_config, "config")
+        self.config: ConfigT = None if config is None else decode(config, spec.environment_config, "config")  # type: ignore[assignment]  # typed by the spec
         self.actors = [
             ActorInfo(index, actor.name, actor.actor_class) for index, actor in enumerate(init.actors_in_trial)
         ]
@@ -66,7 +71,7 @@ class EnvironmentSession(Session):
         """See `Session.name`."""
         return self._name
 
-    async def start(self, observations: Observations | None = None) -> None:
+    async def start(self, observations: Observations[SentObservationT] | None = None) -> None:
         """Tell the orchestrator that the environment is ready, and send the first observations if they are given."""
         await self._ensure_started()
         if observations is not None:
@@ -77,7 +82,7 @@ class EnvironmentSession(Session):
             await self._post(EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput()))
             self._started = True
 
-    async def produce_observations(self, observations: Observations) -> None:
+    async def produce_observations(self, observations: Observations[SentObservationT]) -> None:
         """Send the observations of the next tick. Every actor must get one; of several for one actor the last counts.
 
         When the trial is ending, they are the final ones.
@@ -94,7 +99,7 @@ class EnvironmentSession(Session):
         await self._post(output)
         self._final_data = final
 
-    async def end(self, final_observations: Observations) -> None:
+    async def end(self, final_observations: Observations[SentObservationT]) -> None:
         """End the trial with these final observations.
 
         After `Cancelled` the orchestrator may know that the trial is ending, but lack the observations: call it again.
@@ -113,7 +118,7 @@ class EnvironmentSession(Session):
         self._type = EventType.ENDING
         self._final_data = True
 
-    def _observation_set(self, observations: Observations) -> EnvRunTrialOutput:
+    def _observation_set(self, observations: Observations[SentObservationT]) -> EnvRunTrialOutput:
         output = EnvRunTrialOutput(state=NORMAL)
         observation_set = output.observation_set
         observation_set.tick_id = -1
@@ -142,7 +147,7 @@ class EnvironmentSession(Session):
             raise InvalidArgumentError(f"observations: {target!r} is no actor of this trial")
         return indexes
 
-    def _encode(self, payload: Payload, indexes: Iterable[int]) -> bytes:
+    def _encode(self, payload: SentObservationT, indexes: Iterable[int]) -> bytes:
         content: bytes | None = None
         checked: ActorClass | None = None
         for index in indexes:
@@ -153,7 +158,7 @@ class EnvironmentSession(Session):
         assert content is not None
         return content
 
-    def _data(self, message: EnvRunTrialInput) -> Event | None:
+    def _data(self, message: EnvRunTrialInput) -> Event[None, ActionT] | None:
         kind = message.WhichOneof("data")
         if kind == "action_set":
             action_set = message.action_set
@@ -163,12 +168,12 @@ class EnvironmentSession(Session):
             return self._received_message(message.message)
         return None
 
-    def _actions(self, action_set: ActionSet) -> list[RecvAction]:
+    def _actions(self, action_set: ActionSet) -> list[RecvAction[ActionT]]:
         unavailable = set(action_set.unavailable_actors)
         contents = action_set.actions
         if len(contents) != len(self._everyone):
             raise RemoteProtocolError(f"action set: {len(contents)} actions for {len(self._everyone)} actors")
-        actions = []
+        actions: list[RecvAction[Any]] = []
         for index, (content, kind) in enumerate(zip(contents, self._action_types, strict=True)):
             if index in unavailable:
                 actions.append(RecvAction(index, False, None))
@@ -177,7 +182,7 @@ class EnvironmentSession(Session):
         return actions
 
 
-EnvironmentImplementation: TypeAlias = Callable[[EnvironmentSession], Awaitable[None]]
+EnvironmentImplementation: TypeAlias = Callable[[EnvironmentSession[Any, Any, Any]], Awaitable[None]]
 
 
 def _targets(actors: Sequence[ActorInfo]) -> dict[Target, Sequence[int]]:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 from google.protobuf.any_pb2 import Any as AnyMessage
+from typing_extensions import TypeVar
 
 from trio_cogment.api.common_pb2 import RewardSource
+
+#: The types of what a participant receives; a session without type arguments takes anything.
+ObservationT = TypeVar("ObservationT", default=Any)
+ActionT = TypeVar("ActionT", default=Any)
 
 
 class EventType(enum.Enum):
@@ -23,16 +28,16 @@ class EventType(enum.Enum):
 
 
 @dataclass(slots=True)
-class RecvObservation:
+class RecvObservation(Generic[ObservationT]):
     """An observation. `payload` has the type that the spec declares, or is bytes; the timestamp is in nanoseconds."""
 
     tick_id: int
     timestamp: int
-    payload: Any
+    payload: ObservationT
 
 
 @dataclass(slots=True)
-class RecvAction:
+class RecvAction(Generic[ActionT]):
     """An actor's action in an action set.
 
     Attributes:
@@ -43,7 +48,7 @@ class RecvAction:
 
     actor_index: int
     available: bool
-    payload: Any
+    payload: ActionT
 
 
 @dataclass(slots=True)
@@ -65,7 +70,7 @@ class RecvMessage:
 
 
 @dataclass(slots=True)
-class Event:
+class Event(Generic[ObservationT, ActionT]):
     """One event. Exactly one of the attributes after `tick_id` is set; in a FINAL event none is.
 
     Attributes:
@@ -79,7 +84,7 @@ class Event:
 
     type: EventType
     tick_id: int
-    observation: RecvObservation | None = None
-    actions: list[RecvAction] | None = None
+    observation: RecvObservation[ObservationT] | None = None
+    actions: list[RecvAction[ActionT]] | None = None
     reward: RecvReward | None = None
     message: RecvMessage | None = None

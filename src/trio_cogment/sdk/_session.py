@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from typing import Any, Generic
 
 import trio
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -14,7 +14,7 @@ from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import CommunicationState, Reward, RewardSource
 from trio_cogment.errors import LocalProtocolError, RemoteProtocolError
 from trio_cogment.rpc import Call, RpcError, StatusCode
-from trio_cogment.sdk._events import Event, EventType, RecvMessage
+from trio_cogment.sdk._events import ActionT, Event, EventType, ObservationT, RecvMessage
 
 NORMAL = CommunicationState.NORMAL
 HEARTBEAT = CommunicationState.HEARTBEAT
@@ -47,7 +47,7 @@ async def receive_init(call: Call, output_type: type[Message]) -> Any:
     return None
 
 
-class Session(abc.ABC):
+class Session(abc.ABC, Generic[ObservationT, ActionT]):
     """A participant's part in one trial; the SDK makes it and passes it to the implementation.
 
     Sending waits only while the orchestrator does not read. After `Cancelled` a message has been sent completely or
@@ -81,7 +81,7 @@ class Session(abc.ABC):
         """True once the trial has ended for this participant."""
         return self._over
 
-    def all_events(self) -> EventStream:
+    def all_events(self) -> EventStream[ObservationT, ActionT]:
         """Return the events of the trial, in order, until its end: `async for event in session.all_events()`.
 
         Requesting the first event starts the session if `start` was not called. Requesting the next event after the
@@ -153,10 +153,10 @@ class Session(abc.ABC):
         """Send the initial reply if it has not been sent."""
 
     @abc.abstractmethod
-    def _data(self, message: Any) -> Event | None:
+    def _data(self, message: Any) -> Event[ObservationT, ActionT] | None:
         """Convert a NORMAL message to an event; None for data of an unknown type."""
 
-    async def _next(self) -> Event:
+    async def _next(self) -> Event[ObservationT, ActionT]:
         """Return the next event.
 
         Raises:
@@ -185,7 +185,7 @@ class Session(abc.ABC):
                 return self._end(message.details)
         raise StopAsyncIteration
 
-    def _end(self, details: str) -> Event:
+    def _end(self, details: str) -> Event[ObservationT, ActionT]:
         self._over = True
         if self._type is EventType.ENDING and not details:
             self._type = EventType.FINAL
@@ -208,22 +208,22 @@ class Session(abc.ABC):
             async for _ in self.all_events():
                 pass
 
-    def _received_message(self, message: common_pb2.Message) -> Event:
+    def _received_message(self, message: common_pb2.Message) -> Event[ObservationT, ActionT]:
         received = RecvMessage(message.tick_id, message.sender_name, message.payload)
         return Event(self._type, message.tick_id, message=received)
 
 
-class EventStream:
+class EventStream(Generic[ObservationT, ActionT]):
     """The events of a session, as an asynchronous iterator without state of its own."""
 
     __slots__ = ("_session",)
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session[ObservationT, ActionT]) -> None:
         self._session = session
 
-    def __aiter__(self) -> EventStream:
+    def __aiter__(self) -> EventStream[ObservationT, ActionT]:
         return self
 
-    def __anext__(self) -> Coroutine[Any, Any, Event]:
+    def __anext__(self) -> Coroutine[Any, Any, Event[ObservationT, ActionT]]:
         # The session's own coroutine without a wrapper: this runs once per message.
         return self._session._next()
