@@ -22,13 +22,14 @@ INDEX = ROOT / "docs" / "modules.md"
 #: Rooms that every other may import, except those of `NARROWED`.
 LEAVES = (
     *("errors", "config", "services", "endpoints", "about", "host", "backoff", "addressing", "rewards"),
-    *("log_context", "metrics", "api"),
+    *("log_context", "metrics", "plugins", "api"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
     "endpoints": {"errors", "services"},
     "about": {"api"},
     "metrics": {"config", "errors"},
+    "plugins": {"errors", "host"},
     "trial": {"addressing", "api", "errors", "endpoints", "rewards"},
     "rpc": {"errors", "config", "host", "backoff"},
 }

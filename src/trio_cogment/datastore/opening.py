@@ -1,4 +1,4 @@
-"""`open_store`: opens a storage of trials by its address, `memory:` or `sqlite:PATH`."""
+"""`open_store`: opens a storage of trials by its address: `memory:`, `sqlite:PATH`, or the scheme of a plugin."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from trio_cogment.datastore._memory import MemoryStore
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.host import Host
+from trio_cogment.plugins import STORES, installed, scheme_of, store_opener
 
 #: The default of the published datastore.
 DEFAULT_MEMORY_BYTES = 1 << 30
@@ -30,7 +31,7 @@ async def open_store(
 
     Args:
         address: `memory:`, gone when the block is left, or `sqlite:PATH`, a file that is made if it is not there (its
-            folder has to be).
+            folder has to be). Any other scheme is looked up among the installed plugins (`trio_cogment.plugins`).
         durability: what a write to a file waits for, one of `DURABILITIES`.
         memory_bytes: what trials in memory may take; see `MemoryStore`.
         file_bytes: how large the file may become; 0: as large as there is room.
@@ -39,6 +40,7 @@ async def open_store(
 
     Raises:
         InvalidArgumentError: there is no such storage, or an argument is out of its range.
+        PluginError: the plugin of the scheme cannot be loaded.
         FailedPreconditionError: the file cannot be used: another datastore uses it, it is something else, a newer
             version wrote it, its folder is not there. The text says which.
         ResourceExhaustedError: there is no room for it.
@@ -57,5 +59,21 @@ async def open_store(
 
         async with open_sqlite(rest, full=durability == "full", max_bytes=file_bytes, host=host) as store:
             yield store
+    elif scheme in ("memory", "sqlite") or not scheme_of(address):
+        raise InvalidArgumentError(f"storage: expected {_known()}, got {address!r}")
     else:
-        raise InvalidArgumentError(f"storage: expected 'memory:' or 'sqlite:PATH', got {address!r}")
+        host = host or Host()
+        opener = await store_opener(address, host)
+        if opener is None:
+            # Only the scheme is named: what follows may hold a password.
+            raise InvalidArgumentError(
+                f"storage: expected {_known()}, got the scheme {scheme!r}; install a package with an entry point "
+                f"{scheme_of(address)!r} in the group {STORES}"
+            )
+        async with opener(address, durability=durability, host=host) as store:
+            yield store
+
+
+def _known() -> str:
+    """Return the addresses that can be opened here, for an error."""
+    return ", ".join(["'memory:'", "'sqlite:PATH'", *(f"'{scheme}:...'" for scheme in installed(STORES))])

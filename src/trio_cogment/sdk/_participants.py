@@ -17,6 +17,8 @@ from trio_cogment.discovery import Offer
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
 from trio_cogment.host import Host
 from trio_cogment.log_context import bind_trial
+from trio_cogment.plugins import ACTORS, ENVIRONMENTS
+from trio_cogment.plugins import implementation as plugin_implementation
 from trio_cogment.rpc import (
     CallOpener,
     ClientCall,
@@ -37,6 +39,9 @@ from trio_cogment.spec import Spec
 #: Metadata of calls within this process: the registration that discovery chose.
 CHOSEN = "trio-cogment-implementation"
 
+#: Where the implementations of other installed packages are.
+_PLUGINS = {ServiceKind.ENVIRONMENT: ENVIRONMENTS, ServiceKind.ACTOR: ACTORS}
+
 
 @dataclass(frozen=True, slots=True)
 class _Registered:
@@ -47,6 +52,9 @@ class _Registered:
 
 class Participants:
     """Implementations of environments, actors, hooks and data logs, by name.
+
+    An environment or actor that is asked for by a name that is not registered may come from an installed package: see
+    `trio_cogment.plugins`.
 
     Args:
         spec: the types of the project; without a spec all payloads are bytes.
@@ -117,7 +125,10 @@ class Participants:
         by_name[name] = _Registered(implementation, frozenset(actor_classes), properties)
 
     def choose(self, kind: ServiceKind, properties: Mapping[str, str]) -> str | None:
-        """Return the name of the first implementation with all these properties, None if there is none."""
+        """Return the name of the first implementation with all these properties, None if there is none.
+
+        A name that is not registered is looked up among the installed plugins.
+        """
         wanted = dict(properties)
         name = wanted.pop(IMPLEMENTATION, "")
         actor_class = wanted.pop(ACTOR_CLASS, "")
@@ -128,7 +139,12 @@ class Participants:
                 and wanted.items() <= entry.properties.items()
             ):
                 return entry_name
-        return None
+        is_taken = name in self._registered.get(kind, {})  # by one with other classes or properties
+        return name if name and not wanted and not is_taken and self._plugin(kind, name) is not None else None
+
+    def _plugin(self, kind: ServiceKind, name: str) -> Any:
+        group = _PLUGINS.get(kind)
+        return None if group is None else plugin_implementation(group, name, self.host)
 
     def find(self, kind: ServiceKind, call: ServerCall, name: str = "", actor_class: str = "") -> Any:
         """Return the implementation for a call: the one discovery chose, or one by name, or the first that matches.
@@ -139,6 +155,8 @@ class Participants:
         chosen = call.metadata.texts(CHOSEN)
         found = chosen[0] if chosen else self.choose(kind, {IMPLEMENTATION: name, ACTOR_CLASS: actor_class})
         entry = self._registered.get(kind, {}).get(found or "")
+        if entry is None and found and (plugin := self._plugin(kind, found)) is not None:
+            return plugin
         if entry is None:
             of_class = f" of class {actor_class!r}" if actor_class else ""
             raise NotFoundError(f"there is no {kind.value} implementation {name!r}{of_class} here")

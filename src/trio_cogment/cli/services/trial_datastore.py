@@ -42,11 +42,13 @@ class StorageSettings:
     """Where trials are stored.
 
     Attributes:
-        file: an SQLite database; None: in memory.
+        address: as `open_store` takes it, where it is no file.
+        file: an SQLite database; None: it is no file.
         memory_bytes: how much memory they may take there.
         durability: what a confirmed sample in a file survives, `full` or `batch`.
     """
 
+    address: str = "memory:"
     file: Path | None = None
     memory_bytes: int
     durability: str = "full"
@@ -130,7 +132,7 @@ def storage_options(command: _Decorated) -> _Decorated:
         envvar="TRIO_COGMENT_STORAGE",
         show_default=True,
         show_envvar=True,
-        help="Where trials are stored: sqlite:PATH, memory: or none.",
+        help="Where trials are stored: sqlite:PATH, memory:, none, or an address for an installed plugin.",
     )
     return storage(_durability_option(command))
 
@@ -149,6 +151,8 @@ def storage_settings(ctx: click.Context) -> StorageSettings | None:
         return StorageSettings(memory_bytes=_DEFAULT_MEMORY_BYTES, durability=ctx.params["durability"])
     if scheme == "sqlite" and path:
         return StorageSettings(file=Path(path), memory_bytes=_DEFAULT_MEMORY_BYTES, durability=ctx.params["durability"])
+    if colon and scheme not in ("", "memory", "sqlite"):  # of a plugin, as will be seen when it is opened
+        return StorageSettings(address=address, memory_bytes=_DEFAULT_MEMORY_BYTES, durability=ctx.params["durability"])
     raise Failure(f"--storage: expected sqlite:PATH, memory: or none, got {address!r}")
 
 
@@ -202,7 +206,7 @@ async def opened_storage(settings: StorageSettings) -> AsyncIterator[TrialStore]
     """
     from trio_cogment.datastore import open_store
 
-    address = "memory:"
+    address = settings.address
     if settings.file is not None:
         address = f"sqlite:{settings.file}"
         if settings.file == DEFAULT_FILE:
