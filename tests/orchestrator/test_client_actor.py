@@ -80,8 +80,11 @@ async def test_heartbeats_before_joining_are_answered(wire: bool, autojump_clock
     async with bench(Script(environment_of(1)).environment(), wire=wire) as table:
         await table.controller.start_trial(client_params("b"), trial_id="t")
         async with joining(table) as call:
-            await call.send(ActorRunTrialOutput(state=HEARTBEAT))
-            assert (await call.receive()).state == HEARTBEAT
+            for beat in (ActorRunTrialOutput(state=HEARTBEAT), ActorRunTrialOutput(state=HEARTBEAT, details="")):
+                await call.send(beat)
+                assert (await call.receive()).state == HEARTBEAT
+            for nothing in (ActorRunTrialOutput(), ActorRunTrialOutput(state=NORMAL, details="hello")):
+                await call.send(nothing)
             await call.send(init(actor_name="b"))
             assert (await call.receive()).HasField("init_input")
 
@@ -92,10 +95,9 @@ async def test_heartbeats_before_joining_are_answered(wire: bool, autojump_clock
         (init(actor_name="nobody"), StatusCode.NOT_FOUND),
         (init(actor_class="nothing"), StatusCode.NOT_FOUND),
         (init(), StatusCode.INVALID_ARGUMENT),
-        (ActorRunTrialOutput(state=NORMAL), StatusCode.INVALID_ARGUMENT),
         (ActorRunTrialOutput(state=NORMAL, action=Action()), StatusCode.INVALID_ARGUMENT),
         (ActorRunTrialOutput(state=LAST_ACK), StatusCode.INVALID_ARGUMENT),
-        (ActorRunTrialOutput(), StatusCode.INVALID_ARGUMENT),
+        (ActorRunTrialOutput(init_output=ActorInitialOutput(actor_name="b")), StatusCode.INVALID_ARGUMENT),
     ],
 )
 async def test_bad_first_message_is_refused_and_the_place_stays_free(

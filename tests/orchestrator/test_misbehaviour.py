@@ -12,6 +12,7 @@ from tests.helpers import (
     END,
     HEARTBEAT,
     LAST,
+    LAST_ACK,
     NORMAL,
     Bench,
     Script,
@@ -65,15 +66,15 @@ async def bad_and_good(table: Bench, params: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize(
     "message",
     [
-        pytest.param(EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput()), id="second init"),
-        pytest.param(EnvRunTrialOutput(), id="state 0"),
+        pytest.param(EnvRunTrialOutput(state=LAST), id="LAST"),
+        pytest.param(EnvRunTrialOutput(state=LAST, init_output=EnvInitialOutput()), id="init with LAST"),
     ],
 )
-async def test_environment_that_breaks_the_protocol_is_lost(
+async def test_environment_that_does_not_begin_with_init_output_is_lost(
     wire: bool, message: EnvRunTrialOutput, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def bad(call: ServerCall) -> None:
-        await call.send(observation_set(await start_environment(call)))
+        await call.receive()
         await call.send(message)
         await trio.sleep_forever()
 
@@ -157,6 +158,11 @@ async def test_odd_actor_messages_are_ignored_and_the_stream_lives(
                 ActorRunTrialOutput(state=END),
                 ActorRunTrialOutput(state=NORMAL),
                 ActorRunTrialOutput(state=NORMAL, details="hello"),
+                ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput()),
+                ActorRunTrialOutput(),
+                ActorRunTrialOutput(details="hello"),
+                ActorRunTrialOutput(state=LAST_ACK, action=Action(tick_id=tick, content=b"with a state")),
+                ActorRunTrialOutput(state=HEARTBEAT, details=""),
                 ActorRunTrialOutput(state=NORMAL, action=Action(tick_id=-5, content=b"late")),
                 ActorRunTrialOutput(state=NORMAL, action=Action(tick_id=tick + 1, content=b"early")),
                 ActorRunTrialOutput(state=NORMAL, action=Action(tick_id=tick, content=b"right")),

@@ -78,10 +78,10 @@ def test_a_client_gets_its_init_input_at_once() -> None:
     assert play.join("c") == 0
     assert play.kinds(0) == ["NORMAL/init_input"]
     assert play.connected == [ENVIRONMENT]
-    # A second init_output is against the rules.
+    # A second init_output says nothing new.
     play.ready(0)
-    assert isinstance(play.closed[0], RemoteProtocolError)
-    assert play.is_over()
+    assert not play.closed
+    assert play.machine.counters == {"init_in_vain": 1}
 
 
 def test_heartbeats_are_answered_before_init() -> None:
@@ -113,7 +113,17 @@ def test_an_actor_in_time_is_not_timed_out() -> None:
     assert play.machine.state == S.PENDING
 
 
-@pytest.mark.parametrize("state", [0, 3, 4, END])
+def test_who_says_nothing_at_first_may_still_begin() -> None:
+    play = Play().begin()
+    for state in (0, 1, 9):
+        play.say(0, state, details="one moment")
+    play.ready(0, 1)
+    assert not play.closed
+    assert play.machine.counters == {"bad_state_in_vain": 2, "empty_in_vain": 1}
+    assert play.connected[-1] == ENVIRONMENT
+
+
+@pytest.mark.parametrize("state", [3, 4, END])
 def test_an_actor_that_begins_wrongly_is_lost(state: int) -> None:
     play = Play(make_params(actor("a", optional=True), actor("b"))).begin().ready(1)
     play.say(0, state)

@@ -55,22 +55,58 @@ def test_empty_messages_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [{"state": 0}, {"state": 9}, {"state": 2, "details": "x"}, {"state": 4, "action": {}}]
+    ("message", "kind", "text"),
+    [
+        ({"state": 0}, "bad_state", "a message without a known communication state"),
+        ({"state": 9, "details": "x"}, "bad_state", "a message without a known communication state"),
+        ({"state": 2, "message": {}}, "bad_data", "data with a communication state other than NORMAL"),
+        ({"state": 4, "reward": {}}, "bad_data", "data with a communication state other than NORMAL"),
+        ({"state": 1, "init_output": {}}, "init", "a second init_output"),
+    ],
 )
-def test_an_actors_fault_is_its_own(message: dict[str, Any]) -> None:
-    play = Play(make_params(actor("a", optional=True), actor("b"))).start()
+def test_what_means_nothing_is_ignored_and_counted(message: dict[str, Any], kind: str, text: str) -> None:
+    play = Play().start()
     play.observe()
-    play.act(1)
-    play.say(0, **message)
+    for index in (ENVIRONMENT, 0):
+        play.say(index, **message)
+        play.say(index, **message)
+    assert play.machine.counters == {f"{kind}_in_vain": 4}
+    assert [note.text for note in play.notes] == [
+        f"{who}: {text} while ACTIVE; ignored (further ones only counted)"
+        for who in ("the environment 'env'", "actor 'a'")
+    ]
+    assert not play.closed
+    play.act(0, 1)
+    assert len(play.take_set().actions) == 2
+
+
+def test_a_heartbeat_with_details_is_answered() -> None:
+    play = Play().start()
+    play.clear()
+    for index in (ENVIRONMENT, 0):
+        play.say(index, 2, details="")
+        play.say(index, 2, details="still here")
+        assert play.kinds(index) == ["HEARTBEAT", "HEARTBEAT"]
+    assert play.machine.counters == {}
+
+
+def test_an_actors_fault_is_its_own() -> None:
+    play = Play(make_params(actor("a", optional=True), actor("b"))).begin().ready(1)
+    play.act(0)
     assert play.closed.keys() == {0}
+    assert str(play.closed[0]) == "ACTION where init_output was expected"
     assert play.machine.counters["refused"] == 1
+    play.environment_ready()
+    play.observe()
+    play.clear()
+    play.act(1)
     assert list(play.take_set().unavailable_actors) == [0]
 
 
 def test_the_environments_fault_ends_the_trial() -> None:
-    play = Play().start()
-    play.observe()
-    play.environment_ready()
+    play = Play().begin().ready(0, 1)
+    play.say(ENVIRONMENT, 4, init_output={})
     assert play.is_over()
-    assert str(play.closed[ENVIRONMENT]) == "a second init_output"
-    assert play.end_details(0) == "the environment 'env' was lost: a second init_output"
+    fault = "data with a communication state other than NORMAL where init_output was expected"
+    assert str(play.closed[ENVIRONMENT]) == fault
+    assert play.end_details(0) == f"the environment 'env' was lost: {fault}"

@@ -16,8 +16,11 @@ S = StreamInput
 
 BOTH: list[tuple[dict[str, Any], StreamInput]] = [
     ({}, S.BAD_STATE),
-    ({"state": 0, "message": {}}, S.BAD_STATE),
+    ({"state": 0, "details": "x"}, S.BAD_STATE),
+    ({"state": 0, "message": {}}, S.BAD_DATA),
     ({"state": 6}, S.BAD_STATE),
+    ({"state": 6, "details": "x"}, S.BAD_STATE),
+    ({"state": 6, "reward": {}}, S.BAD_DATA),
     ({"state": -1}, S.BAD_STATE),
     ({"state": 1}, S.EMPTY),
     ({"state": 1, "details": ""}, S.EMPTY),
@@ -25,7 +28,8 @@ BOTH: list[tuple[dict[str, Any], StreamInput]] = [
     ({"state": 1, "reward": {}}, S.REWARD),
     ({"state": 1, "message": {}}, S.MESSAGE),
     ({"state": 2}, S.HEARTBEAT),
-    ({"state": 2, "details": "x"}, S.BAD_DATA),
+    ({"state": 2, "details": ""}, S.HEARTBEAT),
+    ({"state": 2, "details": "x"}, S.HEARTBEAT),
     ({"state": 2, "message": {}}, S.BAD_DATA),
     ({"state": 3}, S.LAST),
     ({"state": 3, "details": "x"}, S.LAST),

@@ -111,7 +111,7 @@ def play_to(role: str, state: StreamState) -> tuple[Play, int]:
         play.pass_time(1)
     elif state is StreamState.LOST:
         play = Play(make_params(watched, actor("a"))).start()
-        play.say(index, 0)
+        play.lose(index, "reset")
     else:
         play = Play(make_params(watched, actor("a"))).start()
         play.observe()

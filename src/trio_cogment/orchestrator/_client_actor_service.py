@@ -16,6 +16,9 @@ from trio_cogment.services import TRIAL_ID
 #: a status that overtakes its message for an internal error.
 REFUSAL_PATIENCE_SECONDS = 1.0
 
+#: States of a participant that believes to have joined.
+_MEANT_FOR_A_TRIAL = (CommunicationState.LAST, CommunicationState.LAST_ACK)
+
 
 class ClientActorService(About):
     """The service, in front of an orchestrator."""
@@ -54,11 +57,12 @@ async def _selection(call: ServerCall) -> ActorInitialOutput | None:
         if message.state == CommunicationState.NORMAL and data == "init_output":
             selection: ActorInitialOutput = message.init_output
             return selection
-        if message.state == CommunicationState.HEARTBEAT and data is None:
+        says_nothing = data is None or data == "details"
+        if message.state == CommunicationState.HEARTBEAT and says_nothing:
             await call.send(ActorRunTrialInput(state=CommunicationState.HEARTBEAT))
         elif message.state == CommunicationState.END:
             return None
-        else:
+        elif not says_nothing or message.state in _MEANT_FOR_A_TRIAL:
             state = CommunicationState.Name(message.state) if message.state in CommunicationState.values() else "?"
             raise RemoteProtocolError(f"expected NORMAL with init_output first, got {state} with {data or 'no data'}")
     return None

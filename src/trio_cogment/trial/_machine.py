@@ -95,7 +95,7 @@ _DELIVERED: dict[StreamInput, Input] = {
 _DELIVER = Verdict.DELIVER
 _OBSERVATION_SET = StreamInput.OBSERVATION_SET
 
-#: What a refused participant is told that it did.
+#: What a participant did in vain, in more words than the name of the input.
 _FAULTS: dict[StreamInput, str] = {
     StreamInput.BAD_STATE: "a message without a known communication state",
     StreamInput.BAD_DATA: "data with a communication state other than NORMAL",
@@ -226,11 +226,12 @@ class TrialMachine(TrialMemory):
         if verdict is Verdict.DELIVER:
             self.fire(_DELIVERED[symbol], participant)
         elif verdict is Verdict.IGNORE:
-            self.ignore(participant, f"{symbol.name.lower()}_in_vain", f"{symbol.name} while {participant.state.name}")
+            what = _FAULTS.get(symbol, symbol.name)
+            self.ignore(participant, f"{symbol.name.lower()}_in_vain", f"{what} while {participant.state.name}")
         elif verdict is Verdict.READY:
             _joining.get_ready(self, participant)
         elif verdict is Verdict.REFUSE:
-            fault = _FAULTS.get(symbol) or f"{symbol.name} where init_output was expected"
+            fault = f"{_FAULTS.get(symbol, symbol.name)} where init_output was expected"
             self.count("refused")
             self.out.append(Close(participant.index, RemoteProtocolError(fault)))
             self._lose(participant, fault)

@@ -37,7 +37,6 @@ _ACTOR_ROWS = _rows(ACTOR_STREAM)
 _ENVIRONMENT_ROWS = _rows(ENVIRONMENT_STREAM)
 
 _NORMAL = CommunicationState.NORMAL
-_HEARTBEAT = CommunicationState.HEARTBEAT
 _OTHER_STATES = {
     CommunicationState.HEARTBEAT: StreamInput.HEARTBEAT,
     CommunicationState.LAST: StreamInput.LAST,
@@ -183,10 +182,7 @@ def _classify(message: Any) -> StreamInput:
     data = message.WhichOneof("data")
     if state == _NORMAL:
         return _DATA[data]
-    symbol = _OTHER_STATES.get(state)
-    if symbol is None:
-        return StreamInput.BAD_STATE
-    # `details` explains any state but a heartbeat, which carries nothing.
-    if data is not None and (data != "details" or state == _HEARTBEAT):
+    # `details` may explain any state.
+    if data is not None and data != "details":
         return StreamInput.BAD_DATA
-    return symbol
+    return _OTHER_STATES.get(state, StreamInput.BAD_STATE)

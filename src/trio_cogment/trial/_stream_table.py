@@ -8,19 +8,20 @@ here is delivered, and the trial's own table says what it means.
 Theory of operation: a session starts IDLE. The orchestrator contacts service actors and the environment (CONNECTING,
 until their init_output comes); a client actor contacts the orchestrator (IDLE, until it has joined). Then it is ACTIVE,
 until LAST has passed in either direction (ENDING) and was acknowledged (ACKED). END is the last thing sent (ENDED).
-Three ways lead out of this line: the stream breaks, or the participant breaks its rules (LOST: nothing can be sent to
-it any more); it leaves in an orderly way but still reads (ENDED, with an END of its own); or it did not come in time
-although its stream lives (LEFT_OUT: it takes no part in the trial, and gets END together with the others).
+Three ways lead out of this line: the stream breaks, or the participant does not begin it as agreed (LOST: nothing can
+be sent to it any more); it leaves in an orderly way but still reads (ENDED, with an END of its own); or it did not come
+in time although its stream lives (LEFT_OUT: it takes no part in the trial, and gets END together with the others).
 
 The inputs are of two kinds: what the participant does (from HEARTBEAT to CLOSED), and what the machine is about to do
 (from CONNECT to SEND_HEARTBEAT). An absent pair of the first kind means that the shell delivered something from a
 stream that cannot exist; an absent pair of the second, that the machine wants to send what must not be sent. Both are
 bugs in this package. A participant's own errors are always present:
 
-- REFUSE where going on would mean guessing: an unknown state, data in the wrong place, a second init_output, anything
-  but init_output first. The stream ends with an error, and the trial counts the participant as lost;
-- IGNORE where nothing depends on it, such as an empty message, or a LAST_ACK before any LAST: counted, noted once, and
-  the stream lives, since to refuse it would cost a trial for nothing;
+- REFUSE where the peer does not speak this protocol: it begins with something else than init_output. The stream ends
+  with an error, and the trial counts the participant as lost;
+- IGNORE what the trial can do without: an empty message, an unknown state, a second init_output, data with a state
+  other than NORMAL, a LAST_ACK before any LAST. It is counted, noted once, and the stream lives, since to refuse it
+  would cost a trial for nothing;
 - DROP where the participant cannot know better: its message crossed with a loss or with END.
 
 Where it falls short:
@@ -67,9 +68,10 @@ class StreamInput(enum.IntEnum):
     LAST = 7
     LAST_ACK = 8
     END = 9
-    #: State 0, or one that does not exist.
+    #: State 0, or one that does not exist, without data.
     BAD_STATE = 10
-    #: Data with a state other than NORMAL (`details` may come with any).
+    #: Data with a state other than NORMAL (`details` may come with any). Not even the state counts then, since which of
+    #: the two was meant cannot be told.
     BAD_DATA = 11
     HALF_CLOSED = 12
     CLOSED = 13
@@ -114,17 +116,18 @@ _EVERYBODY: _Table = {
     # IDLE: not contacted, or a client's slot before somebody joined.
     (_S.IDLE, _I.CONNECT): (_S.CONNECTING, _V.PROCEED),
     (_S.IDLE, _I.SEND_END): (_S.ENDED, _V.DROP),
-    # CONNECTING: nothing but init_output is in order (a heartbeat needs no order). A peer that begins with something
-    # else does not speak this protocol; waiting for its second message would only delay finding that out.
+    # CONNECTING: nothing but init_output is in order (a heartbeat needs no order, and what says nothing is ignored). A
+    # peer that begins with something else does not speak this protocol; waiting for its second message would only delay
+    # finding that out.
     (_S.CONNECTING, _I.HEARTBEAT): (_S.CONNECTING, _V.ANSWER),
     (_S.CONNECTING, _I.INIT): (_S.ACTIVE, _V.READY),
     (_S.CONNECTING, _I.REWARD): (_S.LOST, _V.REFUSE),
     (_S.CONNECTING, _I.MESSAGE): (_S.LOST, _V.REFUSE),
-    (_S.CONNECTING, _I.EMPTY): (_S.LOST, _V.REFUSE),
+    (_S.CONNECTING, _I.EMPTY): (_S.CONNECTING, _V.IGNORE),
     (_S.CONNECTING, _I.LAST): (_S.LOST, _V.REFUSE),
     (_S.CONNECTING, _I.LAST_ACK): (_S.LOST, _V.REFUSE),
     (_S.CONNECTING, _I.END): (_S.LOST, _V.REFUSE),
-    (_S.CONNECTING, _I.BAD_STATE): (_S.LOST, _V.REFUSE),
+    (_S.CONNECTING, _I.BAD_STATE): (_S.CONNECTING, _V.IGNORE),
     (_S.CONNECTING, _I.BAD_DATA): (_S.LOST, _V.REFUSE),
     (_S.CONNECTING, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
     (_S.CONNECTING, _I.CLOSED): (_S.LOST, _V.LOSE),
@@ -133,14 +136,14 @@ _EVERYBODY: _Table = {
     # ACTIVE: it plays. A participant cannot end its part by END, which only the orchestrator says; it is ignored, and
     # what closes the stream afterwards tells what was meant.
     (_S.ACTIVE, _I.HEARTBEAT): (_S.ACTIVE, _V.ANSWER),
-    (_S.ACTIVE, _I.INIT): (_S.LOST, _V.REFUSE),
+    (_S.ACTIVE, _I.INIT): (_S.ACTIVE, _V.IGNORE),
     (_S.ACTIVE, _I.REWARD): (_S.ACTIVE, _V.DELIVER),
     (_S.ACTIVE, _I.MESSAGE): (_S.ACTIVE, _V.DELIVER),
     (_S.ACTIVE, _I.EMPTY): (_S.ACTIVE, _V.IGNORE),
     (_S.ACTIVE, _I.LAST_ACK): (_S.ACTIVE, _V.IGNORE),
     (_S.ACTIVE, _I.END): (_S.ACTIVE, _V.IGNORE),
-    (_S.ACTIVE, _I.BAD_STATE): (_S.LOST, _V.REFUSE),
-    (_S.ACTIVE, _I.BAD_DATA): (_S.LOST, _V.REFUSE),
+    (_S.ACTIVE, _I.BAD_STATE): (_S.ACTIVE, _V.IGNORE),
+    (_S.ACTIVE, _I.BAD_DATA): (_S.ACTIVE, _V.IGNORE),
     # It will not act again, so it is lost to the trial; but it still reads, and is told END instead of an error.
     (_S.ACTIVE, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
     (_S.ACTIVE, _I.CLOSED): (_S.LOST, _V.LOSE),
@@ -149,29 +152,29 @@ _EVERYBODY: _Table = {
     (_S.ACTIVE, _I.SEND_HEARTBEAT): (_S.ACTIVE, _V.PROCEED),
     # ENDING: what remains is the last exchange.
     (_S.ENDING, _I.HEARTBEAT): (_S.ENDING, _V.ANSWER),
-    (_S.ENDING, _I.INIT): (_S.LOST, _V.REFUSE),
+    (_S.ENDING, _I.INIT): (_S.ENDING, _V.IGNORE),
     (_S.ENDING, _I.REWARD): (_S.ENDING, _V.DELIVER),
     (_S.ENDING, _I.MESSAGE): (_S.ENDING, _V.DELIVER),
     (_S.ENDING, _I.EMPTY): (_S.ENDING, _V.IGNORE),
     (_S.ENDING, _I.LAST_ACK): (_S.ACKED, _V.DELIVER),
     (_S.ENDING, _I.END): (_S.ENDING, _V.IGNORE),
-    (_S.ENDING, _I.BAD_STATE): (_S.LOST, _V.REFUSE),
-    (_S.ENDING, _I.BAD_DATA): (_S.LOST, _V.REFUSE),
+    (_S.ENDING, _I.BAD_STATE): (_S.ENDING, _V.IGNORE),
+    (_S.ENDING, _I.BAD_DATA): (_S.ENDING, _V.IGNORE),
     (_S.ENDING, _I.CLOSED): (_S.LOST, _V.LOSE),
     (_S.ENDING, _I.SEND_END): (_S.ENDED, _V.PROCEED),
     (_S.ENDING, _I.SEND_HEARTBEAT): (_S.ENDING, _V.PROCEED),
     # ACKED: it may still talk until END: the others may not have acknowledged yet. A repeated LAST_ACK says nothing
     # new.
     (_S.ACKED, _I.HEARTBEAT): (_S.ACKED, _V.ANSWER),
-    (_S.ACKED, _I.INIT): (_S.LOST, _V.REFUSE),
+    (_S.ACKED, _I.INIT): (_S.ACKED, _V.IGNORE),
     (_S.ACKED, _I.REWARD): (_S.ACKED, _V.DELIVER),
     (_S.ACKED, _I.MESSAGE): (_S.ACKED, _V.DELIVER),
     (_S.ACKED, _I.EMPTY): (_S.ACKED, _V.IGNORE),
     (_S.ACKED, _I.LAST): (_S.ACKED, _V.IGNORE),
     (_S.ACKED, _I.LAST_ACK): (_S.ACKED, _V.IGNORE),
     (_S.ACKED, _I.END): (_S.ACKED, _V.IGNORE),
-    (_S.ACKED, _I.BAD_STATE): (_S.LOST, _V.REFUSE),
-    (_S.ACKED, _I.BAD_DATA): (_S.LOST, _V.REFUSE),
+    (_S.ACKED, _I.BAD_STATE): (_S.ACKED, _V.IGNORE),
+    (_S.ACKED, _I.BAD_DATA): (_S.ACKED, _V.IGNORE),
     (_S.ACKED, _I.CLOSED): (_S.LOST, _V.LOSE),
     (_S.ACKED, _I.SEND_END): (_S.ENDED, _V.PROCEED),
     (_S.ACKED, _I.SEND_HEARTBEAT): (_S.ACKED, _V.PROCEED),
@@ -185,8 +188,8 @@ _EVERYBODY: _Table = {
     (_S.LEFT_OUT, _I.LAST): (_S.LEFT_OUT, _V.IGNORE),
     (_S.LEFT_OUT, _I.LAST_ACK): (_S.LEFT_OUT, _V.IGNORE),
     (_S.LEFT_OUT, _I.END): (_S.LEFT_OUT, _V.IGNORE),
-    (_S.LEFT_OUT, _I.BAD_STATE): (_S.LOST, _V.REFUSE),
-    (_S.LEFT_OUT, _I.BAD_DATA): (_S.LOST, _V.REFUSE),
+    (_S.LEFT_OUT, _I.BAD_STATE): (_S.LEFT_OUT, _V.IGNORE),
+    (_S.LEFT_OUT, _I.BAD_DATA): (_S.LEFT_OUT, _V.IGNORE),
     (_S.LEFT_OUT, _I.HALF_CLOSED): (_S.ENDED, _V.PART),
     (_S.LEFT_OUT, _I.CLOSED): (_S.LOST, _V.LOSE),
     (_S.LEFT_OUT, _I.SEND_END): (_S.ENDED, _V.PROCEED),

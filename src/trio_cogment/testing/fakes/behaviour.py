@@ -39,7 +39,7 @@ class Misbehaviour(enum.Enum):
     NEVER_ACK = "never ack"  # it plays on, but never acknowledges the end
     DUPLICATE = "duplicate"  # it sends each answer `count` times
     FLOOD = "flood"  # it sends `count` messages beside each answer
-    WRONG_TICK = "wrong tick"  # it sends answers for other ticks, beside the right ones
+    WRONG_TICK = "wrong tick"  # it sends answers for other ticks, and what means nothing, beside the right ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

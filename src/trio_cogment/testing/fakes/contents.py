@@ -6,11 +6,23 @@ Checkers ignore contents in another form.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 
+from trio_cogment.api.common_pb2 import CommunicationState
+
 #: Fakes send messages at every third tick, actors and environments at different ones.
 GREET_ONCE_IN = 3
+#: Fields of messages that say nothing in a running trial, whoever sends them.
+MEANINGLESS: tuple[dict[str, Any], ...] = (
+    {},
+    {"state": 9, "details": "an unknown state"},
+    {"state": CommunicationState.NORMAL, "details": ""},
+    {"state": CommunicationState.NORMAL, "init_output": {}},
+    {"state": CommunicationState.LAST, "reward": {"receiver_name": "*", "value": 1e6}},
+)
+
 #: Sent on purpose for a wrong tick; no participant may ever get it.
 WRONG = b"wrong"
 #: The name in an observation that all actors share.

@@ -39,6 +39,7 @@ from trio_cogment.testing.fakes.behaviour import (
 )
 from trio_cogment.testing.fakes.contents import (
     GREET_ONCE_IN,
+    MEANINGLESS,
     WRONG,
     action_content,
     as_text,
@@ -140,6 +141,8 @@ class FakeActor:
             # -1 would mean the tick that there is.
             for wrong in (tick_id - 1 if tick_id else 500, tick_id + 1, tick_id + 1000):
                 await call.send(ActorRunTrialOutput(state=NORMAL, action=Action(tick_id=wrong, content=WRONG)))
+            for fields in MEANINGLESS:
+                await call.send(ActorRunTrialOutput(**fields))
         if part.does(Misbehaviour.FLOOD, tick_id):
             for _ in range(part.behaviour.count):
                 flood = Message(tick_id=-1, receiver_name="*", payload=AnyMessage(value=b"flood"))
@@ -254,6 +257,8 @@ class _Stage:
                 await call.send(EnvRunTrialOutput(state=NORMAL, message=flood))
         if part.does(Misbehaviour.WRONG_TICK, tick_id):
             await self._observe(tick_id + 7, [WRONG], [0] * len(self._actors))
+            for fields in MEANINGLESS:
+                await call.send(EnvRunTrialOutput(**fields))
         for name in self._actors if tick_id % GREET_ONCE_IN == 2 else []:
             said = Message(tick_id=-1, sender_name="liar", receiver_name=name)
             said.payload.CopyFrom(greeting(part.name, name, tick_id))
