@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from trio_cogment.sdk import trial_params as trial_params
     from trio_cogment.spec import ActorClass as ActorClass
     from trio_cogment.spec import Spec as Spec
+    from trio_cogment.spec.project import load_spec as load_spec
 
 _HOMES = {
     "ActorClass": "spec",
@@ -63,6 +64,7 @@ _HOMES = {
     "Spec": "spec",
     "actor_params": "sdk",
     "join_trial": "sdk",
+    "load_spec": "spec.project",
     "open_platform": "platform",
     "serve_participants": "sdk",
     "trial_params": "sdk",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
 from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
+from trio_cogment.spec._lookup import advice
 
 Payload: TypeAlias = Message | bytes
 
@@ -32,11 +33,19 @@ class ActorClass:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The types of a project, as `cogment.yaml` declares them."""
+    """The types of a project, as `cogment.yaml` declares them.
+
+    Attributes:
+        actor_classes: the classes of actors.
+        environment_config: the type of environment configurations.
+        trial_config: the type of trial configurations.
+        messages: all message types of the project by full name, if it was loaded from files.
+    """
 
     actor_classes: tuple[ActorClass, ...] = ()
     environment_config: type[Message] | None = None
     trial_config: type[Message] | None = None
+    messages: Mapping[str, type[Message]] = field(repr=False, compare=False, default_factory=dict)
     _by_name: dict[str, ActorClass] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -50,6 +59,18 @@ class Spec:
     def actor_class(self, name: str) -> ActorClass:
         """Return a class by name; one that is not declared has raw bytes everywhere."""
         return self._by_name.get(name) or ActorClass(name)
+
+    def message(self, name: str) -> type[Any]:
+        """Return a message type by its full name, such as `package.Message` or `package.Outer.Inner`.
+
+        Raises:
+            InvalidArgumentError: the project has no such message.
+        """
+        if not self.messages:
+            raise InvalidArgumentError(f"there is no message {name!r}: this spec was not loaded from a project file")
+        if name not in self.messages:
+            raise InvalidArgumentError(f"there is no message {name!r}; {advice(self.messages, name)}")
+        return self.messages[name]
 
     def names(self) -> Iterable[str]:
         """Return the declared class names."""
@@ -66,7 +87,10 @@ def encode(payload: Payload, expected: type[Message] | None, what: str) -> bytes
         return payload.SerializeToString()
     if isinstance(payload, bytes):
         return payload
-    if expected is None and isinstance(payload, Message):
+    if isinstance(payload, Message) and (
+        # The same message has another class in each pool: that of a generated module, that of a loaded spec.
+        expected is None or payload.DESCRIPTOR.full_name == expected.DESCRIPTOR.full_name
+    ):
         return payload.SerializeToString()
     wanted = "bytes or a message" if expected is None else expected.__name__
     raise InvalidArgumentError(f"{what}: expected {wanted}, got {type(payload).__name__}")

@@ -18,6 +18,8 @@ _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _MERGE = "tag:yaml.org,2002:merge"
 #: A limit, since aliases can make a small file expand to a huge document.
 MAX_NODES = 100_000
+#: A limit for the file itself: far more than anybody writes by hand.
+MAX_BYTES = 4 * 2**20
 
 
 class _Loader(yaml.SafeLoader):
@@ -41,11 +43,15 @@ class YamlFile:
         self.path = path
         self._nodes = 0
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            with Path(path).open("rb") as opened:
+                content = opened.read(MAX_BYTES + 1)
+            text = content.decode("utf-8")
         except OSError as error:
             raise InvalidArgumentError(f"{path}: {error.strerror or error}") from error
         except UnicodeDecodeError as error:
             raise InvalidArgumentError(f"{path}: not YAML: {error}") from error
+        if len(content) > MAX_BYTES:
+            raise InvalidArgumentError(f"{path}: larger than {MAX_BYTES // 2**20} MiB")
         try:
             self.root: yaml.Node | None = yaml.compose(text, Loader=_Loader)
         except yaml.MarkedYAMLError as error:

@@ -1,0 +1,32 @@
+"""Finding a message by the name that somebody wrote."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+
+def resolve(names: Mapping[str, object], wanted: str) -> str | None:
+    """Return the full name of the message that a name means, None if there is none.
+
+    The published generator knows no dotted packages: in its files, such a message is named without its package.
+    """
+    if wanted in names:
+        return wanted
+    if "." in wanted:
+        return None
+    found = [name for name in names if name.rpartition(".")[2] == wanted]
+    return found[0] if len(found) == 1 else None
+
+
+def advice(names: Mapping[str, object], wanted: str) -> str:
+    """Return what to try instead of a name that no message has."""
+    last = wanted.rpartition(".")[2]
+    known = [name for name in names if not name.startswith("google.")]
+    close = [name for name in known if name.rpartition(".")[2] == last] or difflib.get_close_matches(wanted, known)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close[:3]))}?"
+    if not known:
+        return "import.proto names no file with a message"
+    listed = ", ".join(known[:5]) + (", ..." if len(known) > 5 else "")
+    return f"expected the full name of a message: {listed}"
