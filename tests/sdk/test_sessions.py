@@ -306,7 +306,7 @@ async def test_hooks_and_datalogs_are_functions_too() -> None:
     async def datalog(session: DatalogSession) -> None:
         logged.append((session.trial_id, session.user_id, len(session.params.actors)))
         async for sample in session:
-            logged.append((sample.info.tick_id, sample.info.state))
+            logged.append((sample.tick_id, sample.state))
 
     async with open_platform(config=PlatformConfig(pre_trial_hooks=("cogment://discover",))) as platform:
         participants = platform.participants
@@ -374,12 +374,13 @@ async def test_bad_calls_of_user_code_are_named() -> None:
             await platform.controller.start_trial(params, config=b"")
         with pytest.raises(InvalidArgumentError):
             await platform.join_trial(trial_id, actor)
+    who, hint = f"trial '{trial_id}', environment 'env'", 'name each actor, its class ("class.*") or all ("*")'
     assert errors == [
-        "the session of 'env' has not been started",
-        "observations: none for a, b",
-        "observations: none for a",
-        "observations: 'nobody' is no actor of this trial",
-        "observation of a: expected bytes or a message, got str",
+        f"{who}: send_message: the session has not been started; await session.start()",
+        f"{who}: observations: expected one for every actor, none for 'a', 'b'; {hint}",
+        f"{who}: observations: expected one for every actor, none for 'a'; {hint}",
+        f"{who}: observations: 'nobody' is not an actor of this trial; its actors are 'a', 'b'",
+        f"{who}: observation of 'a': expected bytes or a message, got str",
     ]
 
 

@@ -9,6 +9,7 @@ from trio_cogment.sdk._datastore import DatastoreClient as DatastoreClient
 from trio_cogment.sdk._datastore import SampleIterator as SampleIterator
 from trio_cogment.sdk._environment import ActorInfo as ActorInfo
 from trio_cogment.sdk._environment import EnvironmentSession as EnvironmentSession
+from trio_cogment.sdk._events import ActorStatus as ActorStatus
 from trio_cogment.sdk._events import Event as Event
 from trio_cogment.sdk._events import EventType as EventType
 from trio_cogment.sdk._events import RecvAction as RecvAction
@@ -19,6 +20,7 @@ from trio_cogment.sdk._export_import import Transferred as Transferred
 from trio_cogment.sdk._export_import import export_trials as export_trials
 from trio_cogment.sdk._export_import import import_samples as import_samples
 from trio_cogment.sdk._hook import PreTrialSession as PreTrialSession
+from trio_cogment.sdk._log_sample import LogSample as LogSample
 from trio_cogment.sdk._model_registry import ModelRegistryClient as ModelRegistryClient
 from trio_cogment.sdk._params import actor_params as actor_params
 from trio_cogment.sdk._params import trial_params as trial_params

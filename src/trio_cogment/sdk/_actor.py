@@ -13,11 +13,13 @@ from trio_cogment.api.common_pb2 import (
     ActorRunTrialInput,
     ActorRunTrialOutput,
 )
+from trio_cogment.errors import LocalProtocolError
 from trio_cogment.log_context import trial_bound
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import Event, EventType, ObservationT, RecvObservation, RecvReward
 from trio_cogment.sdk._session import NORMAL, Session, WallClock
-from trio_cogment.spec import Payload, Spec, decode, encode
+from trio_cogment.sdk._spec_checks import declared_class
+from trio_cogment.spec import Payload, Spec
 
 #: The type of actions, and of the configuration; a session without type arguments takes and has anything.
 SentActionT = TypeVar("SentActionT", bound=Payload, default=Payload)
@@ -35,6 +37,7 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
     """
 
     _output_type = ActorRunTrialOutput
+    _kind = "actor"
 
     def __init__(
         self, call: Call, trial_id: str, init: ActorInitialInput, *, spec: Spec, wall_clock: WallClock, joined: bool
@@ -44,11 +47,13 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
         self.actor_class = init.actor_class
         self.implementation = init.impl_name
         self.environment_name = init.env_name
-        kind = spec.actor_class(init.actor_class)
+        kind = declared_class(spec, init.actor_class, self._who)
         self._observation_type = kind.observation
         self._action_type = kind.action
+        self._config_type = kind.config
         config = init.config.content if init.HasField("config") else None
-        self.config: ConfigT = None if config is None else decode(config, kind.config, "config")  # type: ignore[assignment]  # typed by the spec
+        self.config: ConfigT = self._decoded_config(config)
+        self._observed = False
         # A client actor has sent its initial message already.
         self._started = joined
 
@@ -57,8 +62,18 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
         """See `Session.name`."""
         return self._name
 
-    async def start(self) -> None:
-        """Tell the orchestrator that this actor is ready; requesting the first event does so too."""
+    @property
+    def _config_hint(self) -> str:
+        return f"actor_params({self.name!r}, {self.actor_class!r}, config=...)"
+
+    async def start(self, *, auto_done_sending: bool = True) -> None:
+        """Tell the orchestrator that this actor is ready; requesting the first event does so too.
+
+        Args:
+            auto_done_sending: whether requesting the next event after the final observation says that this actor has
+                sent its last reward and message; otherwise `sending_done` says so.
+        """
+        self._auto_done_sending = auto_done_sending
         await self._ensure_started()
 
     async def _ensure_started(self) -> None:
@@ -71,11 +86,16 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
 
         Raises:
             InvalidArgumentError: the action is not of the type that the spec declares.
-            LocalProtocolError: the session has not been started.
+            LocalProtocolError: the session has not been started, no observation has come yet, or the trial is over.
         """
-        self._check_started()
-        content = encode(action, self._action_type, "action")
-        if self._over or self._acknowledged or self._final_data:
+        self._check_usable("do_action")
+        if not self._observed:
+            raise LocalProtocolError(
+                f"{self._who}: do_action: expected it after an observation, and none has come yet; act on events of "
+                "all_events() that have an observation"
+            )
+        content = self._encode(action, self._action_type, "action", self.actor_class)
+        if self._acknowledged or self._final_data:
             return
         output = ActorRunTrialOutput(state=NORMAL)
         answer = output.action
@@ -91,11 +111,13 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
             tick_id = self.tick_id = observation.tick_id
             if self._type is EventType.ENDING:
                 self._final_data = True
-            payload = decode(observation.content, self._observation_type, "observation")
+            self._observed = True
+            content, declared = observation.content, self._observation_type
+            payload: Any = content if declared is None else self._decode(content, declared, "observation")
             return Event(self._type, tick_id, RecvObservation(tick_id, observation.timestamp, payload))
         if kind == "reward":
             reward = message.reward
-            received = RecvReward(reward.tick_id, reward.value, list(reward.sources))
+            received = RecvReward(reward.tick_id, reward.value, list(reward.sources), reward.receiver_name)
             return Event(self._type, reward.tick_id, reward=received)
         if kind == "message":
             return self._received_message(message.message)

@@ -11,6 +11,7 @@ from trio_cogment.api.common_pb2 import (
     SerializedMessage,
     TrialParams,
     TrialState,
+    VersionRequest,
 )
 from trio_cogment.api.orchestrator_pb2 import (
     TerminateTrialRequest,
@@ -20,10 +21,11 @@ from trio_cogment.api.orchestrator_pb2 import (
     TrialListRequest,
     TrialStartRequest,
 )
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.host import Host
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
+from trio_cogment.sdk._environment import ActorInfo
 from trio_cogment.sdk._session import NORMAL, receive_init
 from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.spec import Payload, Spec, encode
@@ -86,6 +88,23 @@ class Controller:
         reply = await self._opener.unary(_LIFECYCLE["GetTrialInfo"], request, metadata=metadata)
         infos: Sequence[TrialInfo] = reply.trial
         return infos
+
+    async def actors(self, trial_id: str) -> list[ActorInfo]:
+        """Return the actors of a trial, in the order of its parameters.
+
+        Raises:
+            NotFoundError: the orchestrator does not know the trial.
+        """
+        infos = await self.trial_infos([trial_id], actors=True)
+        if not infos:
+            raise NotFoundError(f"trial {trial_id!r}: the orchestrator does not know it; it forgets ended trials")
+        found = enumerate(infos[0].actors_in_trial)
+        return [ActorInfo(index, actor.name, actor.actor_class) for index, actor in found]
+
+    async def versions(self) -> dict[str, str]:
+        """Return the versions of the orchestrator and of what it is made of, by name."""
+        reply = await self._opener.unary(_LIFECYCLE["Version"], VersionRequest())
+        return {entry.name: entry.version for entry in reply.versions}
 
     def watch_trials(
         self, states: Iterable[int] = (), *, full_info: bool = False

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias
 
+from google.protobuf.message import DecodeError
 from typing_extensions import TypeVar
 
 from trio_cogment.api.environment_pb2 import (
@@ -17,9 +18,10 @@ from trio_cogment.api.environment_pb2 import (
 )
 from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
 from trio_cogment.rpc import Call
-from trio_cogment.sdk._events import ActionT, Event, EventType, RecvAction
+from trio_cogment.sdk._events import ActionT, ActorStatus, Event, EventType, RecvAction
 from trio_cogment.sdk._session import LAST, NORMAL, Session, WallClock
-from trio_cogment.spec import ActorClass, Payload, Spec, decode, encode
+from trio_cogment.sdk._spec_checks import declared_class
+from trio_cogment.spec import ActorClass, Payload, Spec
 
 #: The receiver of an observation: `"*"`, an actor's name, `"class.*"`, or an index in the order of the parameters.
 Target: TypeAlias = str | int
@@ -48,17 +50,19 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
     """
 
     _output_type = EnvRunTrialOutput
+    _kind = "environment"
 
     def __init__(self, call: Call, trial_id: str, init: EnvInitialInput, *, spec: Spec, wall_clock: WallClock) -> None:
         super().__init__(call, trial_id, wall_clock)
         self._name = init.name
         self.implementation = init.impl_name
+        self._config_type = spec.environment_config
         config = init.config.content if init.HasField("config") else None
-        self.config: ConfigT = None if config is None else decode(config, spec.environment_config, "config")  # type: ignore[assignment]  # typed by the spec
+        self.config: ConfigT = self._decoded_config(config)
         self.actors = [
             ActorInfo(index, actor.name, actor.actor_class) for index, actor in enumerate(init.actors_in_trial)
         ]
-        classes = [spec.actor_class(actor.actor_class) for actor in self.actors]
+        classes = [declared_class(spec, actor.actor_class, self._who, of=actor.name) for actor in self.actors]
         self._classes = classes
         self._action_types = [kind.action for kind in classes]
         # Made when a target other than "*" is used: most environments use none.
@@ -71,8 +75,21 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         """See `Session.name`."""
         return self._name
 
-    async def start(self, observations: Observations[SentObservationT] | None = None) -> None:
-        """Tell the orchestrator that the environment is ready, and send the first observations if they are given."""
+    @property
+    def _config_hint(self) -> str:
+        return "trial_params(..., environment_config=...)"
+
+    async def start(
+        self, observations: Observations[SentObservationT] | None = None, *, auto_done_sending: bool = True
+    ) -> None:
+        """Tell the orchestrator that the environment is ready, and send the first observations if they are given.
+
+        Args:
+            observations: as for `produce_observations`.
+            auto_done_sending: whether requesting the next event after the final observations says that the environment
+                has sent its last reward and message; otherwise `sending_done` says so.
+        """
+        self._auto_done_sending = auto_done_sending
         await self._ensure_started()
         if observations is not None:
             await self.produce_observations(observations)
@@ -89,11 +106,11 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
 
         Raises:
             InvalidArgumentError: an actor gets none, a target does not exist, or a payload has the wrong type.
-            LocalProtocolError: the session has not been started.
+            LocalProtocolError: the session has not been started, or the trial is over.
         """
-        self._check_started()
+        self._check_usable("produce_observations")
         output = self._observation_set(observations)
-        if self._over or self._final_data:
+        if self._final_data:
             return
         final = self._last_sent or self._type is EventType.ENDING
         await self._post(output)
@@ -107,9 +124,9 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         Raises:
             InvalidArgumentError, LocalProtocolError: as `produce_observations`.
         """
-        self._check_started()
+        self._check_usable("end")
         output = self._observation_set(final_observations)
-        if self._over or self._final_data:
+        if self._final_data:
             return
         if not self._last_sent and self._type is not EventType.ENDING:
             await self._post(EnvRunTrialOutput(state=LAST))
@@ -127,14 +144,17 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         places: list[int] | None = None
         for position, (target, payload) in enumerate(observations):
             indexes = self._everyone if target == "*" else self._indexes(target)
-            contents.append(self._encode(payload, indexes))
+            contents.append(self._content(payload, indexes))
             if places is None:
                 places = [-1] * len(self._everyone)
             for index in indexes:
                 places[index] = position
         if places is None or -1 in places:
             missing = [actor.name for actor in self.actors if places is None or places[actor.index] < 0]
-            raise InvalidArgumentError(f"observations: none for {', '.join(missing)}")
+            raise InvalidArgumentError(
+                f"{self._who}: observations: expected one for every actor, none for {', '.join(map(repr, missing))}; "
+                'name each actor, its class ("class.*") or all ("*")'
+            )
         observation_set.observations.extend(contents)
         observation_set.actors_map.extend(places)
         return output
@@ -144,16 +164,19 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
             self._targets = _targets(self.actors)
         indexes = self._targets.get(target)
         if indexes is None:
-            raise InvalidArgumentError(f"observations: {target!r} is no actor of this trial")
+            actors = ", ".join(repr(actor.name) for actor in self.actors)
+            raise InvalidArgumentError(
+                f"{self._who}: observations: {target!r} is not an actor of this trial; its actors are {actors}"
+            )
         return indexes
 
-    def _encode(self, payload: SentObservationT, indexes: Iterable[int]) -> bytes:
+    def _content(self, payload: SentObservationT, indexes: Iterable[int]) -> bytes:
         content: bytes | None = None
         checked: ActorClass | None = None
         for index in indexes:
             kind = self._classes[index]
             if kind is not checked:
-                content = encode(payload, kind.observation, f"observation of {self.actors[index].name}")
+                content = self._encode(payload, kind.observation, "observation", kind.name, self.actors[index].name)
                 checked = kind
         assert content is not None
         return content
@@ -172,13 +195,23 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         unavailable = set(action_set.unavailable_actors)
         contents = action_set.actions
         if len(contents) != len(self._everyone):
-            raise RemoteProtocolError(f"action set: {len(contents)} actions for {len(self._everyone)} actors")
+            raise RemoteProtocolError(
+                f"{self._who}: action set: {len(contents)} actions for {len(self._everyone)} actors"
+            )
+        tick_id, timestamp = action_set.tick_id, action_set.timestamp
         actions: list[RecvAction[Any]] = []
         for index, (content, kind) in enumerate(zip(contents, self._action_types, strict=True)):
             if index in unavailable:
-                actions.append(RecvAction(index, False, None))
+                actions.append(RecvAction(index, ActorStatus.UNAVAILABLE, None, tick_id))
+                continue
+            if kind is None:
+                payload: Any = content
             else:
-                actions.append(RecvAction(index, True, content if kind is None else decode(content, kind, "action")))
+                try:
+                    payload = kind.FromString(content)
+                except DecodeError:
+                    payload = self._decode(content, kind, f"action of {self.actors[index].name!r}")
+            actions.append(RecvAction(index, ActorStatus.ACTIVE, payload, tick_id, timestamp))
         return actions
 
 

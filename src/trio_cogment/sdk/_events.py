@@ -17,7 +17,7 @@ ActionT = TypeVar("ActionT", default=Any)
 
 
 class EventType(enum.Enum):
-    """The phase of the trial, as far as this participant knows."""
+    """The phase of the trial, as far as this participant knows. The numbers are those of the published SDK."""
 
     ACTIVE = 1
     #: The trial is ending: an observation of this type is the last one; the environment answers an action set of this
@@ -36,19 +36,43 @@ class RecvObservation(Generic[ObservationT]):
     payload: ObservationT
 
 
+class ActorStatus(enum.Enum):
+    """Where an action comes from. Environments see ACTIVE and UNAVAILABLE only: a default action looks like any other.
+
+    The numbers are those of the published SDK.
+    """
+
+    #: The actor has sent the action.
+    ACTIVE = 1
+    #: There is no action: the actor sent none in time, and has no default action.
+    UNAVAILABLE = 2
+    #: The actor's default action was used. Only data logs are told.
+    DEFAULT = 3
+
+
 @dataclass(slots=True)
 class RecvAction(Generic[ActionT]):
-    """An actor's action in an action set.
+    """An actor's action, in an action set or in a sample.
 
     Attributes:
         actor_index: the actor, in the order of the trial parameters.
-        available: False if the actor sent none in time and has no default action; then `payload` is None.
-        payload: the action, of the type that the spec declares, or bytes.
+        status: where the action comes from.
+        payload: the action, of the type that the spec declares, or bytes; None if the actor was unavailable.
+        tick_id: the tick of the observation that the action answers.
+        timestamp: in nanoseconds since the epoch: when the action set was made; in a sample, when the actor acted (0
+            for an action that the actor did not send).
     """
 
     actor_index: int
-    available: bool
+    status: ActorStatus
     payload: ActionT
+    tick_id: int = -1
+    timestamp: int = 0
+
+    @property
+    def available(self) -> bool:
+        """Whether there is an action."""
+        return self.status is not ActorStatus.UNAVAILABLE
 
 
 @dataclass(slots=True)
@@ -58,6 +82,7 @@ class RecvReward:
     tick_id: int
     value: float
     sources: list[RewardSource]
+    receiver_name: str = ""
 
 
 @dataclass(slots=True)
@@ -67,6 +92,7 @@ class RecvMessage:
     tick_id: int
     sender_name: str
     payload: AnyMessage
+    receiver_name: str = ""
 
 
 @dataclass(slots=True)

@@ -91,23 +91,31 @@ class Participants:
         """
         self._register(ServiceKind.ACTOR, name, implementation, actor_classes, properties)
 
-    def register_pre_trial_hook(self, hook: PreTrialHook, name: str = "default") -> None:
+    def register_pre_trial_hook(
+        self, hook: PreTrialHook, name: str = "default", *, properties: Mapping[str, str] = {}
+    ) -> None:
         """Register a pre-trial hook: `async def hook(session: PreTrialSession)`. All run, in order of registration.
 
+        An endpoint that asks for properties runs, in this process, the first hook that has them. A directory knows all
+        hooks as one service, with the properties of all of them.
+
         Raises:
             AlreadyExistsError: the name is taken.
         """
-        self._register(ServiceKind.PRE_TRIAL_HOOK, name, hook, (), {})
+        self._register(ServiceKind.PRE_TRIAL_HOOK, name, hook, (), properties)
 
-    def register_datalog(self, implementation: DatalogImplementation, name: str = "default") -> None:
+    def register_datalog(
+        self, implementation: DatalogImplementation, name: str = "default", *, properties: Mapping[str, str] = {}
+    ) -> None:
         """Register a data log: `async def implementation(session: DatalogSession)`.
 
-        Discovery finds the first one, unless the endpoint asks for another: `cogment://discover?__implementation=name`.
+        In this process discovery finds the first one, unless the endpoint asks for another:
+        `cogment://discover?__implementation=name`. A directory knows the first one only, with its properties.
 
         Raises:
             AlreadyExistsError: the name is taken.
         """
-        self._register(ServiceKind.DATALOG, name, implementation, (), {})
+        self._register(ServiceKind.DATALOG, name, implementation, (), properties)
 
     def _register(
         self,
@@ -146,8 +154,10 @@ class Participants:
         group = _PLUGINS.get(kind)
         return None if group is None else plugin_implementation(group, name, self.host)
 
-    def find(self, kind: ServiceKind, call: ServerCall, name: str = "", actor_class: str = "") -> Any:
+    def find(self, kind: ServiceKind, call: ServerCall, who: str, name: str = "", actor_class: str = "") -> Any:
         """Return the implementation for a call: the one discovery chose, or one by name, or the first that matches.
+
+        `who` is the participant that is to run, for errors.
 
         Raises:
             NotFoundError: no implementation matches.
@@ -158,14 +168,26 @@ class Participants:
         if entry is None and found and (plugin := self._plugin(kind, found)) is not None:
             return plugin
         if entry is None:
-            of_class = f" of class {actor_class!r}" if actor_class else ""
-            raise NotFoundError(f"there is no {kind.value} implementation {name!r}{of_class} here")
+            raise NotFoundError(f"{who}: {self._missing(kind, chosen[0] if chosen else name, actor_class)}")
         return entry.implementation
+
+    def _missing(self, kind: ServiceKind, name: str, actor_class: str) -> str:
+        wanted = f"implementation {name!r}" if name else "any implementation"
+        of_class = f" for actor class {actor_class!r}" if actor_class else ""
+        registered = [
+            repr(own) + (f" ({', '.join(sorted(entry.actor_classes))})" if entry.actor_classes else "")
+            for own, entry in self._registered.get(kind, {}).items()
+        ]
+        have = ", ".join(registered) or "none"
+        return (
+            f"expected {wanted}{of_class}; registered in this program: {have}. Register it, or correct the "
+            "implementation or the endpoint in the trial's parameters"
+        )
 
     def hooks(self, call: ServerCall) -> list[PreTrialHook]:
         """Return the pre-trial hooks for a call, in the order of their registrations."""
         if call.metadata.texts(CHOSEN):
-            return [self.find(ServiceKind.PRE_TRIAL_HOOK, call)]
+            return [self.find(ServiceKind.PRE_TRIAL_HOOK, call, f"trial {_trial_id(call)!r}, pre-trial hook")]
         return [entry.implementation for entry in self._registered.get(ServiceKind.PRE_TRIAL_HOOK, {}).values()]
 
     def kinds(self) -> set[ServiceKind]:
@@ -176,14 +198,17 @@ class Participants:
         """Return the services on a port to register with a directory, as the published SDK does.
 
         An actor has one offer for each of its classes; if it serves all classes, one for each class of the spec. (If
-        there is no class, only endpoints that ask for none find it.) All hooks together are one offer, and so are all
-        data logs, since a directory cannot choose among them.
+        there is no class, only endpoints that ask for none find it.) All hooks together are one offer, and the first
+        data log is one, since a directory cannot choose among several.
         """
         offers = []
         for kind, entries in self._registered.items():
             found_by = SERVICES[kind].found_by
             if not found_by:
-                offers.append(Offer(kind=kind, port=port))
+                # All hooks run; of the data logs the first does.
+                several = list(entries.values())[: None if kind is ServiceKind.PRE_TRIAL_HOOK else 1]
+                merged = {key: value for entry in several for key, value in entry.properties.items()}
+                offers.append(Offer(kind=kind, port=port, properties=merged))
                 continue
             for name, entry in entries.items():
                 properties = {IMPLEMENTATION: name, **entry.properties}
@@ -274,7 +299,8 @@ class _EnvironmentService(About):
         trial_id = _trial_id(call)
         init = await receive_init(call, EnvRunTrialOutput)
         if init is not None:
-            found = participants.find(ServiceKind.ENVIRONMENT, call, init.impl_name)
+            who = f"trial {trial_id!r}, environment {init.name!r}"
+            found = participants.find(ServiceKind.ENVIRONMENT, call, who, init.impl_name)
             await run_environment(
                 call, trial_id, init, found, spec=participants.spec, wall_clock=participants.host.wall_clock
             )
@@ -289,7 +315,8 @@ class _ServiceActorService(About):
         trial_id = _trial_id(call)
         init = await receive_init(call, ActorRunTrialOutput)
         if init is not None:
-            found = participants.find(ServiceKind.ACTOR, call, init.impl_name, init.actor_class)
+            who = f"trial {trial_id!r}, actor {init.actor_name!r}"
+            found = participants.find(ServiceKind.ACTOR, call, who, init.impl_name, init.actor_class)
             await run_actor(
                 call, trial_id, init, found, spec=participants.spec, wall_clock=participants.host.wall_clock
             )
@@ -312,9 +339,9 @@ class _DatalogService(About):
 
     async def RunTrialDatalog(self, call: ServerCall) -> None:
         trial_id, user_id = _trial_id(call), _only(call, USER_ID)
-        found = self._participants.find(ServiceKind.DATALOG, call)
+        found = self._participants.find(ServiceKind.DATALOG, call, f"trial {trial_id!r}, data log")
         first = await call.receive()
         if first is None or not first.HasField("trial_params"):
             raise InvalidArgumentError("msg: expected trial_params in the first message")
         await call.send(RunTrialDatalogOutput())
-        await found(DatalogSession(call, trial_id, user_id, first.trial_params))
+        await found(DatalogSession(call, trial_id, user_id, first.trial_params, self._participants.spec))

@@ -12,9 +12,10 @@ from google.protobuf.message import Message
 
 from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import CommunicationState, Reward, RewardSource
-from trio_cogment.errors import LocalProtocolError, RemoteProtocolError
+from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, LocalProtocolError, RemoteProtocolError
 from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk._events import ActionT, Event, EventType, ObservationT, RecvMessage
+from trio_cogment.spec import Payload, decode, encode
 
 NORMAL = CommunicationState.NORMAL
 HEARTBEAT = CommunicationState.HEARTBEAT
@@ -55,6 +56,11 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
     """
 
     _output_type: type[Message]
+    #: What the participant is, in errors.
+    _kind: str
+    config: Any
+    #: The type that the spec declares for `config`.
+    _config_type: type[Message] | None = None
 
     def __init__(self, call: Call, trial_id: str, wall_clock: WallClock) -> None:
         self._call = call
@@ -70,11 +76,36 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         self._over = False
         self._acknowledged = False
         self._final_data = False
+        self._auto_done_sending = True
 
     @property
     @abc.abstractmethod
     def name(self) -> str:
         """The participant's name in the trial."""
+
+    @property
+    def required_config(self) -> Any:
+        """`config`, for an implementation that cannot do without it.
+
+        Raises:
+            FailedPreconditionError: the trial's parameters give this participant none.
+        """
+        if self.config is None:
+            kind = "bytes" if self._config_type is None else self._config_type.__name__
+            raise FailedPreconditionError(
+                f"{self._who}: config: expected {kind}, and the trial's parameters have none; set it with "
+                f"{self._config_hint}, or in a pre-trial hook"
+            )
+        return self.config
+
+    @property
+    @abc.abstractmethod
+    def _config_hint(self) -> str:
+        """How the configuration is set in a trial's parameters."""
+
+    @property
+    def _who(self) -> str:
+        return f"trial {self.trial_id!r}, {self._kind} {self.name!r}"
 
     @property
     def is_over(self) -> bool:
@@ -85,9 +116,30 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         """Return the events of the trial, in order, until its end: `async for event in session.all_events()`.
 
         Requesting the first event starts the session if `start` was not called. Requesting the next event after the
-        final data tells the orchestrator that this participant is done.
+        final data tells the orchestrator that this participant is done, unless the session was started with
+        `auto_done_sending=False`. After `Cancelled` no event is lost: the next request returns it.
         """
         return EventStream(self)
+
+    async def sending_done(self) -> None:
+        """Tell the orchestrator that this participant has sent its last reward and message.
+
+        Only in a session that was started with `auto_done_sending=False`, and once the trial is ending and the final
+        observation has been received or sent. Until then the trial does not end. Returning from the implementation does
+        the same. After `Cancelled` it may be called again.
+
+        Raises:
+            LocalProtocolError: it is done automatically, or it is too early.
+        """
+        if self._auto_done_sending:
+            raise LocalProtocolError(
+                f"{self._who}: sending_done: the session does it by itself; start it with auto_done_sending=False"
+            )
+        if not self._final_data:
+            raise LocalProtocolError(
+                f"{self._who}: sending_done: expected it after the final observation; the trial goes on"
+            )
+        await self._acknowledge()
 
     async def add_reward(
         self,
@@ -106,13 +158,16 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             to: names of actors, `"*"` for all, `"class.*"` for a class.
             tick_id: the tick that is rewarded; -1 for the current one.
             user_data: delivered to the receiver with the reward.
+
+        Raises:
+            LocalProtocolError: the session has not been started, or the trial is over.
         """
         source = RewardSource(value=value, confidence=confidence)
         if user_data is not None:
-            source.user_data.Pack(user_data)
+            source.user_data.CopyFrom(self._packed(user_data, "add_reward: user_data"))
         for receiver in [to] if isinstance(to, str) else to:
             reward = Reward(tick_id=tick_id, receiver_name=receiver, value=value, sources=[source])
-            await self._send(self._output_type(state=NORMAL, reward=reward))
+            await self._send(self._output_type(state=NORMAL, reward=reward), "add_reward")
 
     async def send_message(self, payload: Message, to: Iterable[str] | str) -> None:
         """Send a message, which is delivered immediately.
@@ -120,24 +175,74 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         Args:
             payload: any protobuf message; an `Any` is sent as it is.
             to: names of actors or of the environment, `"*"` for all actors, `"class.*"` for a class.
+
+        Raises:
+            LocalProtocolError: the session has not been started, or the trial is over.
+            InvalidArgumentError: the payload is not a protobuf message.
         """
-        packed = AnyMessage()
-        if isinstance(payload, AnyMessage):
-            packed.CopyFrom(payload)
-        else:
-            packed.Pack(payload)
+        packed = self._packed(payload, "send_message")
         for receiver in [to] if isinstance(to, str) else to:
             message = common_pb2.Message(tick_id=-1, receiver_name=receiver, payload=packed)
-            await self._send(self._output_type(state=NORMAL, message=message))
+            await self._send(self._output_type(state=NORMAL, message=message), "send_message")
 
-    async def _send(self, message: Message) -> None:
-        self._check_started()
-        if not (self._over or self._acknowledged):
+    def _packed(self, payload: object, doing: str) -> AnyMessage:
+        if isinstance(payload, AnyMessage):
+            return payload
+        if not isinstance(payload, Message):
+            got = type(payload).__name__
+            raise InvalidArgumentError(f"{self._who}: {doing}: expected a protobuf message, got {got}")
+        packed = AnyMessage()
+        packed.Pack(payload)
+        return packed
+
+    async def _send(self, message: Message, doing: str) -> None:
+        self._check_usable(doing)
+        if not self._acknowledged:
             await self._post(message)
 
-    def _check_started(self) -> None:
+    def _check_usable(self, doing: str) -> None:
         if not self._started:
-            raise LocalProtocolError(f"the session of {self.name!r} has not been started")
+            raise LocalProtocolError(f"{self._who}: {doing}: the session has not been started; await session.start()")
+        if self._over:
+            raise LocalProtocolError(
+                f"{self._who}: {doing}: the trial is over; send before the last event, and leave the loop over "
+                "all_events() when it ends"
+            )
+
+    def _encode(
+        self, payload: Payload, kind: type[Message] | None, what: str, actor_class: str, receiver: str = ""
+    ) -> bytes:
+        """Return the bytes of a payload, whose type is that of an actor class.
+
+        Raises:
+            InvalidArgumentError: the payload is not of the type that the spec declares.
+        """
+        try:
+            return encode(payload, kind, what)
+        except InvalidArgumentError as error:
+            receiving = f" of {receiver!r}" if receiver else ""
+            declared = f" for actor class {actor_class!r}, as the spec declares" if kind else ""
+            text = str(error).replace(what, what + receiving, 1)
+            raise InvalidArgumentError(f"{self._who}: {text}{declared}") from None
+
+    def _decoded_config(self, content: bytes | None) -> Any:
+        if content is None or self._config_type is None:
+            return content
+        return self._decode(content, self._config_type, "config")
+
+    def _decode(self, content: bytes, kind: type[Message], what: str) -> Any:
+        """Return a payload that was received.
+
+        Raises:
+            RemoteProtocolError: it cannot be parsed as the type that the spec declares.
+        """
+        try:
+            return decode(content, kind, what)
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(
+                f"{self._who}: {error}; the sender's spec may be another one: use the same cogment.yaml and protos on "
+                "both sides"
+            ) from None
 
     async def _post(self, message: Message) -> None:
         """Send a message, unless the call is over; the next event then reports why."""
@@ -164,7 +269,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         """
         if not self._started:
             await self._ensure_started()
-        if self._final_data and not self._acknowledged:
+        if self._final_data and self._auto_done_sending:
             await self._acknowledge()
         while not self._over:
             message = await self._receive()
@@ -209,7 +314,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
                 pass
 
     def _received_message(self, message: common_pb2.Message) -> Event[ObservationT, ActionT]:
-        received = RecvMessage(message.tick_id, message.sender_name, message.payload)
+        received = RecvMessage(message.tick_id, message.sender_name, message.payload, message.receiver_name)
         return Event(self._type, message.tick_id, message=received)
 
 

@@ -1,0 +1,297 @@
+"""The errors that users of the SDK meet, with their texts; `docs/sdk.md` has a table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from google.protobuf.message import Message
+from google.protobuf.wrappers_pb2 import StringValue, UInt32Value
+
+from trio_cogment import ActorClass, ActorSession, EnvironmentSession, Participants, Spec
+from trio_cogment.api.common_pb2 import (
+    ActorInitialInput,
+    ActorRunTrialInput,
+    CommunicationState,
+    Observation,
+    SerializedMessage,
+    TrialActor,
+)
+from trio_cogment.api.environment_pb2 import ActionSet, EnvInitialInput, EnvRunTrialInput
+from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
+from trio_cogment.host import Host
+from trio_cogment.rpc import RpcError, StatusCode, methods_of, open_in_process
+from trio_cogment.services import SERVICES, ServiceKind
+
+NORMAL, LAST, END = CommunicationState.NORMAL, CommunicationState.LAST, CommunicationState.END
+SPEC = Spec.of(
+    ActorClass("number", observation=UInt32Value, action=UInt32Value, config=StringValue),
+    environment_config=StringValue,
+)
+NORA = ActorInitialInput(actor_name="nora", actor_class="number", impl_name="player", env_name="env")
+GAME = EnvInitialInput(name="env", impl_name="game", actors_in_trial=[TrialActor(name="nora", actor_class="number")])
+#: Bytes that are no protobuf message: a field that ends early.
+BROKEN = b"\x08"
+
+
+def seen(payload: bytes = b"", tick: int = 0) -> ActorRunTrialInput:
+    return ActorRunTrialInput(state=NORMAL, observation=Observation(tick_id=tick, content=payload))
+
+
+async def conversation(
+    participants: Participants, kind: ServiceKind, *messages: Message, trial_id: str = "t"
+) -> RpcError | None:
+    """Say this to a participant as an orchestrator would; return the error with which it ended the call."""
+    method = methods_of(SERVICES[kind].descriptor())["RunTrial"]
+    async with (
+        open_in_process(Host(), participants.services()) as channel,
+        channel.call(method, metadata={"trial-id": trial_id}) as call,
+    ):
+        try:
+            for message in messages:
+                await call.send(message)
+            await call.done_sending()
+            while await call.receive() is not None:
+                pass
+        except RpcError as error:
+            return error
+    return None
+
+
+async def as_actor(
+    run: Callable[[ActorSession], Awaitable[None]],
+    *messages: ActorRunTrialInput,
+    init: ActorInitialInput = NORA,
+    spec: Spec = SPEC,
+) -> RpcError | None:
+    participants = Participants(spec)
+    participants.register_actor(run, "player", ["number"])
+    return await conversation(
+        participants, ServiceKind.ACTOR, ActorRunTrialInput(state=NORMAL, init_input=init), *messages
+    )
+
+
+async def as_environment(
+    run: Callable[[EnvironmentSession], Awaitable[None]], *messages: EnvRunTrialInput, init: EnvInitialInput = GAME
+) -> RpcError | None:
+    participants = Participants(SPEC)
+    participants.register_environment(run, "game")
+    return await conversation(
+        participants, ServiceKind.ENVIRONMENT, EnvRunTrialInput(state=NORMAL, init_input=init), *messages
+    )
+
+
+async def never(session: Any) -> None:
+    raise AssertionError("it must not run")
+
+
+async def plays(session: Any) -> None:
+    async for _ in session.all_events():
+        pass
+
+
+def in_user_code(
+    errors: list[str], kind: type[CogmentError], misuse: Callable[[Any], Awaitable[object]]
+) -> Callable[[Any], Awaitable[None]]:
+    """Return an implementation that starts, misuses its session, and takes down the error."""
+
+    async def run(session: Any) -> None:
+        await session.start()
+        with pytest.raises(kind) as caught:
+            await misuse(session)
+        errors.append(str(caught.value))
+
+    return run
+
+
+async def test_unknown_implementation_of_an_actor() -> None:
+    participants = Participants(SPEC)
+    participants.register_actor(never, "player", ["number"])
+    participants.register_actor(never, "other", ["raw", "number"])
+    init = ActorInitialInput(actor_name="nora", actor_class="number", impl_name="plyer")
+    error = await conversation(participants, ServiceKind.ACTOR, ActorRunTrialInput(state=NORMAL, init_input=init))
+    assert error is not None
+    assert error.code is StatusCode.NOT_FOUND
+    assert error.message == (
+        "trial 't', actor 'nora': expected implementation 'plyer' for actor class 'number'; registered in this "
+        "program: 'player' (number), 'other' (number, raw). Register it, or correct the implementation or the endpoint "
+        "in the trial's parameters"
+    )
+
+
+async def test_unknown_implementation_of_an_environment() -> None:
+    participants = Participants(SPEC)
+    init = EnvInitialInput(name="env", impl_name="game")
+    error = await conversation(participants, ServiceKind.ENVIRONMENT, EnvRunTrialInput(state=NORMAL, init_input=init))
+    assert error is not None
+    assert error.code is StatusCode.NOT_FOUND
+    assert error.message == (
+        "trial 't', environment 'env': expected implementation 'game'; registered in this program: none. Register it, "
+        "or correct the implementation or the endpoint in the trial's parameters"
+    )
+
+
+async def test_action_of_the_wrong_type() -> None:
+    errors: list[str] = []
+
+    async def acts(session: ActorSession) -> None:
+        async for _ in session.all_events():
+            with pytest.raises(InvalidArgumentError) as caught:
+                await session.do_action(StringValue(value="7"))
+            errors.append(str(caught.value))
+
+    assert await as_actor(acts, seen()) is None
+    assert errors == [
+        "trial 't', actor 'nora': action: expected UInt32Value, got StringValue for actor class 'number', as the spec "
+        "declares"
+    ]
+
+
+async def test_observation_of_the_wrong_type() -> None:
+    errors: list[str] = []
+    misuse = in_user_code(errors, InvalidArgumentError, lambda s: s.produce_observations([("*", StringValue())]))
+    assert await as_environment(misuse) is None
+    assert errors == [
+        "trial 't', environment 'env': observation of 'nora': expected UInt32Value, got StringValue for actor class "
+        "'number', as the spec declares"
+    ]
+
+
+async def test_message_and_user_data_of_the_wrong_type() -> None:
+    errors: list[str] = []
+    await as_actor(in_user_code(errors, InvalidArgumentError, lambda s: s.send_message("hello", "env")))
+    await as_actor(in_user_code(errors, InvalidArgumentError, lambda s: s.add_reward(1, 1, "*", user_data={"a": 1})))
+    assert errors == [
+        "trial 't', actor 'nora': send_message: expected a protobuf message, got str",
+        "trial 't', actor 'nora': add_reward: user_data: expected a protobuf message, got dict",
+    ]
+
+
+async def test_observation_and_config_of_another_spec() -> None:
+    remedy = "the sender's spec may be another one: use the same cogment.yaml and protos on both sides"
+    error = await as_actor(plays, seen(BROKEN))
+    assert error is not None
+    assert error.message == (f"trial 't', actor 'nora': observation: 1 bytes, not a valid UInt32Value; {remedy}")
+    init = ActorInitialInput(actor_name="nora", actor_class="number", config=SerializedMessage(content=BROKEN))
+    error = await as_actor(never, init=init)
+    assert error is not None
+    assert error.message == f"trial 't', actor 'nora': config: 1 bytes, not a valid StringValue; {remedy}"
+
+
+async def test_action_of_another_spec() -> None:
+    action_set = EnvRunTrialInput(state=NORMAL, action_set=ActionSet(actions=[BROKEN]))
+    error = await as_environment(plays, action_set)
+    assert error is not None
+    assert error.message == (
+        "trial 't', environment 'env': action of 'nora': 1 bytes, not a valid UInt32Value; the sender's spec may be "
+        "another one: use the same cogment.yaml and protos on both sides"
+    )
+
+
+async def test_actor_class_that_the_spec_lacks() -> None:
+    remedy = (
+        "is not in this program's spec, which declares 'word'; add it to the spec, or correct the trial's parameters"
+    )
+    error = await as_actor(never, spec=Spec.of(ActorClass("word")))
+    assert error is not None
+    assert error.message == f"trial 't', actor 'nora': actor class 'number' {remedy}"
+    participants = Participants(Spec.of(ActorClass("word")))
+    participants.register_environment(never, "game")
+    error = await conversation(participants, ServiceKind.ENVIRONMENT, EnvRunTrialInput(state=NORMAL, init_input=GAME))
+    assert error is not None
+    assert error.message == f"trial 't', environment 'env': actor class 'number' of actor 'nora' {remedy}"
+
+
+async def test_action_before_the_first_observation() -> None:
+    errors: list[str] = []
+    assert await as_actor(in_user_code(errors, LocalProtocolError, lambda s: s.do_action(UInt32Value()))) is None
+    assert errors == [
+        "trial 't', actor 'nora': do_action: expected it after an observation, and none has come yet; act on events of "
+        "all_events() that have an observation"
+    ]
+
+
+async def test_use_before_the_start() -> None:
+    errors: list[str] = []
+
+    async def early(session: ActorSession) -> None:
+        with pytest.raises(LocalProtocolError) as caught:
+            await session.add_reward(1, 1, "*")
+        errors.append(str(caught.value))
+
+    assert await as_actor(early) is None
+    assert errors == ["trial 't', actor 'nora': add_reward: the session has not been started; await session.start()"]
+
+
+async def test_use_after_the_end() -> None:
+    errors: list[str] = []
+
+    async def late(session: Any) -> None:
+        async for _ in session.all_events():
+            pass
+        assert session.is_over
+        uses = [session.add_reward(1, 1, "*"), session.send_message(StringValue(), "*")]
+        if isinstance(session, ActorSession):
+            uses.append(session.do_action(UInt32Value()))
+        else:
+            uses += [session.produce_observations([("*", UInt32Value())]), session.end([("*", UInt32Value())])]
+        for use in uses:
+            with pytest.raises(LocalProtocolError) as caught:
+                await use
+            errors.append(str(caught.value))
+
+    assert await as_actor(late, seen(), ActorRunTrialInput(state=END, details="terminated")) is None
+    assert await as_environment(late, EnvRunTrialInput(state=END, details="terminated")) is None
+    rest = "the trial is over; send before the last event, and leave the loop over all_events() when it ends"
+    actor = [f"trial 't', actor 'nora': {what}: {rest}" for what in ("add_reward", "send_message", "do_action")]
+    sent = ("add_reward", "send_message", "produce_observations", "end")
+    assert errors == [*actor, *(f"trial 't', environment 'env': {what}: {rest}" for what in sent)]
+
+
+async def test_missing_config() -> None:
+    errors: list[str] = []
+
+    async def needs(session: Any) -> None:
+        with pytest.raises(FailedPreconditionError) as caught:
+            assert session.required_config
+        errors.append(str(caught.value))
+
+    await as_actor(needs)
+    await as_environment(needs)
+    assert errors == [
+        "trial 't', actor 'nora': config: expected StringValue, and the trial's parameters have none; set it with "
+        "actor_params('nora', 'number', config=...), or in a pre-trial hook",
+        "trial 't', environment 'env': config: expected StringValue, and the trial's parameters have none; set it with "
+        "trial_params(..., environment_config=...), or in a pre-trial hook",
+    ]
+
+
+async def test_config_that_is_there() -> None:
+    configs: list[Any] = []
+
+    async def needs(session: Any) -> None:
+        configs.append(session.required_config)
+
+    init = ActorInitialInput(actor_name="nora", actor_class="number")
+    # A config that is there may be empty.
+    init.config.SetInParent()
+    await as_actor(needs, init=init)
+    assert configs == [StringValue()]
+
+
+async def test_sending_done_too_early_or_not_asked_for() -> None:
+    errors: list[str] = []
+
+    async def done(session: ActorSession) -> None:
+        for auto in (True, False):
+            await session.start(auto_done_sending=auto)
+            with pytest.raises(LocalProtocolError) as caught:
+                await session.sending_done()
+            errors.append(str(caught.value))
+
+    assert await as_actor(done) is None
+    assert errors == [
+        "trial 't', actor 'nora': sending_done: the session does it by itself; start it with auto_done_sending=False",
+        "trial 't', actor 'nora': sending_done: expected it after the final observation; the trial goes on",
+    ]
