@@ -7,11 +7,13 @@ neither Trio nor anything that does I/O.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
 from trio_cogment._version import __version__ as __version__
 
+TYPE_CHECKING = False  # as type checkers know it; importing `typing` takes longer than everything else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from trio_cogment.config import OrchestratorConfig as OrchestratorConfig
     from trio_cogment.config import PlatformConfig as PlatformConfig
     from trio_cogment.config import RpcConfig as RpcConfig

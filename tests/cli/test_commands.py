@@ -14,6 +14,8 @@ import trio
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, run_main, server
 from trio_cogment import __version__
 from trio_cogment.cli import main
+from trio_cogment.cli.quick import answered
+from trio_cogment.cli.root import run
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +61,55 @@ def test_help_and_version_import_nothing_heavy(arguments: tuple[str, ...]) -> No
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{__version__}\n" if "version" in arguments[0] else "Usage: trio-cogment" in done.stdout
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize("arguments", [(), ("-h",), ("--help",), ("version",), ("--version",)])
+def test_the_quick_answers_are_those_of_click(
+    arguments: tuple[str, ...], width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert answered(list(arguments))
+    quick = capsys.readouterr().out
+    assert run(arguments) == 0
+    assert quick == capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables"),
+    [
+        (["--help"], {"COLUMNS": "79"}),
+        ([], {"_TRIO_COGMENT_COMPLETE": "bash_source"}),
+        (["serve", "--help"], {}),
+        (["--help", "--version"], {}),
+    ],
+)
+def test_everything_else_is_left_to_click(
+    arguments: list[str], variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert not answered(arguments)
+
+
+def modules_after(*arguments: str) -> set[str]:
+    """Return what a process has imported when a command has ended, beyond what it had at its start."""
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "from trio_cogment.cli import main\n"
+        f"try: main({arguments!r})\n"
+        "finally: print(*set(sys.modules) - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_the_quick_answers_import_next_to_nothing(argument: str) -> None:
+    found = modules_after(argument)
+    ours = ("", "._version", ".cli", ".cli.commands", ".cli.quick")
+    assert {name for name in found if name.startswith("trio_cogment")} == {f"trio_cogment{name}" for name in ours}
+    assert not {"click", "typing", "re", "enum", "trio", "purerpc", "google.protobuf"} & found
 
 
 @pytest.mark.parametrize(

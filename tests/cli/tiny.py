@@ -11,8 +11,8 @@ import trio
 
 from trio_cogment.about import About
 from trio_cogment.api import datalog_pb2, trial_datastore_pb2
+from trio_cogment.cli import main
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.main import main
 from trio_cogment.cli.services import services
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.server import Application, Resources, Running, run_server

@@ -1,7 +1,25 @@
 """The command line, `trio-cogment`.
 
-Only this package calls `trio.run` or handles signals. Heavy modules (Trio, gRPC, protobuf) are imported by the commands
-that need them, when they run: `--help` and `version` answer at once.
+Only this package calls `trio.run` or handles signals. A command is imported when it is run, and heavy modules (Trio,
+gRPC, protobuf) when it needs them: `--help` and `version` answer at once.
 """
 
-from trio_cogment.cli.main import main as main
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and leave the process: 0 for success, 1 for every kind of error, 130 for Control-C."""
+    from trio_cogment.cli.quick import answered
+
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if answered(given):
+        sys.exit(0)
+    from trio_cogment.cli.root import run
+
+    sys.exit(run(given))

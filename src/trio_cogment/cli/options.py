@@ -6,8 +6,9 @@ variable counts as unset.
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -27,11 +28,24 @@ _MAX_DURATION_SECONDS = 2**63 / 1e9
 
 
 class Group(click.Group):
-    """A group of commands that shows its help when it is called alone, and whose commands may have aliases."""
+    """A group of commands that shows its help when it is called alone, and whose commands may have aliases.
 
-    def __init__(self, *args: object, **settings: object) -> None:
+    Args:
+        lazy: commands that are imported when they are used: name -> the module that has the command by this name, and
+            its line in the help.
+        aliases: other names of commands, which are not in the help.
+    """
+
+    def __init__(
+        self,
+        *args: object,
+        lazy: Mapping[str, tuple[str, str]] = {},
+        aliases: Mapping[str, str] = {},
+        **settings: object,
+    ) -> None:
         super().__init__(*args, **{"invoke_without_command": True, **settings})  # type: ignore[arg-type]  # click's own
-        self._aliases: dict[str, str] = {}
+        self._lazy = lazy
+        self._aliases = dict(aliases)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command, or print the help."""
@@ -45,9 +59,19 @@ class Group(click.Group):
         super().add_command(cmd, name)
         self._aliases.update(dict.fromkeys(aliases, name or cmd.name or ""))
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted({*super().list_commands(ctx), *self._lazy})
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command by its name or an alias."""
-        return super().get_command(ctx, self._aliases.get(cmd_name, cmd_name))
+        name = self._aliases.get(cmd_name, cmd_name)
+        if name in self._lazy and name not in self.commands:
+            module, summary = self._lazy[name]
+            command: click.Command = getattr(importlib.import_module(module), name)
+            command.short_help = summary
+            self.add_command(command)
+        return super().get_command(ctx, name)
 
 
 def not_built(path: str) -> click.Command:

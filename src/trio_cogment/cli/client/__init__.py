@@ -10,17 +10,18 @@ from typing import Any
 
 import click
 
-from trio_cogment.cli.client import directory, model_registry, trial_datastore
 from trio_cogment.cli.client.common import client_options
 from trio_cogment.cli.options import Group
 
+_COMMANDS = {
+    "directory": ("trio_cogment.cli.client.directory", "Call a directory."),
+    "model_registry": ("trio_cogment.cli.client.model_registry", "Call a model registry."),
+    "trial_datastore": ("trio_cogment.cli.client.trial_datastore", "Call a trial datastore."),
+}
+_ALIASES = {"datastore": "trial_datastore", "registry": "model_registry"}
 
-@click.group(cls=Group)
+
+@click.group(cls=Group, lazy=_COMMANDS, aliases=_ALIASES)
 @client_options
 def client(**_options: Any) -> None:
     """Call running services."""
-
-
-client.add_command(trial_datastore.trial_datastore, aliases=("datastore",))
-client.add_command(model_registry.model_registry, aliases=("registry",))
-client.add_command(directory.directory)

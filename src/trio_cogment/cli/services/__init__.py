@@ -12,21 +12,23 @@ import click
 
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import Group, not_built
-from trio_cogment.cli.services import directory, model_registry, orchestrator, trial_datastore
 
+_COMMANDS = {
+    "directory": ("trio_cogment.cli.services.directory", "Run a directory."),
+    "model_registry": ("trio_cogment.cli.services.model_registry", "Run a model registry."),
+    "orchestrator": ("trio_cogment.cli.services.orchestrator", "Run an orchestrator."),
+    "trial_datastore": ("trio_cogment.cli.services.trial_datastore", "Run a trial datastore."),
+}
+_ALIASES = {"datastore": "trial_datastore", "registry": "model_registry"}
 #: Commands of the reference that are not built yet.
 _NOT_BUILT = ("web_proxy", "proxy")
 
 
-@click.group(cls=Group)
+@click.group(cls=Group, lazy=_COMMANDS, aliases=_ALIASES)
 @log_options
 def services(**_options: Any) -> None:
     """Serve one service, with the flags and environment variables of the reference."""
 
 
-services.add_command(orchestrator.orchestrator)
-services.add_command(directory.directory)
-services.add_command(trial_datastore.trial_datastore, aliases=("datastore",))
-services.add_command(model_registry.model_registry, aliases=("registry",))
 for _name in _NOT_BUILT:
     services.add_command(not_built(f"services {_name}"))

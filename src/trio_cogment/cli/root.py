@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,42 +10,36 @@ import click
 from click.core import ParameterSource
 
 from trio_cogment._version import __version__
-from trio_cogment.cli.client import client
-from trio_cogment.cli.configuration import configuration_of
-from trio_cogment.cli.demo import demo
+from trio_cogment.cli.commands import ABOUT, COMMANDS, NOT_BUILT
 from trio_cogment.cli.options import Group, not_built
-from trio_cogment.cli.replay import replay
-from trio_cogment.cli.serve import serve
-from trio_cogment.cli.services import services
-from trio_cogment.cli.status import status
-from trio_cogment.cli.text import printable
+from trio_cogment.cli.quick import PROGRAM
 
 #: The exit code that shells expect of a command ended by Control-C.
 _INTERRUPTED = 130
 
-#: Commands of the reference that are not built yet.
-_NOT_BUILT = ("launch", "copy", "generate", "init", "run")
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Group, help=ABOUT, lazy=COMMANDS, context_settings=_SETTINGS)
 @click.version_option(__version__, "--version", message="%(version)s")
 def cli() -> None:
-    """The Cogment platform on Trio: trials in which humans, software agents and an environment meet."""
+    """Have the commands of the table."""
 
 
-@cli.command()
+@click.command()
 def version() -> None:
     """Print the version."""
     click.echo(__version__)
 
 
-for _command in (serve, services, client, status, demo, replay, *(not_built(name) for name in _NOT_BUILT)):
-    cli.add_command(_command)
+for _name in NOT_BUILT:
+    cli.add_command(not_built(_name))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and leave the process: 0 for success, 1 for every kind of error, 130 for Control-C."""
-    sys.exit(_exit_code(lambda: cli.main(arguments, prog_name="trio-cogment", standalone_mode=False)))
+def run(arguments: Sequence[str]) -> int:
+    """Run a command and return the exit code: 0 for success, 1 for every kind of error, 130 for Control-C."""
+    return _exit_code(lambda: cli.main(arguments, prog_name=PROGRAM, standalone_mode=False))
 
 
 def _exit_code(run: Callable[[], Any]) -> int:
@@ -74,8 +67,10 @@ def _one_line(error: click.ClickException) -> str:
         # One that is missing has no message.
         text = f"{_where(error.ctx, error.param)}: {error.message or 'it is needed'}"
     elif isinstance(error, click.UsageError):
-        path = error.ctx.command_path if error.ctx is not None else "trio-cogment"
+        path = error.ctx.command_path if error.ctx is not None else PROGRAM
         text = f"{text.rstrip('.')} (see {path} --help)"
+    from trio_cogment.cli.text import printable
+
     return printable(" ".join(text.split()))
 
 
@@ -84,6 +79,8 @@ def _where(ctx: click.Context | None, option: click.Option) -> str:
     flag = option.opts[0]
     source = None if ctx is None or not option.name else ctx.get_parameter_source(option.name)
     if ctx is not None and option.name and source is ParameterSource.DEFAULT_MAP:
+        from trio_cogment.cli.configuration import configuration_of
+
         return f"{flag} (from {configuration_of(ctx).places[option.name]})"
     if source is not ParameterSource.ENVIRONMENT:
         return flag

@@ -1,0 +1,23 @@
+"""The commands of `trio-cogment`, and what its help says of each.
+
+This is a table of its own, without imports, so that the help needs nothing else.
+"""
+
+from __future__ import annotations
+
+#: What the program is. It fits on a line of 80 columns, as the help of each command does.
+ABOUT = "The Cogment platform on Trio: humans, agents and an environment in trials."
+
+#: Name of a command -> the module that has it, by the same name, and its line in the help.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "client": ("trio_cogment.cli.client", "Call running services."),
+    "demo": ("trio_cogment.cli.demo", "Run a small trial: two actors invent a code for colours."),
+    "replay": ("trio_cogment.cli.replay", "Play a recorded trial through this version's rules."),
+    "serve": ("trio_cogment.cli.serve", "Serve everything on one port."),
+    "services": ("trio_cogment.cli.services", "Serve one service, with the flags of the reference."),
+    "status": ("trio_cogment.cli.status", "Ask services for their statuses."),
+    "version": ("trio_cogment.cli.root", "Print the version."),
+}
+
+#: Commands of the reference that are not built yet.
+NOT_BUILT = ("launch", "copy", "generate", "init", "run")
