@@ -6,10 +6,12 @@ from trio_cogment.sdk._connect import Client as Client
 from trio_cogment.sdk._connect import connect as connect
 from trio_cogment.sdk._controller import Controller as Controller
 from trio_cogment.sdk._controller import join_trial as join_trial
+from trio_cogment.sdk._datalog import DatalogImplementation as DatalogImplementation
 from trio_cogment.sdk._datalog import DatalogSession as DatalogSession
 from trio_cogment.sdk._datastore import DatastoreClient as DatastoreClient
 from trio_cogment.sdk._datastore import SampleIterator as SampleIterator
 from trio_cogment.sdk._environment import ActorInfo as ActorInfo
+from trio_cogment.sdk._environment import EnvironmentImplementation as EnvironmentImplementation
 from trio_cogment.sdk._environment import EnvironmentSession as EnvironmentSession
 from trio_cogment.sdk._events import ActorStatus as ActorStatus
 from trio_cogment.sdk._events import Event as Event
@@ -21,6 +23,7 @@ from trio_cogment.sdk._events import RecvReward as RecvReward
 from trio_cogment.sdk._export_import import Transferred as Transferred
 from trio_cogment.sdk._export_import import export_trials as export_trials
 from trio_cogment.sdk._export_import import import_samples as import_samples
+from trio_cogment.sdk._hook import PreTrialHook as PreTrialHook
 from trio_cogment.sdk._hook import PreTrialSession as PreTrialSession
 from trio_cogment.sdk._log_level import apply_log_level as apply_log_level
 from trio_cogment.sdk._log_sample import LogSample as LogSample
