@@ -214,10 +214,10 @@ class Endless:
 
 
 @asynccontextmanager
-async def listening(*services: Service) -> AsyncIterator[str]:
+async def listening(*services: Service, port: int = 0) -> AsyncIterator[str]:
     """Serve in this process for the time of a block; gives the endpoint."""
     async with trio.open_nursery() as nursery:
-        serving = await nursery.start(serve, services, await open_listeners("127.0.0.1"))
+        serving = await nursery.start(serve, services, await open_listeners("127.0.0.1", port))
         yield f"grpc://127.0.0.1:{serving.port}"
         nursery.cancel_scope.cancel()
 

@@ -50,8 +50,9 @@ async def test_one_service(tmp_path: Path) -> None:
         [line] = await lines(where, "--type=datastore", "nb_models")
         assert line.startswith("datastore ::: UNIMPLEMENTED")
         assert await lines(where, "--type=other") == ["other ::: a service of type other has no statuses"]
-    [line] = await lines(where, "--timeout=5s", "nb_models")
-    assert line.startswith(" ::: UNAVAILABLE")
+    [line] = await lines(where, "--timeout=100ms", "nb_models")
+    assert line.startswith(" ::: the service at grpc://127.0.0.1:")
+    assert line.endswith(": Connection refused; waited 0.1 s (--timeout)")
 
 
 async def enter(server: DirectoryServer, kind: int, protocol: int, host: str, port: int, **properties: str) -> int:
@@ -118,10 +119,12 @@ async def test_everybody_in_a_directory(tmp_path: Path) -> None:
 
 
 async def test_a_directory_that_is_not_there_is_an_error() -> None:
-    output = await status("--directory_endpoint=grpc://127.0.0.1:1")
-    assert output.code == 1
-    assert output.out.startswith("directory ::: UNAVAILABLE")
-    assert output.err.count("\n") == 1
+    output = await status("--directory_endpoint=grpc://127.0.0.1:1", "--timeout=100ms")
+    assert (output.code, output.out) == (1, "")
+    assert output.err == (
+        "trio-cogment: the directory at grpc://127.0.0.1:1 cannot be reached: "
+        "cannot connect to 127.0.0.1:1: Connection refused; waited 0.1 s (--timeout)\n"
+    )
     for flag in ("--endpoint=cogment://client", "--endpoint=nonsense", "--directory_endpoint=cogment://discover"):
         output = await status(flag)
         assert (output.code, output.out, output.err.count("\n")) == (1, "", 1)

@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, InProcessChannel, serve_stream
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, WAIT, CheckService
 
+#: Nobody waits for a server that has never been reached.
+AT_ONCE = RpcConfig(await_server_seconds=0)
 FINISHED = encode([(b":status", b"200"), (b"content-type", b"application/grpc"), (b"grpc-status", b"0")])
 
 
@@ -103,7 +106,7 @@ async def open_calls(channel: Channel, number: int) -> AsyncIterator[list[Client
 async def test_connect_backoff_seconds_are_the_configurations(
     initial: float, longest: float, autojump_clock: trio.testing.MockClock
 ) -> None:
-    config = RpcConfig(connect_backoff_initial_seconds=initial, connect_backoff_max_seconds=longest)
+    config = replace(AT_ONCE, connect_backoff_initial_seconds=initial, connect_backoff_max_seconds=longest)
     for seed in range(5):
         async with server_and_channel(config=config, seed=seed) as (server, channel):
             server.down = True
@@ -129,7 +132,7 @@ async def test_connect_backoff_seconds_are_the_configurations(
 
 
 async def test_fast_calls_fail_at_once_with_the_last_error(autojump_clock: trio.testing.MockClock) -> None:
-    async with server_and_channel() as (server, channel):
+    async with server_and_channel(config=AT_ONCE) as (server, channel):
         server.down = True
         await unavailable(channel, "nobody is there")
         begin = trio.current_time()
@@ -144,7 +147,7 @@ async def test_fast_calls_fail_at_once_with_the_last_error(autojump_clock: trio.
 
 
 async def test_attempts_follow_the_backoff_and_a_success_resets_it(autojump_clock: trio.testing.MockClock) -> None:
-    async with server_and_channel() as (server, channel):
+    async with server_and_channel(config=AT_ONCE) as (server, channel):
         server.down = True
         with pytest.raises(RpcError, match="while connecting: cannot connect to localhost: nobody is there") as caught:
             await channel.unary(ECHO_ONE, Action(), wait_for_ready=True, timeout=300)
@@ -168,6 +171,72 @@ async def test_attempts_follow_the_backoff_and_a_success_resets_it(autojump_cloc
             await channel.unary(ECHO_ONE, Action(), wait_for_ready=True, timeout=2)
         first, second = server.attempts[:2]
         assert 0.8 <= second - first <= 1.21
+
+
+# --- waiting for a server that has never been reached ---
+
+
+async def test_the_first_calls_wait_for_a_server_that_listens_later(autojump_clock: trio.testing.MockClock) -> None:
+    async with server_and_channel() as (server, channel), trio.open_nursery() as nursery:
+        server.down = True
+        for _ in range(5):
+            nursery.start_soon(check, channel)
+        await trio.sleep(7)
+        server.down = False
+        before = trio.current_time()
+        await check(channel)
+        assert trio.current_time() - before < 0.3
+    gaps = [b - a for a, b in zip(server.attempts, server.attempts[1:], strict=False)]
+    assert max(gaps) < 0.26  # often, whatever the backoff
+
+
+async def test_the_first_calls_wait_no_longer_than_the_configuration_says(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with server_and_channel(config=RpcConfig(await_server_seconds=3)) as (server, channel):
+        server.down = True
+        begin = trio.current_time()
+        await trio.sleep(50)  # counted from the first call
+        for seconds in (3, 3, 3):  # all calls wait until the same moment; after it, none does
+            await unavailable(channel, "cannot connect to localhost: nobody is there")
+            assert trio.current_time() - begin == pytest.approx(50 + seconds, abs=0.01)
+        # From now on the pauses are those of the backoff.
+        server.attempts.clear()
+        with pytest.raises(RpcError):
+            await channel.unary(ECHO_ONE, Action(), wait_for_ready=True, timeout=300)
+        gaps = [b - a for a, b in zip(server.attempts, server.attempts[1:], strict=False)]
+        assert max(gaps) > 20
+
+
+async def test_a_server_that_was_reached_once_is_not_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    async with server_and_channel() as (server, channel):
+        await check(channel)
+        server.down = True
+        server.live[0].cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        before = trio.current_time()
+        await unavailable(channel, "nobody is there")
+        assert trio.current_time() - before < 0.01
+
+
+async def test_a_first_call_keeps_to_its_own_timeout(autojump_clock: trio.testing.MockClock) -> None:
+    async with server_and_channel() as (server, channel):
+        server.down = True
+        with pytest.raises(RpcError, match="nobody is there") as caught:
+            await channel.unary(ECHO_ONE, Action(), timeout=2)
+        assert caught.value.code is StatusCode.DEADLINE_EXCEEDED
+        assert trio.current_time() == pytest.approx(2)
+
+
+async def test_what_listens_and_is_no_server_is_not_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    async def connect() -> trio.abc.Stream:
+        ours, theirs = trio.testing.memory_stream_pair()
+        await theirs.aclose()
+        return ours
+
+    async with Channel.over(connect) as channel:
+        await unavailable(channel, "cannot connect to localhost")
+        assert trio.current_time() < 0.1
 
 
 async def test_wait_for_ready_waits_through_the_backoff(autojump_clock: trio.testing.MockClock) -> None:

@@ -124,20 +124,6 @@ def as_endpoint(_ctx: click.Context, _param: click.Parameter, value: str | None)
         raise click.BadParameter(str(error)) from None
 
 
-def endpoint_option(flag: str, *, default: str, variable: str, text: str) -> Callable[[_Decorated], _Decorated]:
-    """Return a flag that is the endpoint of a server."""
-    return click.option(
-        flag,
-        callback=as_endpoint,
-        default=default,
-        metavar="ENDPOINT",
-        envvar=variable,
-        show_default=True,
-        show_envvar=True,
-        help=text,
-    )
-
-
 def boolean_option(
     flag: str, *, text: str, variable: str | None = None, default: str | None = "true"
 ) -> Callable[[_Decorated], _Decorated]:

@@ -12,17 +12,19 @@ import click
 from trio_cogment.cli.client.common import ClientSettings, channel_to, client_options, client_settings, run_client
 from trio_cogment.cli.client.directory import (
     as_json,
+    directory_client,
     directory_options,
     endpoint_text,
     kind_of,
-    open_directory_client,
     type_option,
     type_text,
 )
+from trio_cogment.cli.client.reaching import Places, reached
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.text import printable
+from trio_cogment.config import RpcConfig
 from trio_cogment.endpoints import DISCOVER, DiscoverEndpoint, GrpcEndpoint, parse_endpoint, parse_server_endpoint
-from trio_cogment.errors import CogmentError, EndpointError, RpcError
+from trio_cogment.errors import EndpointError, RpcError
 from trio_cogment.services import SERVICES, ServiceKind, kind_of_type
 
 if TYPE_CHECKING:
@@ -79,12 +81,12 @@ def status(
     settings = replace(settings, timeout_seconds=min(settings.timeout_seconds, _MAX_SECONDS))
     where, token = ctx.params["directory_endpoint"], ctx.params["directory_authentication_token"]
     if isinstance(endpoint, GrpcEndpoint):
-        answer = run_client(settings, _ask_at, settings, endpoint, kind_of(kind), names, bounded=False)
+        answer = run_client(_ask_awaited, settings, endpoint, kind_of(kind), names)
         _print(settings, f"{kind}{answer}", {"type": kind or answer.found_type, **answer.as_json()})
         return
     if endpoint.kind is None and not endpoint.service_id:
         endpoint = replace(endpoint, kind=kind_of(kind))
-    run_client(settings, _show_found, settings, where, token, endpoint, verbose, names, bounded=False)
+    run_client(_show_found, settings, where, token, endpoint, verbose, names)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,20 +115,20 @@ class _Answer:
 
 async def _show_found(
     settings: ClientSettings,
-    where: GrpcEndpoint,
+    where: Places,
     token: str,
     target: DiscoverEndpoint,
     verbose: int,
     names: Sequence[str],
 ) -> None:
-    directory = await _ask_directory(settings, where, names)
     text = settings.output == "text"
-    if text:
-        click.echo(f"{ServiceKind.DIRECTORY.value}{directory}")
-    if directory.error:
-        raise Failure(f"--directory_endpoint: {directory.error}")
-    async with open_directory_client(settings, where, token) as client:
-        services = await client.inquire(
+    async with reached(settings, ServiceKind.DIRECTORY, where, bounded=False) as channel:
+        directory = await _ask(settings, channel, ServiceKind.DIRECTORY, names)
+        if text:
+            click.echo(f"{ServiceKind.DIRECTORY.value}{directory}")
+        if directory.error:
+            raise Failure(f"--directory_endpoint: {directory.error}")
+        services = await directory_client(settings, channel, token).inquire(
             target.kind, target.properties, service_id=target.service_id, token=target.token
         )
     answers = await _ask_all(settings, services, names)
@@ -153,14 +155,6 @@ def _described(service: FullServiceData, verbose: int) -> str:
         ", ".join(f"{name} = {properties[name]}" for name in sorted(properties)),
     ]
     return printable(" -- ".join(part for part in parts[: verbose + 1] if part))
-
-
-async def _ask_directory(settings: ClientSettings, where: GrpcEndpoint, names: Sequence[str]) -> _Answer:
-    try:
-        async with channel_to(settings, where) as channel:
-            return await _ask(settings, channel, ServiceKind.DIRECTORY, names)
-    except CogmentError as error:
-        return _Answer(error=str(error))
 
 
 async def _ask_all(
@@ -201,10 +195,22 @@ async def _ask_service(settings: ClientSettings, service: FullServiceData, names
     return await _ask_at(settings, target, kind, names)
 
 
+async def _ask_awaited(
+    settings: ClientSettings, target: GrpcEndpoint, kind: ServiceKind | None, names: Sequence[str]
+) -> _Answer:
+    """Ask a service that may not listen yet."""
+    try:
+        async with reached(settings, kind, [target], bounded=False) as channel:
+            return await _ask(settings, channel, kind, names)
+    except Failure as failure:
+        return _Answer(error=failure.message)
+
+
 async def _ask_at(
     settings: ClientSettings, target: GrpcEndpoint, kind: ServiceKind | None, names: Sequence[str]
 ) -> _Answer:
-    async with channel_to(settings, target) as channel:
+    # The directory has found it alive a moment ago: one that does not listen is told at once.
+    async with channel_to(settings, target, config=RpcConfig(await_server_seconds=0)) as channel:
         return await _ask(settings, channel, kind, names)
 
 

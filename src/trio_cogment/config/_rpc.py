@@ -48,6 +48,8 @@ class RpcConfig:
         connect_backoff_initial_seconds: the pause after the first failure to connect (plus or minus a fifth); each
             further pause is 1.6 times as long.
         connect_backoff_max_seconds: the longest of these pauses.
+        await_server_seconds: how long the first calls of a channel wait for a server that does not listen yet; 0: they
+            fail at once. The time counts from the first call, and ends with the first connection.
         max_channel_connections: the most connections of one channel; it opens more than one when the server limits the
             calls on each.
         surplus_idle_seconds: how long all but the first of these stay open without calls.
@@ -81,6 +83,7 @@ class RpcConfig:
     connect_timeout_seconds: float = 20.0
     connect_backoff_initial_seconds: float = 1.0
     connect_backoff_max_seconds: float = 30.0
+    await_server_seconds: float = 10.0
     max_channel_connections: int = 128
     surplus_idle_seconds: float = 30.0
     farewell_timeout_seconds: float = 1.0
@@ -117,6 +120,7 @@ _RANGES: dict[str, Range] = {
     "connect_timeout_seconds": SECONDS,
     "connect_backoff_initial_seconds": SECONDS,
     "connect_backoff_max_seconds": SECONDS,
+    "await_server_seconds": SECONDS_OR_NEVER,
     "max_channel_connections": SIZE,
     "surplus_idle_seconds": SECONDS,
     "farewell_timeout_seconds": SECONDS,

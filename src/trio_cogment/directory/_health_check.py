@@ -48,6 +48,7 @@ class HealthChecker:
         self._rpc_config = dataclasses.replace(
             rpc_config,
             connect_timeout_seconds=config.answer_timeout_seconds,
+            await_server_seconds=0.0,  # whether it listens is what a check is about
             farewell_timeout_seconds=min(rpc_config.farewell_timeout_seconds, _FAREWELL_SECONDS),
         )
         self._rng = rng

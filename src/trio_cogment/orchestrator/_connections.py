@@ -76,6 +76,7 @@ class Connections:
             config,
             connect_backoff_initial_seconds=min(config.connect_backoff_initial_seconds, SELF_PACED_BACKOFF_SECONDS),
             connect_backoff_max_seconds=min(config.connect_backoff_max_seconds, SELF_PACED_BACKOFF_SECONDS),
+            await_server_seconds=0.0,
         )
         self._channels: dict[tuple[GrpcEndpoint, bool], _SharedChannel] = {}
         self._abandoned_at = math.inf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import random
 from collections.abc import Awaitable, Callable
 
@@ -17,6 +18,9 @@ from trio_cogment.rpc._connection import Connection
 
 logger = logging.getLogger(__name__)
 
+#: The longest pause between attempts while calls wait for a server that has never been reached.
+_AWAITED_PAUSE_SECONDS = 0.25
+
 
 class Pool:
     """Lends connections to calls.
@@ -29,6 +33,9 @@ class Pool:
     A new connection is no proof that the server works: a proxy may accept it and close it at once. So the backoff is
     reset when a call first uses the connection, and a connection that is lost early and unused counts as a failure.
     `_unused` holds the connections that no call has used yet.
+
+    A server that has never been reached may not listen yet. So the first calls wait for it, even if they do not ask for
+    that, up to `await_server_seconds` from the first of them, and the pauses between attempts are short.
 
     `_retiring` holds the connections whose idle time runs, so that each has one timer, however often it becomes idle.
     Calls do not stop the timer: when it ends, a connection that is in use stays, and its next idleness starts another.
@@ -56,6 +63,7 @@ class Pool:
         self.trouble = ""
         self.made = 0
         self._retry_at = -math.inf
+        self._awaited_until: float | None = None  # None: no call has been made yet
 
     def start(self, nursery: trio.Nursery) -> None:
         """Let the pool work in this nursery."""
@@ -90,12 +98,14 @@ class Pool:
 
     async def _wait(self, wait_for_ready: bool) -> Connection:
         failures = self._failures
+        if self._awaited_until is None:
+            self._awaited_until = trio.current_time() + self._config.await_server_seconds
         while (connection := self._usable()) is None:
             if self._nursery is None:
                 raise RpcError(StatusCode.UNAVAILABLE, "the channel is not open")
             self._dial_if_due()
             hopeless = self._failures != failures or not self._dialing
-            if hopeless and not wait_for_ready and not self._connections:
+            if hopeless and not wait_for_ready and not self._connections and not self._awaiting():
                 raise RpcError(self._last_error.code, self._last_error.message)
             await self._changed()
         self._lot.unpark()  # one after the other, as long as there is room
@@ -103,7 +113,11 @@ class Pool:
 
     async def _changed(self) -> None:
         waits = not self._dialing and self._retry_at > trio.current_time()
-        with trio.move_on_at(self._retry_at if waits else math.inf):
+        until = self._retry_at if waits else math.inf
+        if waits and self._awaiting():
+            assert self._awaited_until is not None
+            until = min(until, self._awaited_until)
+        with trio.move_on_at(until):
             await self._lot.park()
         try:
             await trio.lowlevel.checkpoint_if_cancelled()
@@ -144,12 +158,15 @@ class Pool:
             self.stop()
             raise
         except RpcError as error:
+            if not isinstance(error.__cause__, OSError):
+                self._awaited_until = -math.inf  # something listens: waiting would not change what it is
             self._failed(error)
         except Exception:  # the boundary of the attempt: who waits for it is told
             logger.exception("connecting to %s failed", self._target)
             self._failed(RpcError(StatusCode.UNAVAILABLE, f"cannot connect to {self._target}: unexpected failure"))
         else:
             self.trouble = ""
+            self._awaited_until = -math.inf
             self.made += 1
             connection.number = self.made
             self._connections.append(connection)
@@ -176,7 +193,7 @@ class Pool:
                 nursery.start_soon(connection.run, name=f"connection to {self._target}")
                 await connection.ready.wait()
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError, RemoteProtocolError) as error:
-            raise RpcError(StatusCode.UNAVAILABLE, f"cannot connect to {self._target}: {error}") from error
+            raise RpcError(StatusCode.UNAVAILABLE, f"cannot connect to {self._target}: {_why(error)}") from error
         if connection is None:
             raise late
         if not connection.ready.is_set():
@@ -195,7 +212,16 @@ class Pool:
         self._failures += 1
         self._last_error = error
         self.trouble = error.message
-        self._retry_at = trio.current_time() + self._backoff.failed()
+        pause = self._backoff.failed()
+        if self._awaiting():
+            if self._failures == 1:
+                logger.info("%s; waiting for it up to %g s", error.message, self._config.await_server_seconds)
+            pause = min(pause, _AWAITED_PAUSE_SECONDS)
+        self._retry_at = trio.current_time() + pause
+
+    def _awaiting(self) -> bool:
+        """Tell whether the server has never been reached, and calls still wait for it."""
+        return self._awaited_until is not None and trio.current_time() < self._awaited_until
 
     def _gone(self, connection: Connection) -> None:
         """A connection takes no calls any more; those that run go on if it drains."""
@@ -220,3 +246,16 @@ class Pool:
         if not connection.engine.streams and connection in self._connections[1:]:
             self._connections.remove(connection)
             connection.close(RpcError(StatusCode.UNAVAILABLE, "the connection was idle"))
+
+
+def _why(error: Exception) -> str:
+    """Return why a connection could not be made: what the system says, if it does."""
+    # Of several addresses that were tried, Trio's own text only says that none worked.
+    causes = error.__cause__.exceptions if isinstance(error.__cause__, ExceptionGroup) else [error.__cause__]
+    texts = [_system_text(cause) for cause in [error, *causes] if isinstance(cause, OSError)]
+    return ", ".join(dict.fromkeys(filter(None, texts))) or str(error)
+
+
+def _system_text(error: OSError) -> str | None:
+    # Trio adds the address to the text; the numbers of failed name lookups are negative.
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror

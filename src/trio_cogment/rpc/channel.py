@@ -45,7 +45,9 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
 
     When the server cannot be reached, calls end with UNAVAILABLE, and so do those that follow, with the same text,
     until the next attempt is due: after `RpcConfig.connect_backoff_initial_seconds`, growing with each failure in a
-    row. Calls with ``wait_for_ready=True`` wait instead until there is a connection or their deadline has passed.
+    row. Calls with ``wait_for_ready=True`` wait instead until there is a connection or their deadline has passed. A
+    server that has never been reached may not listen yet: until the first connection, all calls wait for it, for
+    `RpcConfig.await_server_seconds` at most, counted from the first call.
 
     Leaving the block cancels the calls that still run and closes the connections, telling the server why if that takes
     no longer than `RpcConfig.farewell_timeout_seconds`.

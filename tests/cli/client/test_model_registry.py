@@ -164,7 +164,7 @@ async def test_what_cannot_be_done_is_one_line_and_changes_nothing(tmp_path: Pat
             (("put", "m", f"--file={tmp_path}/none"), "--file: "),
             (("put", "m", f"--file={tmp_path}"), "--file: "),
             (("put", "m", "--user_data=x"), "--user_data: expected NAME=VALUE, got 'x'"),
-            (("list", "--endpoint=grpc://127.0.0.1:1"), "UNAVAILABLE"),
+            (("list", "--endpoint=grpc://127.0.0.1:1", "--timeout=100ms"), "cannot be reached: cannot connect to 127"),
             (("list", "--endpoint=nowhere"), "--endpoint: 'nowhere': expected grpc://host:port"),
         ):
             output = await client(arguments[0], endpoint, *arguments[1:])

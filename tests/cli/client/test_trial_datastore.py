@@ -155,7 +155,7 @@ async def test_files_that_are_none(tmp_path: Path) -> None:
             (("export", "one", f"--file={tmp_path}/out"), "not in the datastore: one"),
             (("list", "--from=x"), "trial_handle"),
             (("list", "--count=0"), "--count: 0 is not in the range"),
-            (("list", "--endpoint=grpc://127.0.0.1:1"), "UNAVAILABLE"),
+            (("list", "--endpoint=grpc://127.0.0.1:1", "--timeout=100ms"), "cannot be reached: cannot connect to 127"),
             (("delete",), "Missing argument"),
         ):
             output = await client(arguments[0], endpoint, *arguments[1:])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from trio_cogment.cli.errors import Failure, cause_of, failure_of
+from trio_cogment.cli.errors import cause_of, failure_of
 from trio_cogment.cli.options import applied, as_duration, nearest
 from trio_cogment.cli.tls import TlsFiles, load_tls, tls_files, tls_options
 from trio_cogment.endpoints import GrpcEndpoint
@@ -36,7 +36,7 @@ class ClientSettings:
 
     Attributes:
         output: `text` or `json`.
-        timeout_seconds: how long to wait for an answer.
+        timeout_seconds: how long to wait for a service, and for its answer.
         tls: every call is encrypted.
     """
 
@@ -57,7 +57,7 @@ def client_options(command: _Decorated) -> _Decorated:
             envvar="COGMENT_CLIENT_TIMEOUT",
             show_default=True,
             show_envvar=True,
-            help="How long to wait for an answer: 30s, 1m30s, 500ms.",
+            help="How long to wait for a service, and for its answer: 30s, 1m30s, 500ms.",
         ),
         click.option(
             "--console_output",
@@ -94,31 +94,22 @@ def as_file(path: Path) -> Path | None:
     return None if path in (_STANDARD, Path()) else path
 
 
-def run_client(
-    settings: ClientSettings, function: Callable[..., Awaitable[_Result]], *args: Any, bounded: bool = True
-) -> _Result:
-    """Run a function with Trio, and return what it returns.
+def run_client(function: Callable[..., Awaitable[_Result]], *args: Any) -> _Result:
+    """Run a function with Trio, and return what it returns; the function itself limits its waits.
 
     Args:
-        settings: how long it may take.
         function: what to run, with `args`.
         args: its arguments.
-        bounded: the time limit holds for all of it; otherwise the function itself limits its waits, for a transfer may
-            go on for as long as it makes progress.
 
     Raises:
-        Failure: it took too long, or ended with an expected error.
+        Failure: it ended with an expected error.
         BrokenPipeError: the reader of the output has gone.
         KeyboardInterrupt: it was interrupted.
     """
     import trio
 
     async def run() -> _Result:
-        with trio.CancelScope() as scope:
-            if bounded:
-                scope.deadline = trio.current_time() + settings.timeout_seconds
-            return await function(*args)
-        raise Failure(f"no answer within {settings.timeout_seconds:g} s (--timeout)")
+        return await function(*args)
 
     try:
         return trio.run(run)

@@ -11,12 +11,12 @@ import click
 from trio_cogment._version import __version__
 from trio_cogment.cli.client.common import (
     ClientSettings,
-    channel_to,
     client_options,
     client_settings,
     run_client,
     show,
 )
+from trio_cogment.cli.client.reaching import Places, places_option, reached
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import (
     Group,
@@ -24,21 +24,20 @@ from trio_cogment.cli.options import (
     as_endpoint,
     as_properties,
     boolean_option,
-    endpoint_option,
     given_on_the_line,
     nearest,
     port_option,
     token_option,
 )
 from trio_cogment.cli.text import printable
-from trio_cogment.config import DirectoryConfig, RpcConfig
+from trio_cogment.config import DirectoryConfig
 from trio_cogment.endpoints import CLIENT_HOST, ClientEndpoint, GrpcEndpoint
-from trio_cogment.errors import UnavailableError
-from trio_cogment.services import REGISTRATION_SOURCE, VERSION, ServiceKind, default_address, kind_of_type
+from trio_cogment.services import REGISTRATION_SOURCE, VERSION, ServiceKind, kind_of_type
 
 if TYPE_CHECKING:
     from trio_cogment.api.directory_pb2 import FullServiceData, ServiceEndpoint
     from trio_cogment.discovery import DirectoryClient
+    from trio_cogment.rpc import Channel
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -48,9 +47,6 @@ _MAX_ID = 2**64 - 1
 _OLD_NAMES = {"endpoint": "directory_endpoint", "auth_token": "directory_authentication_token"}
 #: The source of a registration, as the directory stores it.
 _SOURCE = "Cogment-Command_Line"
-#: The pause before a directory that cannot be reached yet is asked again.
-_PAUSE_SECONDS = 0.5
-_RPC = RpcConfig(connect_backoff_initial_seconds=0.1, connect_backoff_max_seconds=_PAUSE_SECONDS)
 
 
 # Flags
@@ -60,9 +56,9 @@ def directory_options(command: _Decorated) -> _Decorated:
     """Add the endpoint of the directory, and the token for it."""
     options = (
         token_option("Authentication token for the directory."),
-        endpoint_option(
+        places_option(
             "--directory_endpoint",
-            default=default_address(ServiceKind.DIRECTORY),
+            ServiceKind.DIRECTORY,
             variable="COGMENT_DIRECTORY_ENDPOINT",
             text="Endpoint of the directory.",
         ),
@@ -81,17 +77,22 @@ def _properties_option(text: str) -> Callable[[_Decorated], _Decorated]:
     )
 
 
+def _as_place(ctx: click.Context, param: click.Parameter, value: str | None) -> Places | None:
+    endpoint = as_endpoint(ctx, param, value)
+    return None if endpoint is None else [endpoint]
+
+
 def _command_options(command: _Decorated) -> _Decorated:
     options = (
         client_options,
-        click.option("--endpoint", callback=as_endpoint, default=None, hidden=True),
+        click.option("--endpoint", callback=_as_place, default=None, hidden=True),
         click.option("--auth_token", default=None, hidden=True),
         directory_options,
     )
     return applied(options, command)
 
 
-def _endpoint_and_token(ctx: click.Context) -> tuple[GrpcEndpoint, str]:
+def _places_and_token(ctx: click.Context) -> tuple[Places, str]:
     chosen = {}
     for old, name in _OLD_NAMES.items():
         chosen[name] = nearest(ctx, name)
@@ -103,17 +104,24 @@ def _endpoint_and_token(ctx: click.Context) -> tuple[GrpcEndpoint, str]:
 
 
 @asynccontextmanager
-async def open_directory_client(
-    settings: ClientSettings, endpoint: GrpcEndpoint, token: str
-) -> AsyncIterator[DirectoryClient]:
-    """Connect to a directory, with the timeout of the settings."""
+async def open_directory_client(settings: ClientSettings, places: Places, token: str) -> AsyncIterator[DirectoryClient]:
+    """Connect to a directory, within the time limit of the settings.
+
+    Raises:
+        Failure: it cannot be reached, or did not answer in time.
+    """
+    async with reached(settings, ServiceKind.DIRECTORY, places) as channel:
+        yield directory_client(settings, channel, token)
+
+
+def directory_client(settings: ClientSettings, channel: Channel, token: str) -> DirectoryClient:
+    """Return a client of the directory at the other end of a channel, with the time limit of the settings."""
     from trio_cogment.discovery import DirectoryClient
 
     config = DirectoryConfig(
         inquiry_timeout_seconds=settings.timeout_seconds, registration_timeout_seconds=settings.timeout_seconds
     )
-    async with channel_to(settings, endpoint, config=_RPC) as channel:
-        yield DirectoryClient(channel, token=token, config=config, name=f"the directory at {endpoint}")
+    return DirectoryClient(channel, token=token, config=config, name=f"the directory at {channel.authority}")
 
 
 # Commands
@@ -154,7 +162,7 @@ def register(
     **_options: Any,
 ) -> None:
     """Register a service, and print its id and its secret."""
-    settings, (where, token) = client_settings(ctx), _endpoint_and_token(ctx)
+    settings, (where, token) = client_settings(ctx), _places_and_token(ctx)
     endpoint = _endpoint_of(protocol, host, port)
     if not kind:
         raise Failure(f"--type: expected one of {', '.join(_KINDS)}")
@@ -165,7 +173,7 @@ def register(
             made = await directory.register(ServiceKind(kind), endpoint, told, ssl=ssl_required, permanent=permanent)
         return made.service_id, made.secret
 
-    service_id, secret = run_client(settings, ask)
+    service_id, secret = run_client(ask)
     data = {"serviceId": str(service_id), "secret": secret}
     show(settings, f"Service ID [{service_id}] \tSecret [{secret}]", data)
 
@@ -196,13 +204,13 @@ def deregister(ctx: click.Context, /, service_id: int, secret: str, **_options: 
     """Deregister a service."""
     from trio_cogment.discovery import Registration
 
-    settings, (where, token) = client_settings(ctx), _endpoint_and_token(ctx)
+    settings, (where, token) = client_settings(ctx), _places_and_token(ctx)
 
     async def ask() -> None:
         async with open_directory_client(settings, where, token) as directory:
             await directory.deregister(Registration(service_id, secret))
 
-    run_client(settings, ask)
+    run_client(ask)
 
 
 @directory.command()
@@ -213,7 +221,7 @@ def deregister(ctx: click.Context, /, service_id: int, secret: str, **_options: 
 @click.pass_context
 def inquire(ctx: click.Context, /, service_id: int, kind: str, properties: dict[str, str], **_options: Any) -> None:
     """Show registered services."""
-    settings, (where, token) = client_settings(ctx), _endpoint_and_token(ctx)
+    settings, (where, token) = client_settings(ctx), _places_and_token(ctx)
     if service_id and (kind or properties):
         raise Failure("--service_id: expected this, or --type and --properties, but not both")
 
@@ -221,7 +229,7 @@ def inquire(ctx: click.Context, /, service_id: int, kind: str, properties: dict[
         async with open_directory_client(settings, where, token) as directory:
             return await directory.inquire(kind_of(kind), properties, service_id=service_id)
 
-    services = run_client(settings, ask)
+    services = run_client(ask)
     lines = [f"[{len(services)}] Services found"]
     for service in services:
         lines += _lines(service)
@@ -233,22 +241,14 @@ def inquire(ctx: click.Context, /, service_id: int, kind: str, properties: dict[
 @click.pass_context
 def wait_for_ready(ctx: click.Context, /, **_options: Any) -> None:
     """Wait until the directory answers; exit code 1 if it does not within --timeout."""
-    import trio
-
-    settings, (where, token) = client_settings(ctx), _endpoint_and_token(ctx)
+    settings, (where, token) = client_settings(ctx), _places_and_token(ctx)
 
     async def ask() -> None:
         async with open_directory_client(settings, where, token) as directory:
-            while True:
-                try:
-                    # As the reference does: no service has this id, so there is no health check.
-                    await directory.look_up(0)
-                except UnavailableError:
-                    await trio.sleep(_PAUSE_SECONDS)
-                else:
-                    return
+            # As the reference does: no service has this id, so there is no health check.
+            await directory.look_up(0)
 
-    run_client(settings, ask)
+    run_client(ask)
 
 
 # How a service is described

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,18 +13,18 @@ import click
 from trio_cogment.cli.client.common import (
     ClientSettings,
     as_file,
-    channel_to,
     client_options,
     client_settings,
     file_option,
     run_client,
     show,
 )
+from trio_cogment.cli.client.reaching import places_option, reached
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import Group, endpoint_option, nearest
+from trio_cogment.cli.options import Group, nearest
 from trio_cogment.cli.text import columns, printable
 from trio_cogment.config import RpcConfig
-from trio_cogment.services import ServiceKind, default_address
+from trio_cogment.services import ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
@@ -40,17 +40,20 @@ _RPC = RpcConfig(max_receive_message_bytes=256 * 1024 * 1024)
 
 
 def _registry_options(command: _Decorated) -> _Decorated:
-    endpoint = endpoint_option(
+    endpoint = places_option(
         "--endpoint",
-        default=default_address(ServiceKind.MODEL_REGISTRY),
+        ServiceKind.MODEL_REGISTRY,
         variable="COGMENT_MODEL_REGISTRY_ENDPOINT",
         text="Endpoint of the model registry.",
     )
     return endpoint(client_options(command))
 
 
-def _channel(ctx: click.Context, settings: ClientSettings) -> Channel:
-    return channel_to(settings, nearest(ctx, "endpoint"), config=_RPC)
+def _channel(
+    ctx: click.Context, settings: ClientSettings, *, bounded: bool = True
+) -> AbstractAsyncContextManager[Channel]:
+    places = nearest(ctx, "endpoint")
+    return reached(settings, ServiceKind.MODEL_REGISTRY, places, config=_RPC, bounded=bounded)
 
 
 def _as_user_data(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -85,7 +88,7 @@ def list_models(ctx: click.Context, /, **_options: Any) -> None:
         async with _channel(ctx, settings) as channel:
             return [info async for info in ModelRegistryClient(channel).list_models()]
 
-    infos = run_client(settings, ask)
+    infos = run_client(ask)
     rows = [("MODEL", "USER DATA"), *((info.model_id, _text(info.user_data)) for info in infos)]
     show(settings, columns(rows), MessageToDict(RetrieveModelsReply(model_infos=infos)))
 
@@ -107,7 +110,7 @@ def show_model(ctx: click.Context, /, model: str, **_options: Any) -> None:
             client = ModelRegistryClient(channel)
             return await client.model_info(model), [info async for info in client.list_versions(model)]
 
-    info, versions = run_client(settings, ask)
+    info, versions = run_client(ask)
     rows = [("VERSION", "KEPT", "BYTES", "CREATED", "SHA-256", "USER DATA"), *map(_row, versions)]
     text = printable(f"{info.model_id}  {_text(info.user_data)}".rstrip()) + f"\n{columns(rows)}"
     data = {"modelInfo": MessageToDict(info), "versionInfos": [MessageToDict(version) for version in versions]}
@@ -165,8 +168,8 @@ def put(ctx: click.Context, /, model: str, file: Path, archive: bool, user_data:
 
     async def send() -> ModelVersionInfo:
         async with (
-            _channel(ctx, settings) as channel,
             open_sized_source(path) as (read, size),
+            _channel(ctx, settings, bounded=False) as channel,
             progress_deadline(settings) as deadline,
         ):
             client = ModelRegistryClient(channel)
@@ -179,7 +182,7 @@ def put(ctx: click.Context, /, model: str, file: Path, archive: bool, user_data:
 
                 return await make(model, _pieces(read, on_progress), size=size, user_data=user_data)
 
-    info = run_client(settings, send, bounded=False)
+    info = run_client(send)
     kept = "archived" if info.archived else "transient"
     message = f"version {info.version_number} of {printable(model)}: {info.data_size} bytes, {kept}"
     show(settings, message, {"message": message, "versionInfo": MessageToDict(info)})
@@ -216,7 +219,7 @@ def get(ctx: click.Context, /, model: str, file: Path, version: int, **_options:
     settings, path = client_settings(ctx), as_file(file)
 
     async def receive() -> ModelVersionInfo:
-        async with _channel(ctx, settings) as channel, progress_deadline(settings) as deadline:
+        async with _channel(ctx, settings, bounded=False) as channel, progress_deadline(settings) as deadline:
             client, done = ModelRegistryClient(channel), 0
             info = await client.version_info(model, version)
             async with open_target(path) as target, aclosing(client.stream(model, info.version_number)) as pieces:
@@ -228,7 +231,7 @@ def get(ctx: click.Context, /, model: str, file: Path, version: int, **_options:
                         deadline.renew()
         return info
 
-    info = run_client(settings, receive, bounded=False)
+    info = run_client(receive)
     message = f"version {info.version_number} of {printable(model)}: {info.data_size} bytes"
     data = {
         "message": message,
@@ -257,7 +260,7 @@ def delete(ctx: click.Context, /, models: tuple[str, ...], **_options: Any) -> N
                 deleted.append(model)
 
     try:
-        run_client(settings, ask)
+        run_client(ask)
     except Failure as failure:
         if not deleted:
             raise

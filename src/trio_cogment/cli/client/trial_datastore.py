@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,17 +14,17 @@ from trio_cogment._version import __version__
 from trio_cogment.cli.client.common import (
     ClientSettings,
     as_file,
-    channel_to,
     client_options,
     client_settings,
     file_option,
     run_client,
     show,
 )
-from trio_cogment.cli.options import Group, as_properties, endpoint_option, nearest
+from trio_cogment.cli.client.reaching import places_option, reached
+from trio_cogment.cli.options import Group, as_properties, nearest
 from trio_cogment.cli.text import columns
 from trio_cogment.config import RpcConfig
-from trio_cogment.services import ServiceKind, default_address
+from trio_cogment.services import ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.api.trial_datastore_pb2 import RetrieveTrialsReply
@@ -40,17 +41,20 @@ _RPC = RpcConfig(max_receive_message_bytes=256 * 1024 * 1024, max_send_message_b
 
 
 def _datastore_options(command: _Decorated) -> _Decorated:
-    endpoint = endpoint_option(
+    endpoint = places_option(
         "--endpoint",
-        default=default_address(ServiceKind.DATASTORE),
+        ServiceKind.DATASTORE,
         variable="COGMENT_TRIAL_DATASTORE_ENDPOINT",
         text="Endpoint of the datastore.",
     )
     return endpoint(client_options(command))
 
 
-def _channel(ctx: click.Context, settings: ClientSettings) -> Channel:
-    return channel_to(settings, nearest(ctx, "endpoint"), config=_RPC)
+def _channel(
+    ctx: click.Context, settings: ClientSettings, *, bounded: bool = True
+) -> AbstractAsyncContextManager[Channel]:
+    places = nearest(ctx, "endpoint")
+    return reached(settings, ServiceKind.DATASTORE, places, config=_RPC, bounded=bounded)
 
 
 @click.group("trial_datastore", cls=Group)
@@ -101,7 +105,7 @@ def list_trials(ctx: click.Context, /, count: int, properties: dict[str, str], h
                     break
         return whole
 
-    reply = run_client(settings, ask)
+    reply = run_client(ask)
     show(settings, _table(reply), MessageToDict(reply))
 
 
@@ -131,7 +135,7 @@ def delete_trials(ctx: click.Context, /, trial_ids: tuple[str, ...], **_options:
         async with _channel(ctx, settings) as channel:
             await DatastoreClient(channel).delete_trials(trial_ids)
 
-    run_client(settings, ask)
+    run_client(ask)
     message = f"deleted: {', '.join(trial_ids)}"
     show(settings, message, {"message": message, "trial_ids": list(trial_ids)})
 
@@ -149,7 +153,7 @@ def export(ctx: click.Context, /, trial_ids: tuple[str, ...], file: Path, **_opt
     settings, path = client_settings(ctx), as_file(file)
 
     async def write() -> Transferred:
-        async with _channel(ctx, settings) as channel, progress_deadline(settings) as deadline:
+        async with _channel(ctx, settings, bounded=False) as channel, progress_deadline(settings) as deadline:
             client = DatastoreClient(channel)
             export = await export_trials(client, trial_ids, version=__version__, timestamp=time.time_ns())
             async with export, open_target(path) as target:
@@ -160,7 +164,7 @@ def export(ctx: click.Context, /, trial_ids: tuple[str, ...], file: Path, **_opt
                         deadline.renew()
         return export.done
 
-    done = run_client(settings, write, bounded=False)
+    done = run_client(write)
     message = f"{done.samples_count} samples of {len(done.samples)} trials exported"
     data = {
         "bytes": done.size_bytes,
@@ -186,8 +190,8 @@ def import_(ctx: click.Context, /, file: Path, prefix: str, user_id: str, **_opt
 
     async def store() -> Transferred:
         async with (
-            _channel(ctx, settings) as channel,
             open_source(path) as (read, size),
+            _channel(ctx, settings, bounded=False) as channel,
             progress_deadline(settings) as deadline,
         ):
             with progress("import", size) as show_progress:
@@ -200,7 +204,7 @@ def import_(ctx: click.Context, /, file: Path, prefix: str, user_id: str, **_opt
                     DatastoreClient(channel), read, prefix=prefix, user_id=user_id, on_progress=on_progress
                 )
 
-    done = run_client(settings, store, bounded=False)
+    done = run_client(store)
     message = f"{done.samples_count} samples of {len(done.samples)} trials imported"
     trials = [{"trial_id": trial_id, "samples_count": count} for trial_id, count in done.samples.items()]
     data = {
