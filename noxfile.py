@@ -28,6 +28,9 @@ PUBLISHED_SDK_NEEDS = [
     "setuptools<81",
 ]
 
+JAVASCRIPT_SDK = "@cogment/cogment-js-sdk@2.0.1"
+JAVASCRIPT_NEEDS = ["protobufjs@7", "typescript@5"]
+
 # The programs in tests/fuzz, and the modules of which they have to reach nine tenths: engine and framing.
 FUZZED = ["engine_server", "engine_client", "framing", "headers", "endpoints"]
 FUZZED_MODULES = [
@@ -100,7 +103,15 @@ def run(session: nox.Session, env: dict[str, str], *command: str) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Every test that needs no foreign environment, and no long proof."""
-    run(session, checks(session), "pytest", "-m", "not interop and not soak", *PARALLEL, *session.posargs)
+    run(
+        session,
+        checks(session),
+        "pytest",
+        "-m",
+        "not interop and not javascript and not soak",
+        *PARALLEL,
+        *session.posargs,
+    )
 
 
 @nox.session
@@ -134,6 +145,22 @@ def types(session: nox.Session) -> None:
 def interop(session: nox.Session) -> None:
     """An application on the published SDK, in an environment of its own, against the project's servers."""
     run(session, published_sdk(session), "pytest", "-m", "interop and not soak", *PARALLEL, *session.posargs)
+
+
+@nox.session
+def javascript(session: nox.Session) -> None:
+    """Generated JavaScript, on the JavaScript SDK; needs Node.js and npm."""
+    folder = (Path(session.cache_dir).parent / "javascript").absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "package" / "dist").exists():
+        npm = ["npm", "--prefix", str(folder), "--no-fund", "--no-audit"]
+        session.run(*npm, "install", *JAVASCRIPT_NEEDS, external=True)
+        # Its own requirements include one from a git server; what it consists of needs none of them.
+        session.run("npm", "pack", "--pack-destination", str(folder), JAVASCRIPT_SDK, external=True, silent=True)
+        (archive,) = folder.glob("*.tgz")
+        session.run("tar", "-xzf", str(archive), "-C", str(folder), external=True)
+    env = {**checks(session), "TRIO_COGMENT_JAVASCRIPT": str(folder)}
+    run(session, env, "pytest", "-m", "javascript", *session.posargs)
 
 
 @nox.session

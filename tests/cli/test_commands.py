@@ -170,7 +170,6 @@ def test_flags_not_built_yet_are_refused(
         "services web_proxy",
         "services proxy",
         "launch",
-        "generate",
     ],
 )
 def test_commands_not_built_yet_are_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,12 @@ ABOUT = "The Cogment platform on Trio: humans, agents and an environment in tria
 #: Name of a command -> the module that has it, by the same name, and its line in the help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "client": ("trio_cogment.cli.client", "Call running services."),
+    "copy": ("trio_cogment.cli.copy", "Copy files into folders."),
     "demo": ("trio_cogment.cli.demo", "Run a small trial: two actors invent a code for colours."),
+    "generate": ("trio_cogment.cli.generate", "Write a project's modules for the SDKs."),
+    "init": ("trio_cogment.cli.init", "Write a small project that runs and has a test."),
     "replay": ("trio_cogment.cli.replay", "Play a recorded trial through this version's rules."),
+    "run": ("trio_cogment.cli.run", "Run a command of a project file."),
     "serve": ("trio_cogment.cli.serve", "Serve everything on one port."),
     "services": ("trio_cogment.cli.services", "Serve one service, with the flags of the reference."),
     "status": ("trio_cogment.cli.status", "Ask services for their statuses."),
@@ -20,4 +24,4 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 #: Commands of the reference that are not built yet.
-NOT_BUILT = ("launch", "copy", "generate", "init", "run")
+NOT_BUILT = ("launch",)

@@ -23,7 +23,7 @@ def advice(names: Mapping[str, object], wanted: str) -> str:
     """Return what to try instead of a name that no message has."""
     last = wanted.rpartition(".")[2]
     known = [name for name in names if not name.startswith("google.")]
-    close = [name for name in known if name.rpartition(".")[2] == last] or difflib.get_close_matches(wanted, known)
+    close = [name for name in known if name.rpartition(".")[2] == last] or difflib.get_close_matches(wanted, known, n=1)
     if close:
         return f"did you mean {' or '.join(map(repr, close[:3]))}?"
     if not known:

@@ -1,0 +1,77 @@
+"""`trio-cogment init`: writes a small project that runs and has a test."""
+
+from __future__ import annotations
+
+import re
+import string
+import sys
+import tempfile
+from importlib import resources
+from pathlib import Path
+
+import click
+
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import FilePath
+from trio_cogment.errors import CogmentError
+
+_DEFAULT_CLASS = "player"
+_DEFAULT_ACTORS = 2
+_MOST_ACTORS = 100
+
+
+@click.command()
+@click.argument("destination", type=FilePath(path_type=Path), metavar="DEST")
+@click.option("--actor-class", metavar="NAME", help=f"Name of the actor class. Default: {_DEFAULT_CLASS}.")
+@click.option(
+    "--actors",
+    type=click.IntRange(1, _MOST_ACTORS),
+    help=f"How many actors take part in a trial. Default: {_DEFAULT_ACTORS}.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing, and take the defaults.")
+def init(destination: Path, actor_class: str | None, actors: int | None, yes: bool) -> None:
+    """Write a small project into the folder DEST, which must be empty or not exist.
+
+    On a terminal it asks for what no flag says.
+    """
+    if destination.exists() and not (destination.is_dir() and not any(destination.iterdir())):
+        raise Failure(f"init: {destination}: expected a folder that is empty or does not exist")
+    asks = not yes and sys.stdin.isatty()
+    if actor_class is None:
+        actor_class = click.prompt("Name of the actor class", default=_DEFAULT_CLASS) if asks else _DEFAULT_CLASS
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", actor_class) or actor_class == "environment":
+        raise Failure(
+            f"init: --actor-class: expected a name of lower-case letters, digits and underscores, got {actor_class!r}"
+        )
+    if actors is None:
+        kind = click.IntRange(1, _MOST_ACTORS)
+        actors = click.prompt("Actors in a trial", default=_DEFAULT_ACTORS, type=kind) if asks else _DEFAULT_ACTORS
+    try:
+        files = _project_files(actor_class, actors)
+        from trio_cogment.spec.generation import write_files
+
+        written = write_files(destination, files)
+    except CogmentError as error:
+        raise Failure(f"init: {error}") from error
+    except OSError as error:
+        raise Failure(f"init: {error.filename or destination}: {error.strerror or error}") from error
+    for path in written:
+        click.echo(destination / path)
+    click.echo(f"\nNow: cd {destination} && python main.py")
+
+
+def _project_files(actor_class: str, actors: int) -> dict[str, str]:
+    """Return the texts of the project by path, its generated modules among them."""
+    from trio_cogment.spec.generation import pascal_case, python_modules
+    from trio_cogment.spec.project import Project
+
+    values = {"actor_class": actor_class, "session": f"{pascal_case(actor_class)}Session", "actors": str(actors)}
+    files = {}
+    for template in resources.files("trio_cogment.cli").joinpath("new_project").iterdir():
+        if template.name.endswith(".template"):
+            text = string.Template(template.read_text(encoding="utf-8")).substitute(values)
+            files[template.name.removesuffix(".template")] = text
+    with tempfile.TemporaryDirectory(prefix="trio-cogment-") as folder:
+        for path, text in files.items():
+            Path(folder, path).write_text(text, encoding="utf-8")
+        return {**python_modules(Project(folder)), **files}

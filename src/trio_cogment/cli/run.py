@@ -1,0 +1,71 @@
+"""`trio-cogment run`: runs a command of the section `commands` of a project file."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import FilePath
+from trio_cogment.errors import CogmentError
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "-f",
+    "--file",
+    type=FilePath(path_type=Path),
+    default=Path(),
+    help="Project file, or its folder. Default: cogment.yaml, or cogment.yml, in the current folder.",
+)
+@click.argument("name")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(file: Path, name: str, arguments: tuple[str, ...]) -> None:
+    """Run the command NAME of a project file, in the folder of the file.
+
+    It is a script for /bin/sh, or for what its first line says (#!). It takes the place of this process, so its exit
+    code and signals are its own. Further arguments are the script's: "$1", "$2", ..., "$@".
+    """
+    from trio_cogment.spec.commands import find_file, read_commands
+
+    try:
+        file = find_file(file)
+        commands = read_commands(file)
+    except CogmentError as error:
+        raise Failure(f"run: {error}") from error
+    if name not in commands:
+        raise Failure(f"run: {file}: there is no command {name!r}; {_advice(commands, name)}")
+    sys.stdout.flush()
+    os.chdir(file.parent)
+    script = commands[name]
+    # Python ignores it, which its successor would inherit.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        if script.startswith("#!"):
+            _execute_file(script, name, arguments)
+        os.execv("/bin/sh", ["sh", "-c", script, name, *arguments])
+    except OSError as error:
+        raise Failure(f"run: {name}: {error.strerror or error}") from error
+
+
+def _execute_file(script: str, name: str, arguments: tuple[str, ...]) -> None:
+    """Replace this process by a script with a #! line; its file is in memory, and gone with the process."""
+    if not hasattr(os, "memfd_create"):
+        raise Failure(f"run: {name}: a command that begins with #! needs Linux")
+    # The interpreter opens the file by its number, so it must stay open.
+    descriptor = os.memfd_create(name, 0)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(script.encode("utf-8"))
+    os.execv(f"/proc/self/fd/{descriptor}", [name, *arguments])
+
+
+def _advice(commands: dict[str, str], name: str) -> str:
+    if not commands:
+        return "it has no section 'commands'"
+    close = difflib.get_close_matches(name, commands, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(commands)}"
