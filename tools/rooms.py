@@ -56,6 +56,8 @@ TABLE: dict[str, set[str]] = {
         "trial",
         "rpc",
     },
+    "sync": {"platform", "sdk"},
+    "aio": {"platform", "sdk"},
     "demo": {"platform", "sdk", "spec", "rpc"},
     "testing": {
         *("platform", "orchestrator", "datastore", "model_registry", "directory", "discovery"),

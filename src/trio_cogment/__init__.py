@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trio_cogment.platform import Platform as Platform
     from trio_cogment.platform import open_platform as open_platform
     from trio_cogment.sdk import ActorSession as ActorSession
+    from trio_cogment.sdk import Client as Client
     from trio_cogment.sdk import Controller as Controller
     from trio_cogment.sdk import DatalogSession as DatalogSession
     from trio_cogment.sdk import DatastoreClient as DatastoreClient
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from trio_cogment.sdk import Participants as Participants
     from trio_cogment.sdk import PreTrialSession as PreTrialSession
     from trio_cogment.sdk import actor_params as actor_params
+    from trio_cogment.sdk import connect as connect
     from trio_cogment.sdk import join_trial as join_trial
     from trio_cogment.sdk import serve_participants as serve_participants
     from trio_cogment.sdk import trial_params as trial_params
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ActorClass": "spec",
     "ActorSession": "sdk",
+    "Client": "sdk",
     "CogmentError": "errors",
     "Controller": "sdk",
     "DatalogSession": "sdk",
@@ -65,6 +68,7 @@ _HOMES = {
     "SampleStream": "orchestrator",
     "Spec": "spec",
     "actor_params": "sdk",
+    "connect": "sdk",
     "join_trial": "sdk",
     "load_spec": "spec.project",
     "open_platform": "platform",

@@ -345,3 +345,39 @@ async def test_a_model_that_was_made_anew_while_nobody_looked_is_news(autojump_c
             assert latest.number == 5
             latest._take(pb.ModelVersionInfo(version_number=2, creation_timestamp=2**63))
             assert latest.number == 2
+
+
+@BOTH
+async def test_every_version_is_told_as_it_comes(wire: bool, autojump_clock: MockClock) -> None:
+    async with open_harness(wire=wire) as one:
+        client = ModelRegistryClient(one.channel)
+        first = await client.publish("m", b"1")
+        async with client.version_updates("m") as versions:
+            assert await anext(versions) == first
+            second = await client.store("m", b"2")
+            assert await anext(versions) == second
+            await client.delete_model("m")
+            with refused(StatusCode.NOT_FOUND):
+                await anext(versions)
+        with refused(StatusCode.NOT_FOUND):
+            async with client.version_updates("nobody") as versions:
+                await anext(versions)
+
+
+async def test_following_waits_for_a_model_that_does_not_exist_yet(autojump_clock: MockClock) -> None:
+    async with open_harness() as one, trio.open_nursery() as nursery:
+        client = ModelRegistryClient(one.channel)
+
+        async def later() -> None:
+            await trio.sleep(4.5)
+            await client.publish("m", b"1")
+
+        nursery.start_soon(later)
+        async with client.track_latest("m", wait_seconds=10) as latest:
+            assert trio.current_time() >= 4.5
+            assert (await latest.wait_available()).version_number == 1
+        began = trio.current_time()
+        async with client.track_latest("nobody", wait_seconds=3) as latest:
+            assert trio.current_time() == pytest.approx(began + 3)
+            with refused(StatusCode.NOT_FOUND):
+                await latest.wait_available()

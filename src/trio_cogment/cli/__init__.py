@@ -1,7 +1,8 @@
 """The command line, `trio-cogment`.
 
-Only this package calls `trio.run` or handles signals. A command is imported when it is run, and heavy modules (Trio,
-gRPC, protobuf) when it needs them: `--help` and `version` answer at once.
+Only this package and `sync` call `trio.run`; signals are handled here and in `sdk.run_participants`. A command is
+imported when it is run, and heavy modules (Trio, gRPC, protobuf) when it needs them: `--help` and `version` answer at
+once.
 """
 
 from __future__ import annotations

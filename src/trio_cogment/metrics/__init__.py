@@ -56,3 +56,39 @@ class OrchestratorMetrics(Protocol):
 
     def collected(self, seconds: float) -> None:
         """Record how long forgetting ended trials took."""
+
+
+class SessionMetrics(Protocol):
+    """Receives the measurements of one participant in one trial. The methods are fast and never raise."""
+
+    def message_received(self) -> None:
+        """Count a message received."""
+
+    def message_sent(self) -> None:
+        """Count a message sent, once for each receiver that was named."""
+
+    def reward_received(self, value: float) -> None:
+        """Count a reward received."""
+
+    def ended(self, seconds: float, tick_id: int) -> None:
+        """Record how long the implementation ran, and the last tick that it saw."""
+
+
+class ParticipantMetrics(Protocol):
+    """Receives the measurements of participants."""
+
+    def actor_started(self, name: str, implementation: str) -> SessionMetrics:
+        """Count an actor that starts in a trial; return what takes the measurements of its session."""
+
+    def environment_started(self, implementation: str) -> SessionMetrics:
+        """Count an environment that starts in a trial; return what takes the measurements of its session."""
+
+
+class ModelMetrics(Protocol):
+    """Receives the measurements of a client of a model registry."""
+
+    def model_published(self, name: str, seconds: float) -> None:
+        """Record how long sending a version took."""
+
+    def model_retrieved(self, name: str, seconds: float) -> None:
+        """Record how long retrieving a version took."""

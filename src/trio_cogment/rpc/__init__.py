@@ -10,6 +10,7 @@ from trio_cogment.rpc._nursery import OwnNursery as OwnNursery
 from trio_cogment.rpc._observer import MethodObserver as MethodObserver
 from trio_cogment.rpc._observer import ServerObserver as ServerObserver
 from trio_cogment.rpc._standard import standard_services as standard_services
+from trio_cogment.rpc._with_metadata import WithMetadata as WithMetadata
 from trio_cogment.rpc.calls import Call as Call
 from trio_cogment.rpc.calls import CallOpener as CallOpener
 from trio_cogment.rpc.calls import ClientCall as ClientCall
@@ -30,6 +31,7 @@ from trio_cogment.rpc.listeners import UnixListener as UnixListener
 from trio_cogment.rpc.listeners import open_listeners as open_listeners
 from trio_cogment.rpc.listeners import open_unix_listener as open_unix_listener
 from trio_cogment.rpc.metadata import Metadata as Metadata
+from trio_cogment.rpc.metadata import basic_auth as basic_auth
 from trio_cogment.rpc.reflection import reflection_services as reflection_services
 from trio_cogment.rpc.server import RunningServer as RunningServer
 from trio_cogment.rpc.server import serve as serve

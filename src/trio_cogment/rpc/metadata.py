@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
@@ -53,6 +54,17 @@ class Metadata(tuple[tuple[str, str | bytes], ...]):
     def texts(self, name: str) -> list[str]:
         """Return every text value of `name`, in order (names without `-bin` carry only text)."""
         return [value for key, value in self if key == name and isinstance(value, str)]
+
+
+def basic_auth(username: str, password: str) -> tuple[str, str]:
+    """Return the metadata of HTTP basic authentication (RFC 7617), for proxies that ask for it.
+
+    Raises:
+        InvalidArgumentError: the user name contains a colon.
+    """
+    if ":" in username:
+        raise InvalidArgumentError("username: expected no colon (RFC 7617)")
+    return "authorization", f"Basic {base64.b64encode(f'{username}:{password}'.encode()).decode()}"
 
 
 def _checked_name(name: str) -> str:

@@ -2,12 +2,16 @@
 
 from trio_cogment.sdk._actor import ActorImplementation as ActorImplementation
 from trio_cogment.sdk._actor import ActorSession as ActorSession
+from trio_cogment.sdk._connect import Client as Client
+from trio_cogment.sdk._connect import connect as connect
 from trio_cogment.sdk._controller import Controller as Controller
 from trio_cogment.sdk._controller import join_trial as join_trial
+from trio_cogment.sdk._datalog import DatalogImplementation as DatalogImplementation
 from trio_cogment.sdk._datalog import DatalogSession as DatalogSession
 from trio_cogment.sdk._datastore import DatastoreClient as DatastoreClient
 from trio_cogment.sdk._datastore import SampleIterator as SampleIterator
 from trio_cogment.sdk._environment import ActorInfo as ActorInfo
+from trio_cogment.sdk._environment import EnvironmentImplementation as EnvironmentImplementation
 from trio_cogment.sdk._environment import EnvironmentSession as EnvironmentSession
 from trio_cogment.sdk._events import ActorStatus as ActorStatus
 from trio_cogment.sdk._events import Event as Event
@@ -19,10 +23,17 @@ from trio_cogment.sdk._events import RecvReward as RecvReward
 from trio_cogment.sdk._export_import import Transferred as Transferred
 from trio_cogment.sdk._export_import import export_trials as export_trials
 from trio_cogment.sdk._export_import import import_samples as import_samples
+from trio_cogment.sdk._hook import PreTrialHook as PreTrialHook
 from trio_cogment.sdk._hook import PreTrialSession as PreTrialSession
+from trio_cogment.sdk._log_level import apply_log_level as apply_log_level
 from trio_cogment.sdk._log_sample import LogSample as LogSample
 from trio_cogment.sdk._model_registry import ModelRegistryClient as ModelRegistryClient
+from trio_cogment.sdk._params import actor_config as actor_config
 from trio_cogment.sdk._params import actor_params as actor_params
+from trio_cogment.sdk._params import default_action as default_action
+from trio_cogment.sdk._params import environment_config as environment_config
+from trio_cogment.sdk._params import serialized as serialized
+from trio_cogment.sdk._params import trial_config as trial_config
 from trio_cogment.sdk._params import trial_params as trial_params
 from trio_cogment.sdk._participant_server import serve_participants as serve_participants
 from trio_cogment.sdk._participants import LocalParticipants as LocalParticipants

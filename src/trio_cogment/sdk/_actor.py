@@ -15,6 +15,7 @@ from trio_cogment.api.common_pb2 import (
 )
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.log_context import trial_bound
+from trio_cogment.metrics import SessionMetrics
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import Event, EventType, ObservationT, RecvObservation, RecvReward
 from trio_cogment.sdk._session import NORMAL, Session, WallClock
@@ -117,6 +118,8 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
             return Event(self._type, tick_id, RecvObservation(tick_id, observation.timestamp, payload))
         if kind == "reward":
             reward = message.reward
+            if self._metrics is not None:
+                self._metrics.reward_received(reward.value)
             received = RecvReward(reward.tick_id, reward.value, list(reward.sources), reward.receiver_name)
             return Event(self._type, reward.tick_id, reward=received)
         if kind == "message":
@@ -136,9 +139,9 @@ async def run_actor(
     spec: Spec,
     wall_clock: WallClock,
     joined: bool = False,
+    metrics: SessionMetrics | None = None,
 ) -> None:
     """Run an implementation over a call whose initial message has been received."""
     session = ActorSession(call, trial_id, init, spec=spec, wall_clock=wall_clock, joined=joined)
     with trial_bound(trial_id):
-        await implementation(session)
-    await session.finish()
+        await session.run(implementation, metrics)

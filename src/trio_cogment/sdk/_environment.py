@@ -17,6 +17,7 @@ from trio_cogment.api.environment_pb2 import (
     EnvRunTrialOutput,
 )
 from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
+from trio_cogment.metrics import SessionMetrics
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import ActionT, ActorStatus, Event, EventType, RecvAction
 from trio_cogment.sdk._session import LAST, NORMAL, Session, WallClock
@@ -239,8 +240,8 @@ async def run_environment(
     *,
     spec: Spec,
     wall_clock: WallClock,
+    metrics: SessionMetrics | None = None,
 ) -> None:
     """Run an implementation over a call whose initial message has been received."""
     session = EnvironmentSession(call, trial_id, init, spec=spec, wall_clock=wall_clock)
-    await implementation(session)
-    await session.finish()
+    await session.run(implementation, metrics)

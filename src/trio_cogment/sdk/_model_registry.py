@@ -22,9 +22,11 @@ from trio_cogment.api.model_registry_pb2 import (
     RetrieveModelsRequest,
     RetrieveVersionDataRequest,
     RetrieveVersionInfosRequest,
+    VersionUpdateRequest,
 )
 from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode
 from trio_cogment.host.files import open_beside
+from trio_cogment.metrics import ModelMetrics
 from trio_cogment.rpc import CallOpener, ClientCall, OwnNursery, methods_of
 from trio_cogment.sdk._tracking import LatestVersion
 from trio_cogment.services import SERVICES, ServiceKind
@@ -33,6 +35,8 @@ _METHODS = methods_of(SERVICES[ServiceKind.MODEL_REGISTRY].descriptor())
 
 #: The size of the chunks of an upload; every server accepts messages of 4 MiB.
 CHUNK_BYTES = 2 * 1024 * 1024
+#: How often `track_latest` looks for a model that does not exist yet.
+_MODEL_POLL_SECONDS = 1.0
 #: How long removing an incomplete file may take after a cancellation.
 _CLEANUP_SECONDS = 10.0
 
@@ -45,13 +49,15 @@ class ModelRegistryClient:
 
     Args:
         opener: a channel to the registry.
+        metrics: takes measurements, for example a `metrics.participants.PrometheusParticipantMetrics`.
 
     Every method raises `RpcError` when the registry refuses or cannot be reached: NOT_FOUND if the model or version
     does not exist, DATA_LOSS if bytes do not match their digest.
     """
 
-    def __init__(self, opener: CallOpener) -> None:
+    def __init__(self, opener: CallOpener, *, metrics: ModelMetrics | None = None) -> None:
         self._opener = opener
+        self._metrics = metrics
         self._known: dict[str, None] = {}
 
     # Models
@@ -147,6 +153,15 @@ class ModelRegistryClient:
     async def _upload(
         self, info: ModelVersionInfo, data: VersionData, size: int | None, create: bool
     ) -> ModelVersionInfo:
+        began = trio.current_time()
+        created = await self._created(info, data, size, create)
+        if self._metrics is not None:
+            self._metrics.model_published(info.model_id, trio.current_time() - began)
+        return created
+
+    async def _created(
+        self, info: ModelVersionInfo, data: VersionData, size: int | None, create: bool
+    ) -> ModelVersionInfo:
         if isinstance(data, bytes):
             size = len(data)
             if size <= CHUNK_BYTES:  # hashing more would block the event loop
@@ -202,8 +217,12 @@ class ModelRegistryClient:
 
     async def retrieve(self, name: str, version: int = -1) -> tuple[ModelVersionInfo, bytes]:
         """Return the description and the bytes of a version, by its number; -k means the k-th newest."""
+        began = trio.current_time()
         info = await self.version_info(name, version)
-        return info, await self._fetch(info)
+        data = await self._fetch(info)
+        if self._metrics is not None:
+            self._metrics.model_retrieved(name, trio.current_time() - began)
+        return info, data
 
     async def stream(self, name: str, version: int = -1) -> AsyncGenerator[bytes]:
         """Yield the bytes of a version as they arrive; use `contextlib.aclosing` if the loop may be left early.
@@ -252,11 +271,28 @@ class ModelRegistryClient:
             raise RpcError(StatusCode.DATA_LOSS, text)
 
     @asynccontextmanager
-    async def track_latest(self, name: str) -> AsyncIterator[LatestVersion]:
+    async def version_updates(self, name: str) -> AsyncIterator[AsyncIterator[ModelVersionInfo]]:
+        """Yield an iterator over the newest version and each that comes: `async with ...version_updates(name) as new:`.
+
+        It ends with an `RpcError` when the model is deleted, or the registry is lost; `track_latest` goes on instead.
+        """
+        async with self._opener.call(_METHODS["VersionUpdate"]) as call:
+            await call.send(VersionUpdateRequest(model_id=name))
+            await call.done_sending()
+            async with aclosing(update.version_info async for update in call) as versions:
+                yield versions
+
+    @asynccontextmanager
+    async def track_latest(self, name: str, *, wait_seconds: float = 0) -> AsyncIterator[LatestVersion]:
         """Follow a model for an `async with` block; see `LatestVersion`.
 
         The model must exist, but need not have versions yet. Times when the registry cannot be reached are bridged.
+
+        Args:
+            name: the model.
+            wait_seconds: how long to wait for the model to exist, before the block is entered.
         """
+        await self._wait_model(name, trio.current_time() + wait_seconds)
 
         async def fetch(version: int) -> bytes:
             return (await self.retrieve(name, version))[1]
@@ -266,6 +302,17 @@ class ModelRegistryClient:
             nursery.start_soon(latest.run, name=f"following model {name[:80]!r}")
             yield latest
             nursery.cancel_scope.cancel()
+
+    async def _wait_model(self, name: str, deadline: float) -> None:
+        while trio.current_time() < deadline:
+            try:
+                await self.model_info(name)
+            except RpcError as error:
+                if error.code not in (StatusCode.NOT_FOUND, StatusCode.UNAVAILABLE):
+                    raise
+                await trio.sleep(min(_MODEL_POLL_SECONDS, deadline - trio.current_time()))
+            else:
+                return
 
 
 def _text(digest: hashlib._Hash) -> str:

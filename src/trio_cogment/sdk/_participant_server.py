@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from functools import partial
 
@@ -11,6 +12,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.discovery import SDK, DirectoryClient, host_finder, keep_registered
 from trio_cogment.host import Host
 from trio_cogment.rpc import HealthService, RunningServer, open_listeners, serve, standard_services
+from trio_cogment.sdk._log_level import apply_log_level
 from trio_cogment.sdk._participants import Participants
 
 
@@ -19,6 +21,7 @@ async def serve_participants(
     *,
     port: int = 0,
     address: str = "0.0.0.0",
+    tls: ssl.SSLContext | None = None,
     rpc_config: RpcConfig | None = None,
     directory: DirectoryClient | None = None,
     registration_host: str = "",
@@ -29,12 +32,14 @@ async def serve_participants(
     """Serve the registered implementations, health and reflection on one port, until cancelled.
 
     `task_status.started` gets a `RunningServer` with the bound addresses. After `Cancelled` the sessions of all trials
-    have been cancelled, the sockets are closed, and the services are deregistered (see `keep_registered`).
+    have been cancelled, the sockets are closed, and the services are deregistered (see `keep_registered`). If
+    `COGMENT_LOG_LEVEL` is set, it becomes the level of the logger `trio_cogment`.
 
     Args:
         participants: the implementations.
         port: the TCP port; 0 for any free port.
         address: the address to listen on.
+        tls: encrypt; for example from `trio_cogment.rpc.server_tls`, which can also ask clients for certificates.
         rpc_config: limits and timeouts of the server.
         directory: the directory with which to register the services, for `cogment://discover`; implementations that
             are added to `participants` later are not registered. See `trio_cogment.discovery.open_directory`.
@@ -45,8 +50,10 @@ async def serve_participants(
 
     Raises:
         OSError: the port is in use.
+        InvalidArgumentError: `COGMENT_LOG_LEVEL` has an invalid value.
     """
-    listeners = await open_listeners(address, port, host=host)
+    apply_log_level()
+    listeners = await open_listeners(address, port, tls=tls, host=host)
     services = participants.services()
     health = HealthService(service.name for service in services)
     services = [*services, *standard_services(services, health)]
@@ -61,6 +68,7 @@ async def serve_participants(
             directory,
             participants.offers(serving.port),
             registration_host=registration_host,
+            ssl=tls is not None,
             properties=registration_properties,
             source=SDK,
             find_host=host_finder(serving.addresses, host),

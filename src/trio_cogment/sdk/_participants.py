@@ -17,15 +17,13 @@ from trio_cogment.discovery import Offer
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
 from trio_cogment.host import Host
 from trio_cogment.log_context import bind_trial
+from trio_cogment.metrics import ParticipantMetrics
 from trio_cogment.plugins import ACTORS, ENVIRONMENTS
 from trio_cogment.plugins import implementation as plugin_implementation
 from trio_cogment.rpc import (
     CallOpener,
-    ClientCall,
-    Metadata,
-    MetadataLike,
-    Method,
     ServerCall,
+    WithMetadata,
     bind,
 )
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
@@ -45,6 +43,7 @@ _PLUGINS = {ServiceKind.ENVIRONMENT: ENVIRONMENTS, ServiceKind.ACTOR: ACTORS}
 
 @dataclass(frozen=True, slots=True)
 class _Registered:
+    name: str
     implementation: Any
     actor_classes: frozenset[str]
     properties: Mapping[str, str]
@@ -59,11 +58,15 @@ class Participants:
     Args:
         spec: the types of the project; without a spec all payloads are bytes.
         host: gives the wall clock, for timestamps; by default the system.
+        metrics: takes measurements, for example a `metrics.participants.PrometheusParticipantMetrics`.
     """
 
-    def __init__(self, spec: Spec | None = None, *, host: Host | None = None) -> None:
+    def __init__(
+        self, spec: Spec | None = None, *, host: Host | None = None, metrics: ParticipantMetrics | None = None
+    ) -> None:
         self.spec = spec or Spec()
         self.host = host or Host()
+        self.metrics = metrics
         self._registered: dict[ServiceKind, dict[str, _Registered]] = {}
 
     def register_environment(
@@ -130,7 +133,7 @@ class Participants:
         by_name = self._registered.setdefault(kind, {})
         if name in by_name:
             raise AlreadyExistsError(f"{kind.value} {name!r} is registered already")
-        by_name[name] = _Registered(implementation, frozenset(actor_classes), properties)
+        by_name[name] = _Registered(name, implementation, frozenset(actor_classes), properties)
 
     def choose(self, kind: ServiceKind, properties: Mapping[str, str]) -> str | None:
         """Return the name of the first implementation with all these properties, None if there is none.
@@ -154,8 +157,8 @@ class Participants:
         group = _PLUGINS.get(kind)
         return None if group is None else plugin_implementation(group, name, self.host)
 
-    def find(self, kind: ServiceKind, call: ServerCall, who: str, name: str = "", actor_class: str = "") -> Any:
-        """Return the implementation for a call: the one discovery chose, or one by name, or the first that matches.
+    def find(self, kind: ServiceKind, call: ServerCall, who: str, name: str = "", actor_class: str = "") -> _Registered:
+        """Return the registration for a call: the one discovery chose, or one by name, or the first that matches.
 
         `who` is the participant that is to run, for errors.
 
@@ -166,10 +169,10 @@ class Participants:
         found = chosen[0] if chosen else self.choose(kind, {IMPLEMENTATION: name, ACTOR_CLASS: actor_class})
         entry = self._registered.get(kind, {}).get(found or "")
         if entry is None and found and (plugin := self._plugin(kind, found)) is not None:
-            return plugin
+            return _Registered(found, plugin, frozenset(), {})
         if entry is None:
             raise NotFoundError(f"{who}: {self._missing(kind, chosen[0] if chosen else name, actor_class)}")
-        return entry.implementation
+        return entry
 
     def _missing(self, kind: ServiceKind, name: str, actor_class: str) -> str:
         wanted = f"implementation {name!r}" if name else "any implementation"
@@ -187,7 +190,8 @@ class Participants:
     def hooks(self, call: ServerCall) -> list[PreTrialHook]:
         """Return the pre-trial hooks for a call, in the order of their registrations."""
         if call.metadata.texts(CHOSEN):
-            return [self.find(ServiceKind.PRE_TRIAL_HOOK, call, f"trial {_trial_id(call)!r}, pre-trial hook")]
+            who = f"trial {_trial_id(call)!r}, pre-trial hook"
+            return [self.find(ServiceKind.PRE_TRIAL_HOOK, call, who).implementation]
         return [entry.implementation for entry in self._registered.get(ServiceKind.PRE_TRIAL_HOOK, {}).values()]
 
     def kinds(self) -> set[ServiceKind]:
@@ -248,32 +252,7 @@ class LocalParticipants:
             return None
         if kind is ServiceKind.PRE_TRIAL_HOOK and not properties:
             return self._channel  # all of them
-        return _Bound(self._channel, chosen)
-
-
-class _Bound(CallOpener):
-    """The in-process channel to one registration, whose name is added to the metadata of each call."""
-
-    def __init__(self, channel: CallOpener, chosen: str) -> None:
-        self._channel = channel
-        self._chosen = chosen
-
-    def call(
-        self,
-        method: Method,
-        *,
-        metadata: MetadataLike = (),
-        timeout: float | None = None,
-        wait_for_ready: bool = False,
-        compression: str | None = None,
-    ) -> ClientCall:
-        return self._channel.call(
-            method,
-            metadata=[*Metadata(metadata), (CHOSEN, self._chosen)],
-            timeout=timeout,
-            wait_for_ready=wait_for_ready,
-            compression=compression,
-        )
+        return WithMetadata(self._channel, {CHOSEN: chosen})
 
 
 def _only(call: ServerCall, name: str) -> str:
@@ -301,8 +280,15 @@ class _EnvironmentService(About):
         if init is not None:
             who = f"trial {trial_id!r}, environment {init.name!r}"
             found = participants.find(ServiceKind.ENVIRONMENT, call, who, init.impl_name)
+            metrics = participants.metrics
             await run_environment(
-                call, trial_id, init, found, spec=participants.spec, wall_clock=participants.host.wall_clock
+                call,
+                trial_id,
+                init,
+                found.implementation,
+                spec=participants.spec,
+                wall_clock=participants.host.wall_clock,
+                metrics=None if metrics is None else metrics.environment_started(found.name),
             )
 
 
@@ -317,8 +303,15 @@ class _ServiceActorService(About):
         if init is not None:
             who = f"trial {trial_id!r}, actor {init.actor_name!r}"
             found = participants.find(ServiceKind.ACTOR, call, who, init.impl_name, init.actor_class)
+            metrics = participants.metrics
             await run_actor(
-                call, trial_id, init, found, spec=participants.spec, wall_clock=participants.host.wall_clock
+                call,
+                trial_id,
+                init,
+                found.implementation,
+                spec=participants.spec,
+                wall_clock=participants.host.wall_clock,
+                metrics=None if metrics is None else metrics.actor_started(init.actor_name, found.name),
             )
 
 
@@ -327,7 +320,8 @@ class _TrialHooksService(About):
         self._participants = participants
 
     async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:
-        session = PreTrialSession(_trial_id(call), _only(call, USER_ID), request.params)
+        spec = self._participants.spec
+        session = PreTrialSession(_trial_id(call), _only(call, USER_ID), request.params, spec)
         for hook in self._participants.hooks(call):
             await hook(session)
         return PreTrialParams(params=session.params)
@@ -344,4 +338,4 @@ class _DatalogService(About):
         if first is None or not first.HasField("trial_params"):
             raise InvalidArgumentError("msg: expected trial_params in the first message")
         await call.send(RunTrialDatalogOutput())
-        await found(DatalogSession(call, trial_id, user_id, first.trial_params, self._participants.spec))
+        await found.implementation(DatalogSession(call, trial_id, user_id, first.trial_params, self._participants.spec))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Generic
 
 import trio
@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from trio_cogment.api import common_pb2
 from trio_cogment.api.common_pb2 import CommunicationState, Reward, RewardSource
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, LocalProtocolError, RemoteProtocolError
+from trio_cogment.metrics import SessionMetrics
 from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk._events import ActionT, Event, EventType, ObservationT, RecvMessage
 from trio_cogment.spec import Payload, decode, encode
@@ -77,6 +78,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         self._acknowledged = False
         self._final_data = False
         self._auto_done_sending = True
+        self._metrics: SessionMetrics | None = None
 
     @property
     @abc.abstractmethod
@@ -184,6 +186,8 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         for receiver in [to] if isinstance(to, str) else to:
             message = common_pb2.Message(tick_id=-1, receiver_name=receiver, payload=packed)
             await self._send(self._output_type(state=NORMAL, message=message), "send_message")
+            if self._metrics is not None:
+                self._metrics.message_sent()
 
     def _packed(self, payload: object, doing: str) -> AnyMessage:
         if isinstance(payload, AnyMessage):
@@ -303,6 +307,18 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             await self._post(self._output_type(state=LAST_ACK))
             self._acknowledged = True  # only now: after a cancellation the next event may be requested again
 
+    async def run(
+        self, implementation: Callable[[Any], Awaitable[None]], metrics: SessionMetrics | None = None
+    ) -> None:
+        """Run an implementation, and then `finish`; the SDK calls it."""
+        began, self._metrics = trio.current_time(), metrics
+        try:
+            await implementation(self)
+        finally:
+            if metrics is not None:
+                metrics.ended(trio.current_time() - began, self.tick_id)
+        await self.finish()
+
     async def finish(self) -> None:
         """Acknowledge the final data and wait for the end of the trial, once the implementation has returned.
 
@@ -314,6 +330,8 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
                 pass
 
     def _received_message(self, message: common_pb2.Message) -> Event[ObservationT, ActionT]:
+        if self._metrics is not None:
+            self._metrics.message_received()
         received = RecvMessage(message.tick_id, message.sender_name, message.payload, message.receiver_name)
         return Event(self._type, message.tick_id, message=received)
 

@@ -108,6 +108,16 @@ class ActorSample:
         return self._decode(self.message.observation, "observation")
 
     @property
+    def observation_bytes(self) -> bytes | None:
+        """The observation as it was sent."""
+        return self._sample.payload(self.message.observation) if self.message.HasField("observation") else None
+
+    @property
+    def action_bytes(self) -> bytes | None:
+        """The action as it was sent."""
+        return self._sample.payload(self.message.action) if self.message.HasField("action") else None
+
+    @property
     def action(self) -> Any:
         """The action, of the type that the spec declares, or bytes; None also if the actor was unavailable."""
         return self._decode(self.message.action, "action") if self.message.HasField("action") else None

@@ -1,0 +1,40 @@
+"""Calls that carry the same metadata, in addition to their own."""
+
+from __future__ import annotations
+
+from trio_cogment.rpc.calls import CallOpener, ClientCall, MetadataLike, Method
+from trio_cogment.rpc.metadata import Metadata
+
+
+class WithMetadata(CallOpener):
+    """Another opener's calls, with metadata added to each.
+
+    Args:
+        opener: makes the calls.
+        metadata: what is added; see `Metadata` for what is allowed, and `basic_auth`.
+
+    Raises:
+        InvalidArgumentError: as `Metadata`.
+    """
+
+    def __init__(self, opener: CallOpener, metadata: MetadataLike) -> None:
+        self._opener = opener
+        self._metadata = Metadata(metadata)
+
+    def call(
+        self,
+        method: Method,
+        *,
+        metadata: MetadataLike = (),
+        timeout: float | None = None,
+        wait_for_ready: bool = False,
+        compression: str | None = None,
+    ) -> ClientCall:
+        """See `CallOpener.call`."""
+        return self._opener.call(
+            method,
+            metadata=[*Metadata(metadata), *self._metadata],
+            timeout=timeout,
+            wait_for_ready=wait_for_ready,
+            compression=compression,
+        )

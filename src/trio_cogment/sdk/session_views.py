@@ -1,0 +1,116 @@
+"""What a session shows to an implementation that does not run in Trio: the attributes of the session behind it.
+
+`trio_cogment.sync` and `trio_cogment.aio` add the methods, each in its own way of waiting.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.sdk._actor import ActorSession
+from trio_cogment.sdk._datalog import DatalogSession
+from trio_cogment.sdk._environment import ActorInfo, EnvironmentSession
+
+CallerT = TypeVar("CallerT")
+TargetT = TypeVar("TargetT")
+
+
+class View(Generic[TargetT, CallerT]):
+    """An object of the Trio program, seen from elsewhere.
+
+    Args:
+        target: the object.
+        caller: calls its methods in Trio.
+    """
+
+    def __init__(self, target: TargetT, caller: CallerT) -> None:
+        self._target = target
+        self._caller = caller
+
+
+_SessionT = TypeVar("_SessionT", ActorSession, EnvironmentSession)
+
+
+class _SessionView(View[_SessionT, CallerT]):
+    @property
+    def name(self) -> str:
+        """The participant's name in the trial."""
+        return self._target.name
+
+    @property
+    def trial_id(self) -> str:
+        """The id of the trial."""
+        return self._target.trial_id
+
+    @property
+    def tick_id(self) -> int:
+        """The tick of the most recent data; -1 before the first."""
+        return self._target.tick_id
+
+    @property
+    def details(self) -> str | None:
+        """Why the trial was ended hard; None if it was not."""
+        return self._target.details
+
+    @property
+    def is_over(self) -> bool:
+        """True once the trial has ended for this participant."""
+        return self._target.is_over
+
+    @property
+    def implementation(self) -> str:
+        """The implementation that was requested; may be empty."""
+        return self._target.implementation
+
+    @property
+    def config(self) -> Any:
+        """The configuration, of the type that the spec declares, or bytes; None if there is none."""
+        return self._target.config
+
+    @property
+    def required_config(self) -> Any:
+        """`config`, for an implementation that cannot do without it; see `Session.required_config`."""
+        return self._target.required_config
+
+
+class ActorSessionView(_SessionView[ActorSession, CallerT]):
+    """The attributes of an `ActorSession`."""
+
+    @property
+    def actor_class(self) -> str:
+        """The class of the actor."""
+        return self._target.actor_class
+
+    @property
+    def environment_name(self) -> str:
+        """The environment's name, for messages to it."""
+        return self._target.environment_name
+
+
+class EnvironmentSessionView(_SessionView[EnvironmentSession, CallerT]):
+    """The attributes of an `EnvironmentSession`."""
+
+    @property
+    def actors(self) -> list[ActorInfo]:
+        """The actors of the trial, in the order of its parameters."""
+        return self._target.actors
+
+
+class DatalogSessionView(View[DatalogSession, CallerT]):
+    """The attributes of a `DatalogSession`."""
+
+    @property
+    def trial_id(self) -> str:
+        """The id of the trial."""
+        return self._target.trial_id
+
+    @property
+    def user_id(self) -> str:
+        """The user who started the trial."""
+        return self._target.user_id
+
+    @property
+    def params(self) -> TrialParams:
+        """The parameters of the trial."""
+        return self._target.params

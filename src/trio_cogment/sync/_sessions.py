@@ -1,0 +1,82 @@
+"""Sessions for implementations that are ordinary functions: `for event in session.all_events()`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trio_cogment.sdk import ActorSession as AsyncActorSession
+from trio_cogment.sdk import DatalogSession as AsyncDatalogSession
+from trio_cogment.sdk import EnvironmentSession as AsyncEnvironmentSession
+from trio_cogment.sdk import Event, EventStream, LogSample
+from trio_cogment.sdk.session_views import ActorSessionView, DatalogSessionView, EnvironmentSessionView
+from trio_cogment.sync._blocking import blocking
+from trio_cogment.sync._portal import Caller, FromWorkerThread
+
+
+class ActorSession(ActorSessionView[Caller]):
+    """An actor's part in one trial; see `trio_cogment.ActorSession`.
+
+    Its methods may be called in the thread that runs the implementation. If the trial is cancelled, they raise
+    `trio.Cancelled`, which has to be let through.
+    """
+
+    start = blocking(AsyncActorSession.start)
+    do_action = blocking(AsyncActorSession.do_action)
+    add_reward = blocking(AsyncActorSession.add_reward)
+    send_message = blocking(AsyncActorSession.send_message)
+    sending_done = blocking(AsyncActorSession.sending_done)
+
+    def all_events(self) -> Iterator[Event]:
+        """Return the events of the trial, in order, until its end; see `trio_cogment.sdk.Session.all_events`."""
+        return _events(self._target.all_events(), self._caller)
+
+
+class EnvironmentSession(EnvironmentSessionView[Caller]):
+    """An environment's part in one trial; see `trio_cogment.EnvironmentSession`, and `ActorSession` here."""
+
+    start = blocking(AsyncEnvironmentSession.start)
+    produce_observations = blocking(AsyncEnvironmentSession.produce_observations)
+    end = blocking(AsyncEnvironmentSession.end)
+    add_reward = blocking(AsyncEnvironmentSession.add_reward)
+    send_message = blocking(AsyncEnvironmentSession.send_message)
+    sending_done = blocking(AsyncEnvironmentSession.sending_done)
+
+    def all_events(self) -> Iterator[Event]:
+        """Return the events of the trial, in order, until its end; see `trio_cogment.sdk.Session.all_events`."""
+        return _events(self._target.all_events(), self._caller)
+
+
+class DatalogSession(DatalogSessionView[Caller]):
+    """The log of one trial, as an iterator over its samples; see `trio_cogment.DatalogSession`."""
+
+    def __iter__(self) -> Iterator[LogSample]:
+        while (sample := self._caller.call(_next, self._target)) is not None:
+            yield sample
+
+
+def actor_session(session: AsyncActorSession) -> ActorSession:
+    """Return a session for an actor that runs in a worker thread."""
+    return ActorSession(session, FromWorkerThread())
+
+
+def environment_session(session: AsyncEnvironmentSession) -> EnvironmentSession:
+    """Return a session for an environment that runs in a worker thread."""
+    return EnvironmentSession(session, FromWorkerThread())
+
+
+def datalog_session(session: AsyncDatalogSession) -> DatalogSession:
+    """Return a session for a data log that runs in a worker thread."""
+    return DatalogSession(session, FromWorkerThread())
+
+
+def _events(stream: EventStream, caller: Caller) -> Iterator[Event]:
+    while (event := caller.call(_next_event, stream)) is not None:
+        yield event
+
+
+async def _next_event(stream: EventStream) -> Event | None:
+    return await anext(stream, None)
+
+
+async def _next(session: AsyncDatalogSession) -> LogSample | None:
+    return await anext(session, None)

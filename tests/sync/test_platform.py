@@ -1,0 +1,300 @@
+"""The platform without `async`: a whole trial, errors, threads, and what is left when it is closed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.sync.players import counter, descriptors, echo, endless, params, threads
+from trio_cogment import sync
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.config import PlatformConfig
+from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, RpcError
+from trio_cogment.platform import open_platform
+from trio_cogment.sdk import ActorSession as AsyncActorSession
+from trio_cogment.sdk import EnvironmentSession as AsyncEnvironmentSession
+from trio_cogment.sdk import Participants, PreTrialSession, Session
+
+PATIENCE_SECONDS = 60
+
+
+@pytest.mark.parametrize("store", ["memory:", "sqlite:{folder}/trials.db"])
+def test_a_trial_from_start_to_stored(tmp_path: Path, store: str) -> None:
+    seen: list[bytes] = []
+    logged: list[int] = []
+
+    async def asynchronous(session: AsyncActorSession) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                seen.append(event.observation.payload)
+                await session.do_action(b"")
+
+    def hook(session: PreTrialSession) -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        session.params.properties["hooked"] = "yes"
+
+    def log(session: sync.DatalogSession) -> None:
+        logged.extend(sample.tick_id for sample in session)
+
+    before, running = descriptors(), threads()
+    default = params(actor="echo", log=True)
+    config = PlatformConfig(pre_trial_hooks=("cogment://discover",))
+    where = store.format(folder=tmp_path)
+    with sync.open_platform(store=where, default_params=default, config=config) as platform:
+        platform.participants.register_environment(counter)
+        platform.participants.register_actor(echo, "echo")
+        platform.participants.register_actor(asynchronous, "asynchronous")
+        platform.participants.register_pre_trial_hook(hook)
+        with platform.controller.watch_trials() as entries:
+            trial_id = platform.controller.start_trial(trial_id="one")
+            states = []
+            for entry in entries:
+                states.append(entry.state)
+                if entry.state == TrialState.ENDED:
+                    break
+        assert states == sorted(states)
+        platform.controller.wait_trial(trial_id)
+        with platform.datastore.samples(trial_id, follow=True) as samples:
+            observations = [sample.actors["ann"].observation for sample in samples]
+        assert observations == [b"0", b"1", b"2", b"the end"]
+        stored = platform.datastore.trial(trial_id)
+        assert stored is not None
+        assert stored.params.properties["hooked"] == "yes"
+        assert [trial.trial_id for trial in platform.datastore.all_trials()] == ["one"]
+
+        platform.participants.register_datalog(log)
+        platform.controller.wait_trial(platform.controller.start_trial(params(actor="asynchronous", log=True)))
+        assert seen == [b"0", b"1", b"2", b"the end"]
+        assert logged[:3] == [0, 1, 2]
+    assert platform.closed
+    assert threads() == running
+    assert descriptors() == before
+
+
+def test_models(tmp_path: Path) -> None:
+    with sync.open_platform(model_registry=tmp_path) as platform:
+        registry = platform.model_registry
+        assert registry.store("m", b"weights", user_data={"a": "b"}).version_number == 1
+        registry.publish("m", [b"more ", b"weights"], size=12)
+        assert registry.retrieve("m")[1] == b"more weights"
+        assert b"".join(registry.stream("m", 1)) == b"weights"
+        assert [info.version_number for info in registry.list_versions("m")] == [1, 2]
+        with pytest.raises(RpcError, match="NOT_FOUND"):
+            registry.model_info("n")
+        with pytest.raises(RpcError, match="NOT_FOUND"):
+            next(registry.list_versions("n"))
+        with pytest.raises(FailedPreconditionError, match=r"no datastore: open_platform\(store=...\)"):
+            _ = platform.datastore
+
+
+def test_a_client_actor() -> None:
+    def guest(session: sync.ActorSession) -> None:
+        assert (session.name, session.actor_class, session.environment_name) == ("ann", "c", "env")
+        echo(session)
+        assert (session.is_over, session.details, session.tick_id) == (True, None, 3)
+
+    with sync.open_platform() as platform:
+        platform.participants.register_environment(counter)
+        joined = params()
+        joined.actors[0].endpoint = "cogment://client"
+        trial_id = platform.controller.start_trial(joined)
+        platform.join_trial(trial_id, guest, actor_name="ann")
+        with pytest.raises(FailedPreconditionError, match="no model registry"):
+            _ = platform.model_registry
+
+
+def test_more_sessions_than_trios_default_number_of_threads() -> None:
+    """Each session has a thread, or trials whose participants wait for one another would never end."""
+    names = [f"actor_{number}" for number in range(50)]
+    with sync.open_platform() as platform:
+        platform.participants.register_environment(counter)
+        platform.participants.register_actor(echo, "echo")
+        platform.controller.wait_trial(platform.controller.start_trial(params(names=names)))
+
+
+def test_exceptions_come_with_their_tracebacks() -> None:
+    async def failing_deep_within() -> None:
+        raise KeyError("a detail")
+
+    with sync.open_platform() as platform:
+        with pytest.raises(KeyError, match="a detail") as caught:
+            platform.call(failing_deep_within)
+        assert any(frame.name == "failing_deep_within" for frame in traceback.extract_tb(caught.value.__traceback__))
+        assert platform.call(trio.sleep, 0) is None
+    with pytest.raises(CogmentError, match="got the scheme 'nonsense'"):
+        sync.open_platform(store="nonsense:")
+
+
+def test_after_the_end_every_call_says_so() -> None:
+    with sync.open_platform(store="memory:") as platform:
+        watch = platform.controller.watch_trials()
+        samples = platform.datastore.samples("x")
+    platform.close()
+    for call in (
+        platform.controller.trial_infos,
+        lambda: platform.participants.register_environment(counter),
+        watch.__enter__,
+        lambda: next(samples),
+        lambda: platform.call(trio.sleep, 0),
+    ):
+        with pytest.raises(FailedPreconditionError, match="the platform is closed"):
+            call()
+
+
+def test_closing_ends_the_calls_of_other_threads_and_the_trials() -> None:
+    details = []
+
+    def actor(session: sync.ActorSession) -> None:
+        try:
+            echo(session)
+        finally:
+            details.append(session.is_over)
+
+    running = threads()
+    with ThreadPoolExecutor(1) as pool:
+        platform = sync.open_platform()
+        platform.participants.register_environment(endless)
+        platform.participants.register_actor(actor, "echo")
+        trial_id = platform.controller.start_trial(params())
+        waiting = pool.submit(platform.controller.wait_trial, trial_id)
+        with platform.controller.watch_trials([TrialState.RUNNING]) as entries:
+            assert next(entries).trial_id == trial_id
+        platform.close()
+        with pytest.raises(FailedPreconditionError, match="the platform was closed before the call returned"):
+            waiting.result(PATIENCE_SECONDS)
+    assert len(details) == 1
+    assert threads() == running
+
+
+def test_a_call_in_the_platforms_own_thread_is_refused() -> None:
+    refused: list[str] = []
+
+    async def actor(session: AsyncActorSession) -> None:
+        try:
+            platform.controller.trial_infos()
+        except FailedPreconditionError as error:
+            refused.append(str(error))
+        async for event in session.all_events():
+            if event.observation is not None:
+                await session.do_action(b"")
+
+    with sync.open_platform() as platform:
+        platform.participants.register_environment(counter)
+        platform.participants.register_actor(actor, "a")
+        platform.controller.wait_trial(platform.controller.start_trial(params()))
+    assert refused == [
+        "a blocking call in the platform's own thread would wait for itself; await the asynchronous function"
+    ]
+
+
+def test_iterations_can_be_left_and_closed() -> None:
+    with sync.open_platform() as platform:
+        entries = platform.controller.watch_trials()
+        entries.close()
+        assert list(entries) == []
+        with platform.controller.watch_trials() as watch:
+            platform.participants.register_environment(counter)
+            platform.participants.register_actor(echo, "echo")
+            trial_id = platform.controller.start_trial(params())
+            assert next(watch).trial_id == trial_id
+        assert list(watch) == []
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with (
+        sync.open_platform() as platform,
+        pytest.raises(InvalidArgumentError, match="expected a function, got str"),
+    ):
+        platform.participants.register_actor("no function", "b")  # type: ignore[arg-type]  # what is tested
+
+
+async def test_ordinary_functions_in_a_trio_program() -> None:
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with open_platform() as platform:
+            platform.participants.register_environment(sync.environment(counter))
+            platform.participants.register_actor(sync.actor(echo), "echo")
+            await platform.controller.wait_trial(await platform.controller.start_trial(params()))
+
+
+async def test_a_cancelled_trial_reaches_the_worker_thread() -> None:
+    left = trio.Event()
+    participants = Participants()
+
+    def actor(session: sync.ActorSession) -> None:
+        try:
+            echo(session)
+        except trio.Cancelled:
+            trio.from_thread.run_sync(left.set)
+            raise
+
+    participants.register_environment(sync.environment(endless))
+    participants.register_actor(sync.actor(actor), "a")
+    with trio.fail_after(PATIENCE_SECONDS):
+        with trio.CancelScope() as scope:
+            async with open_platform(participants) as platform:
+                await platform.controller.start_trial(params())
+                async with platform.controller.watch_trials([TrialState.RUNNING]) as watch:
+                    await watch.receive()
+                scope.cancel()
+                await trio.sleep_forever()
+        assert left.is_set()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [(sync.ActorSession, AsyncActorSession), (sync.EnvironmentSession, AsyncEnvironmentSession)],
+)
+def test_sessions_have_what_the_asynchronous_ones_have(ours: type, theirs: type[Session]) -> None:
+    for_the_sdk = {"run", "finish"}
+    assert not {name for name in dir(theirs) if not name.startswith("_")} - set(dir(ours)) - for_the_sdk
+
+
+def test_a_script_that_closes_nothing_ends(tmp_path: Path) -> None:
+    """Also with a trial that runs, whose participants wait in worker threads."""
+    program = f"""
+import threading
+import trio_cogment.sync
+from tests.sync.players import echo, endless, params
+platform = trio_cogment.sync.open_platform(store="sqlite:{tmp_path}/trials.db")
+platform.participants.register_environment(endless)
+platform.participants.register_actor(echo, "echo")
+platform.controller.start_trial(params(log=True))
+print("started")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "started\n", "")
+
+
+def test_control_c_interrupts_the_call_and_not_the_platform() -> None:
+    program = """
+import os, signal, threading
+import trio_cogment.sync
+from tests.sync.players import echo, endless, params
+with trio_cogment.sync.open_platform() as platform:
+    platform.participants.register_environment(endless)
+    platform.participants.register_actor(echo, "echo")
+    trial = platform.controller.start_trial(params())
+    try:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        platform.controller.wait_trial(trial)
+    except KeyboardInterrupt:
+        print("interrupted")
+    (info,) = platform.controller.trial_infos([trial])
+    print(info.tick_id >= 0)
+    platform.controller.terminate_trial(trial)
+    platform.controller.wait_trial(trial)
+    print("ended")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["interrupted", "True", "ended"]), done.stderr
