@@ -44,6 +44,7 @@ TABLE: dict[str, set[str]] = {
     "model_registry": {"rpc"},
     "orchestrator": {"trial", "rpc", "discovery"},
     "spec": set(),
+    "launch": {"spec"},
     "sdk": {"spec", "rpc", "discovery"},
     "platform": {
         "orchestrator",
@@ -65,7 +66,7 @@ TABLE: dict[str, set[str]] = {
     },
     "cli": {
         *("platform", "demo", "recording", "datastore", "model_registry", "directory", "discovery"),
-        *("sdk", "spec", "trial", "rpc"),
+        *("sdk", "spec", "launch", "trial", "rpc"),
     },
 }
 

@@ -49,6 +49,7 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("client", "directory", "register", "-h"),
         ("services", "directory", "-h"),
         ("status", "-h"),
+        ("launch", "-h"),
     ],
 )
 def test_help_and_version_import_nothing_heavy(arguments: tuple[str, ...]) -> None:
@@ -169,7 +170,6 @@ def test_flags_not_built_yet_are_refused(
     [
         "services web_proxy",
         "services proxy",
-        "launch",
     ],
 )
 def test_commands_not_built_yet_are_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:

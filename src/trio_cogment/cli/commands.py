@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("trio_cogment.cli.demo", "Run a small trial: two actors invent a code for colours."),
     "generate": ("trio_cogment.cli.generate", "Write a project's modules for the SDKs."),
     "init": ("trio_cogment.cli.init", "Write a small project that runs and has a test."),
+    "launch": ("trio_cogment.cli.launch", "Run the scripts of a launch file together, until one ends."),
     "replay": ("trio_cogment.cli.replay", "Play a recorded trial through this version's rules."),
     "run": ("trio_cogment.cli.run", "Run a command of a project file."),
     "serve": ("trio_cogment.cli.serve", "Serve everything on one port."),
@@ -22,6 +23,3 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("trio_cogment.cli.status", "Ask services for their statuses."),
     "version": ("trio_cogment.cli.root", "Print the version."),
 }
-
-#: Commands of the reference that are not built yet.
-NOT_BUILT = ("launch",)

@@ -10,8 +10,8 @@ import click
 from click.core import ParameterSource
 
 from trio_cogment._version import __version__
-from trio_cogment.cli.commands import ABOUT, COMMANDS, NOT_BUILT
-from trio_cogment.cli.options import Group, not_built
+from trio_cogment.cli.commands import ABOUT, COMMANDS
+from trio_cogment.cli.options import Group
 from trio_cogment.cli.quick import PROGRAM
 
 #: The exit code that shells expect of a command ended by Control-C.
@@ -31,10 +31,6 @@ def cli() -> None:
 def version() -> None:
     """Print the version."""
     click.echo(__version__)
-
-
-for _name in NOT_BUILT:
-    cli.add_command(not_built(_name))
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -1,0 +1,9 @@
+"""Go's template language, as values of launch files have it: `{{.PORT}}`, `{{if}}`, `{{printf}}`, pipelines.
+
+Source: the documentation of Go's packages `text/template` and `fmt`. The data of a template are names and texts. What
+has no use in a single value (`define`, `block`, `template`, `call`) is refused.
+"""
+
+from trio_cogment.launch.template._errors import TemplateError as TemplateError
+from trio_cogment.launch.template._template import Template as Template
+from trio_cogment.launch.template._values import plain as plain
