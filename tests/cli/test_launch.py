@@ -192,8 +192,6 @@ def test_a_reader_that_goes_away_ends_everything(tmp_path: Path) -> None:
     ("quiet", "expected"),
     [
         ([], {"TRACE", "INFO", "ERROR", "stdout"}),
-        (["-q"], {"INFO", "ERROR", "stdout"}),
-        (["-qq"], {"ERROR", "stdout"}),
         (["-q", "--quiet"], {"ERROR", "stdout"}),
     ],
 )
@@ -239,6 +237,23 @@ def test_cogment_in_a_file_is_this_program(launch: Start, tmp_path: Path) -> Non
         launched = launch(f"scripts: {{a: {{commands: [[{name}, version]]}}}}", "-qqq", PATH=str(tmp_path / "bin"))
         assert launched.end() == 0
         assert re.fullmatch(r"\d+\.\d+.*\n", launched.out.read_text())
+
+
+def test_servers_say_what_launch_files_of_the_reference_wait_for(launch: Start) -> None:
+    launched = launch(
+        "global: {environment: {COGMENT_LOG_LEVEL: warning}}\n"
+        "scripts:\n"
+        "  directory:\n"
+        "    ready_output: 'Listening \\[port:\\d+\\]'\n"
+        "    commands: [[cogment, services, directory, --port=0]]\n"
+        "  orchestrator:\n"
+        "    depends_on: [directory]\n"
+        "    ready_output: Trial Lifecycle service active\n"
+        "    commands: [[cogment, services, orchestrator, --lifecycle_port=0, --actor_port=0]]\n"
+        "  client: {depends_on: [orchestrator], commands: [[sh, -c, exit 5]]}\n"
+    )
+    assert launched.end() == 5
+    assert launched.processes() == []
 
 
 def test_warnings_are_told(launch: Start) -> None:

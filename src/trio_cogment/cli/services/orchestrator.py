@@ -211,6 +211,8 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
         name=_name(settings),
         ports=[settings.lifecycle_port, settings.actor_port],
         open=partial(_opened, settings, params),
+        # As of the directory: launch files of the reference wait for it.
+        ready="Trial Lifecycle service active",
     )
 
 

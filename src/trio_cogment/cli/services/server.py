@@ -73,7 +73,7 @@ class Application:
 
     Attributes:
         name: as it is announced.
-        ready: a line that is printed too when it serves, with `{port}` in it.
+        ready: a line that is printed too when it serves, with `{port}` in it, that of its first server.
         ports: the same port twice, also 0 and 0, means one server for both.
         open: entered when the ports are bound; left when the connections are drained, or with the error. The errors it
             expects (`Failure`, `CogmentError`) end the process with one line.
@@ -156,6 +156,8 @@ async def _serve_application(
         status.write(READY)
         for services, serving in servings:
             _announce(application, services, serving)
+        if application.ready:
+            _print(application.ready.format(port=servings[0][1].port))
         registered, unregistered = trio.CancelScope(), trio.Event()
 
         async def register() -> None:
@@ -233,20 +235,20 @@ def _observer(registry: CollectorRegistry | None) -> ServerObserver | None:
 def _announce(application: Application, services: Iterable[Service], serving: RunningServer) -> None:
     served = ", ".join(service.name.rpartition(".")[2] for service in services)
     # `ipv4:127.0.0.1:9000`, in gRPC's notation.
-    where = [address.partition(":")[2] for address in serving.addresses]
-    lines = [f"{application.name} listening on {address} ({served})" for address in where]
-    if application.ready:
-        lines.append(application.ready.format(port=serving.port))
-    for line in lines:
-        _log.info("%s", line)
-        try:
-            click.echo(line)
-        except BrokenPipeError:
-            return  # the reader of the output has gone
-        except OSError as error:
-            # A full disk does not stop a server that is ready.
-            _log.warning("cannot print where it listens: %s", error)
-            return
+    for address in serving.addresses:
+        _print(f"{application.name} listening on {address.partition(':')[2]} ({served})")
+
+
+def _print(line: str) -> None:
+    """Log a line, and print it for those who wait for it."""
+    _log.info("%s", line)
+    try:
+        click.echo(line)
+    except BrokenPipeError:
+        pass  # the reader of the output has gone
+    except OSError as error:
+        # A full disk does not stop a server that is ready.
+        _log.warning("cannot print where it listens: %s", error)
 
 
 # Sockets
