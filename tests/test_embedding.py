@@ -6,14 +6,19 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
+from tests.cli.process import server
 from tests.test_examples import ROOT, output_of
+from trio_cogment.platform import open_platform
+from trio_cogment.sdk import actor_params, trial_params
 
 PATIENCE_SECONDS = 60
 
@@ -49,6 +54,26 @@ def test_in_a_script() -> None:
 def test_beside_asyncio() -> None:
     (program,) = programs("Beside asyncio")
     assert output_of("-c", program) == "the trial has ended\n"
+
+
+@pytest.mark.parametrize("module", ["trio_cogment", "game"])
+async def test_a_program_that_serves_participants(module: str, tmp_path: Path) -> None:
+    """As a command and as a program; a trial with both participants."""
+    (program,) = programs("A program that serves participants")
+    await trio.Path(tmp_path / "game.py").write_text(program)
+    arguments = ["participants", "game"] if module == "trio_cogment" else []
+    variables = {"COGMENT_PARTICIPANTS_PORT": "0"}
+    async with server(*arguments, module=module, variables=variables, folder=tmp_path) as process:
+        served = f"grpc://127.0.0.1:{process.port}"
+        async with open_platform() as platform:
+            ann = actor_params("ann", "person", implementation="talker", endpoint=served)
+            params = trial_params([ann], environment="world", environment_endpoint=served)
+            trial_id = await platform.controller.start_trial(params)
+            await platform.controller.wait_trial(trial_id)
+            (info,) = await platform.controller.trial_infos([trial_id])
+            assert info.tick_id == 1
+        assert await process.stop() == 0
+        assert process.err.count("Traceback") == 0
 
 
 class Kernel:

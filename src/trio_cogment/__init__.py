@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from trio_cogment.sdk import actor_params as actor_params
     from trio_cogment.sdk import connect as connect
     from trio_cogment.sdk import join_trial as join_trial
+    from trio_cogment.sdk import run_participants as run_participants
     from trio_cogment.sdk import serve_participants as serve_participants
     from trio_cogment.sdk import trial_params as trial_params
     from trio_cogment.spec import ActorClass as ActorClass
@@ -72,6 +73,7 @@ _HOMES = {
     "join_trial": "sdk",
     "load_spec": "spec.project",
     "open_platform": "platform",
+    "run_participants": "sdk",
     "serve_participants": "sdk",
     "trial_params": "sdk",
 }

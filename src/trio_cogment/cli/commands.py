@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "generate": ("trio_cogment.cli.generate", "Write a project's modules for the SDKs."),
     "init": ("trio_cogment.cli.init", "Write a small project that runs and has a test."),
     "launch": ("trio_cogment.cli.launch", "Run the scripts of a launch file together, until one ends."),
+    "participants": ("trio_cogment.cli.participants", "Serve the participants that a Python module registers."),
     "replay": ("trio_cogment.cli.replay", "Play a recorded trial through this version's rules."),
     "run": ("trio_cogment.cli.run", "Run a command of a project file."),
     "serve": ("trio_cogment.cli.serve", "Serve everything on one port."),

@@ -38,6 +38,7 @@ from trio_cogment.sdk._params import trial_params as trial_params
 from trio_cogment.sdk._participant_server import serve_participants as serve_participants
 from trio_cogment.sdk._participants import LocalParticipants as LocalParticipants
 from trio_cogment.sdk._participants import Participants as Participants
+from trio_cogment.sdk._participants_program import run_participants as run_participants
 from trio_cogment.sdk._session import EventStream as EventStream
 from trio_cogment.sdk._session import Session as Session
 from trio_cogment.sdk._stored import ActorSample as ActorSample

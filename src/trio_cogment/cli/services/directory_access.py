@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import ssl
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.services.directory_flags import DirectorySettings
 from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.directory import Service as RegisteredService
-from trio_cogment.discovery import DirectoryClient, Offer, host_finder, keep_registered, open_directory
+from trio_cogment.discovery import SDK, DirectoryClient, Offer, host_finder, keep_registered, open_directory
 from trio_cogment.discovery.registration import COMMAND_LINE, IMPLICIT, FindHost
 from trio_cogment.errors import CogmentError
 from trio_cogment.rpc import InProcessChannel, RunningServer
@@ -110,6 +110,7 @@ async def stay_registered(
     until: trio.CancelScope,
     *,
     tls: bool = False,
+    own_offers: Callable[[int], Sequence[Offer]] | None = None,
 ) -> None:
     """Keep the services registered until `until` is cancelled, unless the settings forbid it.
 
@@ -121,19 +122,26 @@ async def stay_registered(
         servings: the services and where they listen.
         until: ends it; the services are deregistered then.
         tls: the services expect it.
+        own_offers: gives what is registered, for the first port; None: the services of the platform's own kinds.
     """
     if directory.client is None or settings is None:
         return
     ports: dict[ServiceKind, int] = {}
     addresses: list[str] = []
+    first_port = 0
     for services, serving in servings:
+        first_port = first_port or serving.port
         addresses.extend(serving.addresses)
         ports.update(dict.fromkeys(registered_kinds(service.name for service in services), serving.port))
     find_host = host_finder(addresses)
     with until:
         if directory.server is not None:
             await _forget_earlier(directory.server, settings, find_host, frozenset(ports.values()))
-        offers = [Offer(kind=kind, port=ports[kind]) for kind in REGISTERED_BY_SERVERS if kind in ports]
+        offers: Sequence[Offer] = [
+            Offer(kind=kind, port=ports[kind]) for kind in REGISTERED_BY_SERVERS if kind in ports
+        ]
+        if own_offers is not None:
+            offers = own_offers(first_port)
         if offers and settings.auto_register:
             await keep_registered(
                 directory.client,
@@ -141,6 +149,7 @@ async def stay_registered(
                 registration_host=settings.host,
                 ssl=tls,
                 properties=settings.properties,
+                source="" if own_offers is None else SDK,
                 find_host=find_host,
             )
 

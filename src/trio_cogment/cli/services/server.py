@@ -24,13 +24,16 @@ from trio_cogment.cli.services.directory_access import Directory, opened_directo
 from trio_cogment.cli.services.process import INITIALIZING, READY, StatusFile, Stop, run_until_signal
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.tls import Tls, load_tls
-from trio_cogment.discovery import DirectoryClient
+from trio_cogment.discovery import DirectoryClient, Offer
 from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, open_listeners, serve, standard_services
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 Sockets: TypeAlias = Sequence[trio.SocketListener] | Sequence[trio.SSLListener[trio.SocketStream]]
+
+#: How long the port stays open for a directory that does not answer when the services are deregistered.
+_DEREGISTRATION_SECONDS = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -60,10 +63,12 @@ class Running:
 
     Attributes:
         services: for each of the application's ports, the services there.
+        offers: gives what is registered with a directory, for a port; None: the services of the platform's own kinds.
         stop: tells peers how it ended, before connections are drained; cancelled when a stop takes too long.
     """
 
     services: Sequence[Sequence[Service]]
+    offers: Callable[[int], Sequence[Offer]] | None = None
     stop: Callable[[], Awaitable[None]] = _nothing
 
 
@@ -162,7 +167,14 @@ async def _serve_application(
 
         async def register() -> None:
             try:
-                await stay_registered(directory, settings.directory, servings, until=registered, tls=tls is not None)
+                await stay_registered(
+                    directory,
+                    settings.directory,
+                    servings,
+                    until=registered,
+                    tls=tls is not None,
+                    own_offers=running.offers,
+                )
             finally:
                 unregistered.set()
 
@@ -185,6 +197,10 @@ async def _stop_serving(
         # Once stopped it deregisters nothing any more, not even the services of this process.
         await unregistered.wait()
         directory.server.stop()
+    else:
+        # Who asks the directory until then is sent to a port that is open.
+        with trio.move_on_after(_DEREGISTRATION_SECONDS):
+            await unregistered.wait()
     async with trio.open_nursery() as drains:
         for _, serving in servings:
             drains.start_soon(serving.drain)

@@ -1,0 +1,152 @@
+"""`trio-cogment participants MODULE`: serves the environments, actors, hooks and data logs that a module registers."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.services.directory_flags import directory_options
+from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
+
+if TYPE_CHECKING:
+    from trio_cogment.cli.services.server import Application, Resources, Running
+    from trio_cogment.sdk import Participants
+
+_SERVICE = "PARTICIPANTS"
+_DEFAULT_PORT = 9001
+#: What a module is expected to have, unless the command line names something else.
+_ATTRIBUTE = "participants"
+_PACKAGE = str(Path(__file__).parent.parent)
+
+
+@click.command("participants")
+@click.argument("module", metavar="MODULE[:ATTRIBUTE]")
+@service_options(_SERVICE, port=_DEFAULT_PORT)
+@directory_options(_SERVICE)
+@click.pass_context
+def participants(ctx: click.Context, /, module: str, port: int, **_options: Any) -> None:
+    """Serve the environments, actors, hooks and data logs that a Python module registers.
+
+    MODULE is a module's name, as for `python -m`, and is looked up in the current folder first. ATTRIBUTE is a
+    Participants object in it, or a function that returns one; by default `participants`, or the only Participants
+    object of the module.
+    """
+    settings = ServerSettings(**common_settings(ctx))
+    found = load(module)
+    from trio_cogment.cli.services.server import run_server
+
+    run_server(settings, lambda: _application(found, port))
+
+
+def _application(found: Participants, port: int) -> Application:
+    from trio_cogment.cli.services.server import Application
+
+    return Application(name="participants", ports=[port], open=functools.partial(_opened, found))
+
+
+@asynccontextmanager
+async def _opened(found: Participants, _resources: Resources) -> AsyncIterator[Running]:
+    from trio_cogment.cli.services.server import Running
+    from trio_cogment.services import SERVICES
+
+    names = {SERVICES[kind].descriptor().full_name for kind in found.kinds()}
+    services = [service for service in found.services() if service.name in names]
+    yield Running(services=[services], offers=found.offers)
+
+
+# The module
+
+
+def load(target: str) -> Participants:
+    """Import `MODULE[:ATTRIBUTE]`, and return what it registers.
+
+    Raises:
+        Failure: it cannot be imported, or has no such object. An exception in the module itself is printed first, with
+            the part of its traceback that is not of this program.
+    """
+    name, _, attribute = target.partition(":")
+    if name.endswith(".py") or "/" in name:
+        hint = Path(name).with_suffix("").as_posix().replace("/", ".")
+        raise Failure(f"{name}: expected the name of a module, not of a file; try {hint!r}")
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    found = _member(_imported(name, folder), attribute)
+    from trio_cogment.sdk import Participants
+
+    if not isinstance(found, Participants) and callable(found):
+        made = _run_users_code(found, f"{target} failed")
+        if not isinstance(made, Participants):
+            raise Failure(f"{target}: expected a function that returns Participants, got {type(made).__name__}")
+        found = made
+    if not isinstance(found, Participants):
+        raise Failure(f"{target}: expected Participants or a function that returns them, got {type(found).__name__}")
+    if not found.kinds():
+        raise Failure(f"{target}: nothing is registered; use register_environment, register_actor, ...")
+    return found
+
+
+def _imported(name: str, folder: str) -> Any:
+    try:
+        return _run_users_code(functools.partial(importlib.import_module, name), f"cannot import {name!r}")
+    except (ValueError, TypeError):  # a name with an empty part, or a relative one
+        raise Failure(f"{name!r} is no name of a module") from None
+    except ModuleNotFoundError:
+        raise Failure(f"there is no module {name!r} in {folder}, nor among the installed packages") from None
+
+
+def _member(module: Any, attribute: str) -> Any:
+    if attribute:
+        try:
+            return functools.reduce(getattr, attribute.split("."), module)
+        except AttributeError as error:
+            raise Failure(f"{module.__name__}:{attribute}: {error}") from None
+    if hasattr(module, _ATTRIBUTE):
+        return getattr(module, _ATTRIBUTE)
+    from trio_cogment.sdk import Participants
+
+    objects = {name: value for name, value in vars(module).items() if isinstance(value, Participants)}
+    if len({id(value) for value in objects.values()}) == 1:
+        return next(iter(objects.values()))
+    if objects:
+        choice = ", ".join(f"{module.__name__}:{name}" for name in objects)
+        raise Failure(f"{module.__name__} has several Participants; choose one: {choice}")
+    raise Failure(
+        f"{module.__name__} has no Participants; assign them to `{_ATTRIBUTE}`, or name a function that returns them"
+    )
+
+
+def _run_users_code(run: Callable[[], Any], failed: str) -> Any:
+    """Run code of the user; an exception in it is printed with its traceback, one of the import itself is raised."""
+    try:
+        return run()
+    except Exception as error:
+        theirs = _without_ours(error.__traceback__)
+        # A file with wrong syntax has not run, and has no frame.
+        if theirs is None and not isinstance(error, SyntaxError):
+            raise
+        lines = traceback.format_exception(type(error), error.with_traceback(theirs), theirs)
+        click.echo("".join(lines).rstrip("\n"), err=True)
+        summary = traceback.format_exception_only(error)[-1].strip()
+        raise Failure(f"{failed}: {summary}") from None
+
+
+def _without_ours(frames: TracebackType | None) -> TracebackType | None:
+    """Return the rest of a traceback from the first frame on that is neither of this program nor of the import."""
+    while frames is not None:
+        file = frames.tb_frame.f_code.co_filename
+        if not file.startswith((_PACKAGE, "<frozen importlib")) and file != importlib.__file__:
+            return frames
+        frames = frames.tb_next
+    return None

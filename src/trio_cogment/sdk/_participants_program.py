@@ -1,0 +1,137 @@
+"""`run_participants`: a whole program that serves participants, from its start to an orderly stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import ssl
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
+
+import trio
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.discovery import SDK, host_finder, keep_registered, open_directory
+from trio_cogment.endpoints import GrpcEndpoint
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.rpc import RunningServer
+from trio_cogment.sdk._participant_server import serve_participants
+from trio_cogment.sdk._participants import Participants
+from trio_cogment.services import SERVICES
+
+#: The variables that are read, those of the published SDK and of `trio-cogment participants`.
+PORT_VARIABLE = "COGMENT_PARTICIPANTS_PORT"
+DIRECTORY_VARIABLE = "COGMENT_DIRECTORY_ENDPOINT"
+TOKEN_VARIABLE = "COGMENT_DIRECTORY_AUTHENTICATION_TOKEN"
+DEFAULT_PORT = 9001
+
+#: How long trials may go on after the first signal.
+STOP_SECONDS = 1.5
+
+_HIGHEST_PORT = 65535
+
+
+async def run_participants(
+    participants: Participants,
+    *,
+    port: int | None = None,
+    address: str = "0.0.0.0",
+    tls: ssl.SSLContext | None = None,
+    directory: GrpcEndpoint | str | None = None,
+    directory_token: str | None = None,
+    directory_tls: ssl.SSLContext | None = None,
+    registration_host: str = "",
+    registration_properties: Mapping[str, str] | None = None,
+    rpc_config: RpcConfig | None = None,
+    signals: Collection[int] = (signal.SIGINT, signal.SIGTERM),
+    variables: Mapping[str, str] | None = None,
+    task_status: trio.TaskStatus[RunningServer] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve participants until a signal, then stop in order: `trio.run(run_participants, participants)`.
+
+    This is a whole program; `serve_participants` serves within one. When it listens, it prints one line that says
+    where. The first signal has the services deregistered, then closes the port, and lets trials go on for
+    `STOP_SECONDS`; a second one ends them at once. After a signal it returns, and Control-C shows no traceback. After
+    `Cancelled` all of that has been done without the wait for trials.
+
+    Args:
+        participants: the implementations.
+        port: the TCP port, 0 for any free one; None: that of `COGMENT_PARTICIPANTS_PORT`, or 9001.
+        address: the address to listen on.
+        tls: encrypt; see `serve_participants`.
+        directory: the endpoint of the directory, `grpc://host:port`; None: that of `COGMENT_DIRECTORY_ENDPOINT`, or no
+            directory.
+        directory_token: see `trio_cogment.discovery.open_directory`; None: that of
+            `COGMENT_DIRECTORY_AUTHENTICATION_TOKEN`.
+        directory_tls: encrypts the calls to the directory.
+        registration_host: the name or address under which others reach this server; by default its own address.
+        registration_properties: properties of all registrations, in addition to those of the implementations.
+        rpc_config: limits and timeouts.
+        signals: those that stop it. Signals can be received in the main thread only; elsewhere give none.
+        variables: the environment variables; by default those of the process.
+        task_status: `started` gets a `RunningServer` when the port is open.
+
+    Raises:
+        OSError: the port is in use.
+        EndpointError: the endpoint of the directory is not `grpc://host:port`.
+        InvalidArgumentError: a variable has an invalid value.
+    """
+    variables = os.environ if variables is None else variables
+    port = _port(variables.get(PORT_VARIABLE, "")) if port is None else port
+    directory = directory or variables.get(DIRECTORY_VARIABLE, "").strip()
+    token = variables.get(TOKEN_VARIABLE, "") if directory_token is None else directory_token
+    async with AsyncExitStack() as opened:
+        received = opened.enter_context(_receiver(signals))
+        client = None
+        if directory:
+            open_it = open_directory(directory, token=token, tls=directory_tls, rpc_config=rpc_config)
+            client = await opened.enter_async_context(open_it)
+        nursery = await opened.enter_async_context(trio.open_nursery())
+        serve = partial(serve_participants, participants, port=port, address=address, tls=tls, rpc_config=rpc_config)
+        serving: RunningServer = await nursery.start(serve)
+        task_status.started(serving)
+        names = ", ".join(SERVICES[kind].name for kind in SERVICES if kind in participants.kinds())
+        for where in serving.addresses:
+            print(f"participants listening on {where.partition(':')[2]} ({names})", flush=True)
+        async with trio.open_nursery() as registering:
+            if client is not None:
+                register = partial(
+                    keep_registered,
+                    registration_host=registration_host,
+                    ssl=tls is not None,
+                    properties=registration_properties,
+                    source=SDK,
+                    find_host=host_finder(serving.addresses),
+                )
+                registering.start_soon(register, client, participants.offers(serving.port))
+            await anext(received)
+            registering.cancel_scope.cancel()
+        # Nobody is sent here any more, and the port may close.
+        nursery.start_soon(_cancel_at_next, received, nursery.cancel_scope)
+        await serving.drain(STOP_SECONDS)
+        nursery.cancel_scope.cancel()
+
+
+def _port(text: str) -> int:
+    if not text.strip():
+        return DEFAULT_PORT
+    if text.strip().isdecimal() and int(text) <= _HIGHEST_PORT:
+        return int(text)
+    raise InvalidArgumentError(f"{PORT_VARIABLE}: expected a port from 0 to {_HIGHEST_PORT}, got {text!r}")
+
+
+@contextmanager
+def _receiver(signals: Collection[int]) -> Iterator[AsyncIterator[int]]:
+    if not signals:
+        send, receive = trio.open_memory_channel[int](0)
+        with send, receive:
+            yield receive
+        return
+    with trio.open_signal_receiver(*signals) as received:
+        yield received
+
+
+async def _cancel_at_next(received: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    await anext(received)
+    scope.cancel()

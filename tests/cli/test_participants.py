@@ -1,0 +1,215 @@
+"""`trio-cogment participants MODULE` and `run_participants`, as processes beside an orchestrator and a directory."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.cli.process import PATIENCE_SECONDS, Server, environment_variables, server
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.participants import load
+from trio_cogment.discovery import DirectoryClient, open_directory
+from trio_cogment.rpc import Channel
+from trio_cogment.sdk import Controller, actor_params, trial_params
+from trio_cogment.services import ServiceKind
+
+MODULE = """
+    from trio_cogment import Participants
+
+    participants = Participants()
+
+
+    async def world(session):
+        await session.start([("*", b"0")])
+        async for event in session.all_events():
+            if event.actions is not None:
+                if event.tick_id == 2:
+                    await session.end([("*", b"the end")])
+                else:
+                    await session.produce_observations([("*", b"on")])
+
+
+    async def echo(session):
+        async for event in session.all_events():
+            if event.observation is not None:
+                await session.do_action(b"")
+
+
+    participants.register_environment(world, "world")
+    participants.register_actor(echo, "echo", ["talker"])
+"""
+PROGRAM = f"""{MODULE}
+    if __name__ == "__main__":
+        import trio
+        from trio_cogment import run_participants
+
+        trio.run(run_participants, participants)
+"""
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    (folder / f"{name}.py").write_text(textwrap.dedent(text))
+
+
+def failure(folder: Path, *arguments: str) -> tuple[str, list[str]]:
+    """Run a command that fails before it serves anything; return its last line, and what stands before it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "trio_cogment", "participants", *arguments],
+        cwd=folder,
+        env=environment_variables(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    *before, last = done.stderr.splitlines()
+    return last.removeprefix("trio-cogment: "), before
+
+
+async def run_a_trial(orchestrator: Server) -> None:
+    async with Channel("127.0.0.1", orchestrator.port) as channel:
+        controller = Controller(channel)
+        params = trial_params([actor_params("ann", "talker", implementation="echo")], environment="world")
+        trial_id = await controller.start_trial(params)
+        await controller.wait_trial(trial_id)
+        (info,) = await controller.trial_infos([trial_id])
+        assert (info.state, info.tick_id) == (TrialState.ENDED, 3)
+
+
+@asynccontextmanager
+async def directory_and_orchestrator() -> AsyncIterator[tuple[str, Server, DirectoryClient]]:
+    async with server("services", "directory", "--port=0", "--persistence_file=") as directory:
+        endpoint = f"grpc://127.0.0.1:{directory.port}"
+        access = f"--directory_endpoint={endpoint}"
+        ports = ("--lifecycle_port=0", "--actor_port=0")
+        async with (
+            server("services", "orchestrator", *ports, access) as orchestrator,
+            open_directory(endpoint) as client,
+        ):
+            yield endpoint, orchestrator, client
+
+
+async def is_found(client: DirectoryClient, kind: ServiceKind) -> bool:
+    return bool(await client.inquire(kind))
+
+
+async def wait_registered(client: DirectoryClient) -> None:
+    with trio.fail_after(PATIENCE_SECONDS):
+        while True:
+            if await is_found(client, ServiceKind.ENVIRONMENT) and await is_found(client, ServiceKind.ACTOR):
+                return
+            await trio.sleep(0.02)
+
+
+@pytest.mark.parametrize("command", ["participants", "program"])
+async def test_a_trial_with_participants_found_in_a_directory(tmp_path: Path, command: str) -> None:
+    """Control-C then ends them without a traceback, with 0, and nothing is registered any more."""
+    write(tmp_path, "game", PROGRAM)
+    async with directory_and_orchestrator() as (endpoint, orchestrator, client):
+        variables = {"COGMENT_DIRECTORY_ENDPOINT": endpoint, "COGMENT_PARTICIPANTS_PORT": "0"}
+        arguments, module = (["game"], "trio_cogment") if command == "participants" else ([], "game")
+        if command == "participants":
+            arguments = ["participants", *arguments]
+        async with server(*arguments, variables=variables, module=module, folder=tmp_path) as process:
+            await wait_registered(client)
+            await run_a_trial(orchestrator)
+            assert await process.stop(signal.SIGINT) == 0
+            assert "Traceback" not in process.err
+            assert process.out.count("listening on") == 1
+        assert not await is_found(client, ServiceKind.ENVIRONMENT)
+        assert not await is_found(client, ServiceKind.ACTOR)
+
+
+async def test_a_function_and_flags(tmp_path: Path) -> None:
+    """Without a directory, at an address and a port that flags name."""
+    program = (
+        MODULE
+        + """
+    def made():
+        return participants
+    """
+    )
+    write(tmp_path, "game", program)
+    write(tmp_path, "one", "from game import participants as the_only_one\n")
+    for target in ("game:made", "one"):
+        async with server("participants", target, "--port=0", "--host=127.0.0.1", folder=tmp_path) as process:
+            assert process.addresses[0][2] == "EnvironmentSP, ServiceActorSP"
+            assert await process.stop() == 0
+            assert "Traceback" not in process.err
+
+
+async def is_open(port: int) -> bool:
+    try:
+        await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
+    except OSError:
+        return False
+    return True
+
+
+async def test_the_port_closes_after_the_registrations_are_gone(tmp_path: Path) -> None:
+    """Whoever asks the directory is not sent to a port that is closed."""
+    write(tmp_path, "game", MODULE)
+    async with directory_and_orchestrator() as (endpoint, _, client):
+        variables = {"COGMENT_DIRECTORY_ENDPOINT": endpoint}
+        async with server("participants", "game", "--port=0", variables=variables, folder=tmp_path) as process:
+            await wait_registered(client)
+            process.process.send_signal(signal.SIGTERM)
+            with trio.fail_after(PATIENCE_SECONDS):
+                while await is_open(process.port):
+                    pass
+                assert not await is_found(client, ServiceKind.ACTOR)
+                assert not await is_found(client, ServiceKind.ENVIRONMENT)
+            assert await process.process.wait() == 0
+
+
+def test_what_is_wrong_with_a_module(tmp_path: Path) -> None:
+    """One line that says so, after the traceback of the user's own code, if there is one."""
+    write(tmp_path, "broken", "def helper():\n    import there_is_no_such_library\n\n\nhelper()\n")
+    last, before = failure(tmp_path, "broken")
+    assert last == "cannot import 'broken': ModuleNotFoundError: No module named 'there_is_no_such_library'"
+    assert before[0] == "Traceback (most recent call last):"
+    assert [line for line in before if "File" in line] == [
+        f'  File "{tmp_path}/broken.py", line 5, in <module>',
+        f'  File "{tmp_path}/broken.py", line 2, in helper',
+    ]
+    write(tmp_path, "wrong", "def world(session:\n")
+    last, before = failure(tmp_path, "wrong")
+    assert last.startswith("cannot import 'wrong': SyntaxError: ")
+    assert f'  File "{tmp_path}/wrong.py", line 1' in before
+    write(tmp_path, "failing", "def made():\n    raise OSError('no data')\n")
+    last, before = failure(tmp_path, "failing:made")
+    assert last == "failing:made failed: OSError: no data"
+    assert f'  File "{tmp_path}/failing.py", line 2, in made' in before
+
+
+def test_what_is_wrong_with_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    write(tmp_path, "empty", "from trio_cogment import Participants\n\nnone = Participants()\nnumber = 5\n")
+    write(tmp_path, "two", "from trio_cogment import Participants\n\na, b = Participants(), Participants()\n")
+    write(tmp_path, "nothing", "def made():\n    return 5\n")
+    for target, expected in {
+        "missing": f"there is no module 'missing' in {tmp_path}, nor among the installed packages",
+        "empty.py": "empty.py: expected the name of a module, not of a file; try 'empty'",
+        ".empty": "'.empty' is no name of a module",
+        "empty": "empty: nothing is registered; use register_environment, register_actor, ...",
+        "empty:number": "empty:number: expected Participants or a function that returns them, got int",
+        "empty:other": "empty:other: module 'empty' has no attribute 'other'",
+        "two": "two has several Participants; choose one: two:a, two:b",
+        "nothing": "nothing has no Participants; assign them to `participants`, or name a function that returns them",
+        "nothing:made": "nothing:made: expected a function that returns Participants, got int",
+    }.items():
+        with pytest.raises(Failure) as caught:
+            load(target)
+        assert str(caught.value) == expected
