@@ -22,15 +22,17 @@ INDEX = ROOT / "docs" / "modules.md"
 #: Rooms that every other may import, except those of `NARROWED`.
 LEAVES = (
     *("errors", "config", "services", "endpoints", "about", "host", "backoff", "addressing", "rewards"),
-    *("log_context", "metrics", "plugins", "api"),
+    *("log_context", "metrics", "plugins", "api", "outcome"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
     "endpoints": {"errors", "services"},
     "about": {"api"},
+    "outcome": {"api"},
+    "errors": {"outcome"},
     "metrics": {"config", "errors"},
     "plugins": {"errors", "host"},
-    "trial": {"addressing", "api", "errors", "endpoints", "rewards"},
+    "trial": {"addressing", "api", "errors", "endpoints", "outcome", "rewards"},
     "rpc": {"errors", "config", "host", "backoff"},
 }
 #: What a room may import besides the leaves.

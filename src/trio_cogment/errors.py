@@ -11,6 +11,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trio_cogment.outcome import TrialOutcome
 
 
 class StatusCode(enum.IntEnum):
@@ -75,6 +79,31 @@ class UnimplementedError(CogmentError):
     """The method or option exists in the API, but is not implemented here."""
 
 
+class TrialFailedError(CogmentError):
+    """A trial that was waited for has failed, or not all of its samples were stored.
+
+    Attributes:
+        outcome: how it ended.
+    """
+
+    def __init__(self, outcome: TrialOutcome) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+    def __str__(self) -> str:
+        text = str(self.outcome)
+        if self.outcome.samples_lost:
+            text += f"; {self.outcome.samples_lost} samples did not reach the data log"
+        elif self.outcome.samples_pending:
+            text += "; the data log has not taken all samples"
+        lines = self.outcome.traceback
+        return f"{text}\n{lines}" if lines else text
+
+
+class TrialIncompleteError(CogmentError):
+    """A stored trial was to be read whole, and more of its samples are to come."""
+
+
 class ProtocolError(CogmentError):
     """A protocol was violated; raised only as one of its two subclasses."""
 
@@ -94,6 +123,10 @@ class RemoteProtocolError(ProtocolError):
 
 #: Trailing metadata with a serialized `google.rpc.Status`: the only name with the prefix `grpc-` that errors may have.
 STATUS_DETAILS = "grpc-status-details-bin"
+
+
+#: Trailing metadata with the last lines of a traceback: a participant's, for an orchestrator of its own process.
+TRACEBACK = "trio-cogment-traceback-bin"
 
 
 class RpcError(CogmentError):

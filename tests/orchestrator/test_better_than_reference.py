@@ -50,7 +50,7 @@ async def test_point_02_the_loss_of_an_environment_is_noticed_at_once(when: str,
         await settle()
         assert trio.current_time() == 0
         assert await play.state() == S.ENDED
-        assert "environment 'env' was lost" in str(play["a"].end)
+        assert "environment 'env' left the trial" in str(play["a"].end)
 
 
 async def test_point_02_an_environment_has_its_time_to_begin(autojump_clock: Clock) -> None:
@@ -219,7 +219,7 @@ async def test_point_09_the_data_logs_stream_ends_with_the_trial(autojump_clock:
     services = Script(environment_of(3, seconds_per_tick=1)).environment(), Script(actor_that_acts()).actor()
     async with bench(*services, Script(log).datalog()) as table:
         await table.controller.start_trial(params("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await settle()
         assert ended == [pytest.approx(3)]
         # It is remembered still.
@@ -261,7 +261,7 @@ async def test_point_10_acknowledgements_are_awaited_side_by_side(autojump_clock
         await play["env"].observe(indexes=[0, 0, 0])
         await play["env"].say(LAST_ACK)
         before = trio.current_time()
-        await play.table.controller.wait_trial("t")
+        await play.table.controller.wait_trial_state("t")
         # Three silent actors, and not three times as long.
         assert trio.current_time() - before == pytest.approx(30)
         assert play["a"].end == ""

@@ -36,7 +36,7 @@ async def test_environment_breaks_before_its_action_set_is_sent(autojump_clock: 
         play["env"].leave()
         await settle()
         assert await play.state() == S.ENDED
-        assert "'env' was lost" in str(play["a"].end)
+        assert "'env' left the trial" in str(play["a"].end)
 
 
 async def test_environment_breaks_while_its_observation_is_awaited(autojump_clock: Clock) -> None:
@@ -48,7 +48,7 @@ async def test_environment_breaks_while_its_observation_is_awaited(autojump_cloc
         play["env"].leave()
         await settle()
         assert await play.state() == S.ENDED
-        assert "'env' was lost" in str(play["a"].end)
+        assert "'env' left the trial" in str(play["a"].end)
 
 
 @pytest.mark.parametrize("acknowledged", [True, False])
@@ -80,7 +80,7 @@ async def test_environment_breaks_before_its_final_set(autojump_clock: Clock) ->
         play["env"].leave()
         await settle()
         assert await play.state() == S.ENDED
-        assert "'env' was lost" in str(play["a"].end)
+        assert "'env' left the trial" in str(play["a"].end)
 
 
 async def test_environment_sends_more_than_a_message_may_have(autojump_clock: Clock) -> None:
@@ -96,7 +96,7 @@ async def test_environment_sends_more_than_a_message_may_have(autojump_clock: Cl
         unlogged = params("a")
         unlogged.ClearField("datalog")
         await table.controller.start_trial(unlogged, trial_id="t")
-        info = await table.controller.wait_trial("t")
+        info = await table.controller.wait_trial_state("t")
         await settle()
     assert info is not None
     assert info.state == S.ENDED
@@ -194,7 +194,7 @@ async def test_data_log_breaks(autojump_clock: Clock) -> None:
     services = Script(environment_of(10, seconds_per_tick=1)).environment(), Script(actor_that_acts()).actor()
     async with bench(*services, Script(breaks).datalog()) as table:
         await table.controller.start_trial(params("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await settle()
     assert streams == [[0, 1, 2], list(range(3, 11))]
 

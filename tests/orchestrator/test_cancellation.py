@@ -35,7 +35,7 @@ async def test_host_cancels_and_participants_elsewhere_are_told(
             async with orchestrator, InProcessChannel(orchestrator_services(orchestrator)) as channel:
                 controller = Controller(channel)
                 await controller.start_trial(params_of("a"))
-                await controller.wait_trial("t", TrialState.RUNNING)
+                await controller.wait_trial_state("t", TrialState.RUNNING)
                 host.cancel()
                 await trio.sleep_forever()
         assert host.cancelled_caught

@@ -71,7 +71,7 @@ async def test_client_joins_by_name_or_class_and_plays(
             seen = await play_to_the_end(call)
             assert seen[-1].state == END
             assert await call.receive() is None
-        info = await table.controller.wait_trial("t")
+        info = await table.controller.wait_trial_state("t")
         assert info is not None
         assert info.state == TrialState.ENDED
 
@@ -169,7 +169,7 @@ async def test_required_client_that_vanishes_ends_the_trial(wire: bool, autojump
         async with joining(table) as call:
             await call.send(init(actor_name="b"))
             await call.receive()
-        info = await table.controller.wait_trial("t")
+        info = await table.controller.wait_trial_state("t")
         assert info is not None
         await trio.testing.wait_all_tasks_blocked()
     # The environment had not been contacted, or was told.
@@ -187,7 +187,7 @@ async def test_client_that_stops_sending_is_told_how_it_ends(
             await call.done_sending()
             messages = [message async for message in call]
         assert messages[-1].state == END
-        info = await table.controller.wait_trial("t")
+        info = await table.controller.wait_trial_state("t")
         assert info is not None
 
 
@@ -201,7 +201,7 @@ async def test_optional_client_that_never_comes_is_left_out(wire: bool, autojump
     services = Script(environment_of(2)).environment(), Script(actor_that_acts()).actor()
     async with bench(*services, wire=wire) as table:
         await table.controller.start_trial(params, trial_id="t")
-        info = await table.controller.wait_trial("t")
+        info = await table.controller.wait_trial_state("t")
         assert info is not None
         assert info.tick_id == 2
         assert trio.current_time() >= 2

@@ -41,7 +41,7 @@ async def test_parameters_then_every_sample_then_the_end(wire: bool, autojump_cl
     )
     async with bench(*services, wire=wire) as table:
         await table.controller.start_trial(params_of("a", "b", datalog_endpoint=LOGGED), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
     metadata, first, *rest = got
     assert metadata == (["t"], ["trio-cogment"])
@@ -81,7 +81,7 @@ async def test_trial_goes_on_without_a_datalog_that_leaves(
     )
     async with bench(*services, wire=wire) as table:
         await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
-        info = await table.controller.wait_trial("t")
+        info = await table.controller.wait_trial_state("t")
         assert info is not None
         assert info.tick_id == 50
     assert "data log is away" in caplog.text
@@ -110,7 +110,7 @@ async def test_slow_datalog_makes_the_trial_wait_and_loses_nothing(autojump_cloc
         # What the call holds, what waits before it, and what the machine keeps: then the trial stands still.
         assert info.tick_id < 400
         go.set()
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
     assert ticks == list(range(2001))
 
@@ -123,7 +123,7 @@ async def test_datalog_that_never_takes_the_end_is_given_up(autojump_clock: trio
     config = OrchestratorConfig(datalog_flush_seconds=7)
     async with bench(*services, config=config) as table:
         await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         assert trio.current_time() == 0
         await trio.sleep(7.1)
         assert table.orchestrator.running_trials == 0
@@ -146,7 +146,7 @@ async def test_heartbeats_are_answered_in_kind(wire: bool, autojump_clock: trio.
 
     async with bench(Script(beating).environment(), Script(actor_that_acts()).actor(), wire=wire) as table:
         await table.controller.start_trial(params_of("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
     assert beats == [HEARTBEAT, HEARTBEAT]
 
 
@@ -179,7 +179,7 @@ async def test_log_outlives_the_time_it_had_to_connect(wire: bool, autojump_cloc
         # The starter's own deadline is none of the trial's business either.
         with trio.fail_after(5):
             await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
     assert deadlines == [float("inf")]
     assert [message.sample.info.tick_id for message in got[1:]] == [0, 1, 2, 3]
@@ -206,7 +206,7 @@ async def test_participants_are_not_late_while_nobody_reads_them(autojump_clock:
     )
     async with bench(*services, config=config) as table:
         await table.controller.start_trial(params, trial_id="t")
-        info = await table.controller.wait_trial("t")
+        info = await table.controller.wait_trial_state("t")
         assert info is not None
         assert info.tick_id == 1500
         await trio.testing.wait_all_tasks_blocked()
@@ -268,7 +268,7 @@ async def test_log_that_ends_with_an_error_is_reported(
     )
     async with bench(*services) as table:
         await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
     assert "nothing stored" in caplog.text
 
@@ -302,7 +302,7 @@ async def test_a_data_log_that_was_away_for_long_is_found_at_the_next_try(
     async with trio.open_nursery() as nursery:
         async with bench(*services, connect=connect) as table:
             await table.controller.start_trial(params_of("a", datalog_endpoint="grpc://datalog:9003"), trial_id="t")
-            await table.controller.wait_trial("t")
+            await table.controller.wait_trial_state("t")
             await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert len(opened) == 2
@@ -334,7 +334,7 @@ async def test_the_grace_ends_while_a_connection_is_still_being_tried(autojump_c
     services = Script(environment_of(50, seconds_per_tick=1)).environment(), Script(actor_that_acts()).actor()
     async with bench(*services, sink=Sink(), config=config) as table:
         await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         # 50 s of its own, and what was left of the grace when its queue was full.
         assert 50 < trio.current_time() < 50 + config.datalog_grace_seconds
     assert opened == 2
@@ -353,7 +353,7 @@ async def test_who_ends_in_good_order_has_taken_what_it_did_not_answer(autojump_
     services = Script(environment_of(20)).environment(), Script(actor_that_acts()).actor(), Script(log).datalog()
     async with bench(*services) as table:
         await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
         assert table.orchestrator.running_trials == 0
         assert table.orchestrator.lost_samples == 0
@@ -379,7 +379,7 @@ async def test_what_was_sent_and_is_not_kept_is_told_when_the_stream_breaks(
     services = Script(environment_of(20)).environment(), Script(actor_that_acts()).actor(), Script(log).datalog()
     async with bench(*services, config=OrchestratorConfig(max_queued_samples=4)) as table:
         await table.controller.start_trial(params_of("a", datalog_endpoint=LOGGED), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
         lost = table.orchestrator.lost_samples
     first = seen[1][0]

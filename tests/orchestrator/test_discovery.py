@@ -135,7 +135,7 @@ async def test_everybody_is_found_in_order(autojump_clock: Clock) -> None:
         a_world(network, fake)
         for _ in range(2):
             trial_id = await bench.controller.start_trial(params)
-            info = await bench.controller.wait_trial(trial_id)
+            info = await bench.controller.wait_trial_state(trial_id)
             assert info is not None
             assert info.tick_id == 2
     shy = {**PLAYER, "__implementation": "shy"}
@@ -161,14 +161,14 @@ async def test_what_is_served_here_is_not_asked_for(autojump_clock: Clock) -> No
     async with net() as network, local, table(fake, network, local=OnlyEnvironments()) as bench:
         a_world(network, fake)
         trial_id = await bench.controller.start_trial(params_of("a"))
-        await bench.controller.wait_trial(trial_id)
+        await bench.controller.wait_trial_state(trial_id)
         assert asked(fake) == [(ACTOR, PLAYER)]
         assert network.dialled == ["shy"]  # the newest that fits
         fake.requests.clear()
         number = fake.add(ENVIRONMENT, "world", 1)
         by_id = params_of("a")
         by_id.environment.endpoint = f"cogment://discover/service?__id={number}"
-        await bench.controller.wait_trial(await bench.controller.start_trial(by_id))
+        await bench.controller.wait_trial_state(await bench.controller.start_trial(by_id))
         assert fake.requests[0].message == InquireRequest(service_id=number)
         assert network.dialled == ["shy", "world"]
 
@@ -193,7 +193,7 @@ async def test_hooks_are_found_at_each_start(autojump_clock: Clock) -> None:
         assert caught.value.message.startswith("pre_trial_hooks[0]: cogment://discover/prehook?stage=1: the directory")
         fake.failing.clear()
         assert await bench.controller.start_trial(trial_id="t") == "t"
-        await bench.controller.wait_trial("t")
+        await bench.controller.wait_trial_state("t")
 
 
 async def test_actor_that_the_directory_says_will_come(autojump_clock: Clock) -> None:
@@ -214,7 +214,7 @@ async def test_actor_that_the_directory_says_will_come(autojump_clock: Clock) ->
         assert info.state == TrialState.PENDING
         await join_trial(bench.channel, trial_id, player, actor_name="a")
         assert seen.is_set()
-        await bench.controller.wait_trial(trial_id)
+        await bench.controller.wait_trial_state(trial_id)
     assert network.dialled == ["world"]
 
 
@@ -233,7 +233,7 @@ async def test_tokens(autojump_clock: Clock) -> None:
             [actor_params("a", "player", endpoint="cogment://discover?__authentication-token=theirs")]
         )
         fake.requests.clear()
-        await bench.controller.wait_trial(await bench.controller.start_trial(params))
+        await bench.controller.wait_trial_state(await bench.controller.start_trial(params))
         assert [request.token for request in fake.requests] == ["ours", "theirs"]
         assert asked(fake)[1] == (ACTOR, PLAYER)
         assert "greedy" in network.dialled
@@ -297,7 +297,7 @@ async def test_what_cannot_be_found_fails_the_start_and_leaves_nothing(
         assert states == [TrialState.INITIALIZING, TrialState.ENDED]
         good = params_of("a")
         assert await bench.controller.start_trial(good, trial_id="t") == "t"
-        await bench.controller.wait_trial("t")
+        await bench.controller.wait_trial_state("t")
 
 
 async def test_client_actors_are_no_environments(autojump_clock: Clock) -> None:
@@ -400,6 +400,6 @@ async def test_tls_is_for_all_outgoing_calls(
                     await start()
                 assert caught.value.code is code
             else:
-                info = await bench.controller.wait_trial(await start())
+                info = await bench.controller.wait_trial_state(await start())
                 assert info is not None
                 assert info.tick_id == 1

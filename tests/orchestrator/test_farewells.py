@@ -44,7 +44,7 @@ async def play(world: World, endpoint: str, *, cut_off: bool, hard_end_at: float
             if hard_end_at is not None:
                 await trio.sleep(hard_end_at)
                 trial.hard_end("enough")
-            await controller.wait_trial("t")
+            await controller.wait_trial_state("t")
             assert trial.state == TrialState.ENDED
             with trio.move_on_after(60):
                 while orchestrator.running_trials:  # noqa: ASYNC110  there is no event for it

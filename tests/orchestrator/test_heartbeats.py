@@ -160,7 +160,7 @@ async def test_they_are_answered_before_init_while_playing_and_during_the_end(
 
     async with bench(Script(environment).environment(), Script(actor).actor(), wire=wire) as table:
         await table.controller.start_trial(params_of("a"), trial_id="t")
-        info = await table.controller.wait_trial("t")
+        info = await table.controller.wait_trial_state("t")
     assert info is not None
     assert sorted(answers) == sorted(
         [
@@ -195,7 +195,7 @@ async def test_who_does_not_read_them_is_lost_in_the_end(wire: bool, autojump_cl
         (info,) = await table.controller.trial_infos(["t"])
         assert info.state == TrialState.PENDING
         with trio.fail_after(100_000):
-            await table.controller.wait_trial("t")
+            await table.controller.wait_trial_state("t")
 
 
 async def test_none_is_sent_when_none_is_wanted(autojump_clock: trio.testing.MockClock) -> None:
@@ -203,5 +203,5 @@ async def test_none_is_sent_when_none_is_wanted(autojump_clock: trio.testing.Moc
     services = Script(environment_of(5, seen, seconds_per_tick=100)).environment(), Script(actor_that_acts()).actor()
     async with bench(*services, config=OrchestratorConfig(heartbeat_seconds=0)) as table:
         await table.controller.start_trial(params_of("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
     assert HEARTBEAT not in [message.state for message in seen]

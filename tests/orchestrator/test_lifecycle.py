@@ -79,9 +79,9 @@ async def test_soft_end_lets_the_environment_say_the_last_word(autojump_clock: t
     services = Script(environment_of(None, seen)).environment(), Script(actor_that_acts()).actor()
     async with bench(*services) as table:
         trial_id = await table.controller.start_trial(params_of("a"))
-        await table.controller.wait_trial(trial_id, TrialState.RUNNING)
+        await table.controller.wait_trial_state(trial_id, TrialState.RUNNING)
         await table.controller.terminate_trial(trial_id)
-        info = await table.controller.wait_trial(trial_id)
+        info = await table.controller.wait_trial_state(trial_id)
     assert info is not None
     assert seen[-1].state == END
     assert not seen[-1].details
@@ -104,7 +104,7 @@ async def test_taken_id_answers_empty_and_creates_nothing(autojump_clock: trio.t
     async with bench(*services) as table:
         assert await table.controller.start_trial(params_of("a"), trial_id="t") == "t"
         assert await table.controller.start_trial(params_of("a"), trial_id="t") == ""
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         # Ended, but still remembered: taken all the same.
         assert await table.controller.start_trial(params_of("a"), trial_id="t") == ""
         assert len(await table.controller.trial_infos()) == 1
@@ -116,7 +116,7 @@ async def test_ended_trials_are_forgotten_by_age_and_by_count(autojump_clock: tr
     async with bench(*services, config=config) as table:
         for name in "xyz":
             await table.controller.start_trial(params_of("a"), trial_id=name)
-            await table.controller.wait_trial(name)
+            await table.controller.wait_trial_state(name)
         assert [info.trial_id for info in await table.controller.trial_infos()] == ["y", "z"]
         await trio.sleep(11)
         assert not await table.controller.trial_infos()
@@ -207,7 +207,7 @@ async def test_watcher_that_never_reads_is_given_up_and_harms_nobody(autojump_cl
         # The call's own buffers take some hundred entries before the watcher's queue fills.
         for _ in range(121):
             trial_id = await table.controller.start_trial(params_of("a"))
-            assert await table.controller.wait_trial(trial_id) is not None
+            assert await table.controller.wait_trial_state(trial_id) is not None
             changes += [(trial_id, state) for state in ALL_STATES]
         seen = await until_given_up(watch)
     # Everything until then, and without a gap.
@@ -234,7 +234,7 @@ async def test_latest_observation_is_given_when_asked_for(autojump_clock: trio.t
     services = Script(one_observation).environment(), Script(silent_after_start).actor()
     async with bench(*services) as table:
         await table.controller.start_trial(params_of("a"), trial_id="t")
-        await table.controller.wait_trial("t", TrialState.RUNNING)
+        await table.controller.wait_trial_state("t", TrialState.RUNNING)
         (info,) = await table.controller.trial_infos(["t"], latest_observation=True)
         assert list(info.latest_observation.observations) == [b"look"]
         (info,) = await table.controller.trial_infos(["t"])
@@ -273,7 +273,7 @@ async def test_hooks_run_in_order_and_replace_everything(autojump_clock: trio.te
         assert await table.controller.start_trial(config=b"config", trial_id="t") == "t"
         # Both had replied when StartTrial did.
         assert calls == [("t", "trio-cogment", 0), ("t", "trio-cogment", 7)]
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         # Parameters given whole bypass the hooks.
         await table.controller.start_trial(params_of("a"))
         assert len(calls) == 2
@@ -363,7 +363,7 @@ async def test_stop_tells_everybody(autojump_clock: trio.testing.MockClock) -> N
     async with bench(*services) as table, trio.open_nursery() as nursery:
         await nursery.start(watching, table)
         await table.controller.start_trial(params_of("a"), trial_id="t")
-        await table.controller.wait_trial("t", TrialState.RUNNING)
+        await table.controller.wait_trial_state("t", TrialState.RUNNING)
         await table.orchestrator.stop()
         with pytest.raises(RpcError) as refused:
             await table.controller.start_trial(params_of("a"))

@@ -102,7 +102,7 @@ def play(
                 trial_id = await controller.start_trial(params)
                 await trio.sleep(TROUBLE_AT)
                 nursery.start_soon(trouble, log)
-                await controller.wait_trial(trial_id)
+                await controller.wait_trial_state(trial_id)
                 seconds = trio.current_time()
                 await trio.sleep(60)
                 counted = orchestrator.lost_samples

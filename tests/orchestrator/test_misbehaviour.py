@@ -57,8 +57,8 @@ async def bad_and_good(table: Bench, params: Any) -> tuple[Any, Any]:
     """Start a bad and a good trial together; return how both ended, the good one still running until then."""
     await table.controller.start_trial(params, trial_id="good")
     await table.controller.start_trial(params, trial_id="bad")
-    bad = await table.controller.wait_trial("bad")
-    good = await table.controller.wait_trial("good")
+    bad = await table.controller.wait_trial_state("bad")
+    good = await table.controller.wait_trial_state("good")
     return bad, good
 
 
@@ -132,7 +132,7 @@ async def test_bad_observation_sets_are_refused_and_the_tick_is_kept(
     services = Script(careless).environment(), Script(actor_that_acts(seen)).actor()
     async with bench(*services, wire=wire) as table:
         await table.controller.start_trial(params_of("a", "b"), trial_id="t")
-        info = await table.controller.wait_trial("t")
+        info = await table.controller.wait_trial_state("t")
         assert info is not None
         assert info.tick_id == 1
     shown = [(m.observation.tick_id, m.observation.content) for m in seen if m.HasField("observation")]
@@ -174,7 +174,7 @@ async def test_odd_actor_messages_are_ignored_and_the_stream_lives(
     config_free = Script(environment_of(3, action_sets)).environment(), Script(odd).actor()
     async with bench(*config_free, wire=wire) as table:
         await table.controller.start_trial(params_of("a"), trial_id="t")
-        info = await table.controller.wait_trial("t")
+        info = await table.controller.wait_trial_state("t")
         assert info is not None
         assert info.tick_id == 3
     contents = [list(m.action_set.actions) for m in action_sets if m.HasField("action_set")]
@@ -218,7 +218,7 @@ async def test_optional_actor_that_vanishes_is_replaced(wire: bool, autojump_clo
     )
     async with bench(Script(environment_of(3, seen)).environment(), Script(run).actor(), wire=wire) as table:
         await table.controller.start_trial(params, trial_id="t")
-        info = await table.controller.wait_trial("t")
+        info = await table.controller.wait_trial_state("t")
         assert info is not None
         assert info.tick_id == 3
     sets = [m.action_set for m in seen if m.HasField("action_set")]
@@ -280,7 +280,7 @@ async def test_actor_that_does_not_read_is_lost_and_the_sender_is_not(
     async with bench(Script(chatty).environment(), Script(deaf).actor(), wire=wire, config=config) as table:
         await table.controller.start_trial(params_of("a"), trial_id="t")
         with trio.fail_after(100):
-            info = await table.controller.wait_trial("t")
+            info = await table.controller.wait_trial_state("t")
         assert info is not None
         await trio.testing.wait_all_tasks_blocked()
         assert info.state == TrialState.ENDED
@@ -294,17 +294,17 @@ async def test_unreachable_participants(autojump_clock: trio.testing.MockClock) 
     async with bench(*services) as table:
         required = trial_params([actor_params("a", "player", endpoint=nowhere)])
         await table.controller.start_trial(required, trial_id="required")
-        info = await table.controller.wait_trial("required")
+        info = await table.controller.wait_trial_state("required")
         assert info is not None
         assert info.state == TrialState.ENDED
         optional = trial_params([actor_params("a", "player", endpoint=nowhere, optional=True)])
         await table.controller.start_trial(optional, trial_id="optional")
-        info = await table.controller.wait_trial("optional")
+        info = await table.controller.wait_trial_state("optional")
         assert info is not None
         assert info.tick_id == 2
         lost = params_of("a", environment_endpoint=nowhere)
         await table.controller.start_trial(lost, trial_id="lost")
-        assert await table.controller.wait_trial("lost") is not None
+        assert await table.controller.wait_trial_state("lost") is not None
 
 
 async def test_who_sends_under_another_name_is_shown_under_its_own(autojump_clock: trio.testing.MockClock) -> None:

@@ -10,6 +10,7 @@ import trio
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput
 from trio_cogment.orchestrator._participant_stream import OutboxLimits, ParticipantStream
+from trio_cogment.outcome import EndCause
 from trio_cogment.trial import Event, Lost
 
 
@@ -57,6 +58,6 @@ async def test_who_is_given_up_and_reads_again_breaks_nothing(
         for step in steps:
             step(stream, call)
         await trio.testing.wait_all_tasks_blocked()
-    assert fed == [Lost(0, "it does not read what it is sent")]
+    assert fed == [Lost(0, "it does not read what it is sent", EndCause.PARTICIPANT_REFUSED)]
     assert len(call.sent) <= 1
     assert stream.queued_messages == 0

@@ -104,7 +104,7 @@ async def test_sink_in_process_gets_the_very_objects_and_nothing_is_copied_or_se
         sys.setprofile(profile)
         try:
             trial_id = await platform.controller.start_trial(logged("a", "b"))
-            await platform.controller.wait_trial(trial_id)
+            await platform.controller.wait_trial_state(trial_id)
             await trio.testing.wait_all_tasks_blocked()
             DatalogSample().ByteSize()
         finally:
@@ -149,7 +149,7 @@ async def test_registered_data_log_comes_before_the_platforms_sink(autojump_cloc
         platform.participants.register_actor(sdk_actor, "actor")
         platform.participants.register_datalog(log)
         trial_id = await platform.controller.start_trial(logged("a"))
-        await platform.controller.wait_trial(trial_id)
+        await platform.controller.wait_trial_state(trial_id)
         await trio.testing.wait_all_tasks_blocked()
     assert len(got) == 21
     assert not sink.opened
@@ -159,7 +159,7 @@ async def test_sink_is_no_service(autojump_clock: trio.testing.MockClock) -> Non
     async with bench(*players(1), sink=Sink()) as table:
         params = trial_params([actor_params("a", "player", endpoint="cogment://discover/datalog")])
         await table.controller.start_trial(params, trial_id="t")
-        info = await table.controller.wait_trial("t")
+        info = await table.controller.wait_trial_state("t")
     assert info is not None
     assert info.tick_id == 0
 
@@ -190,7 +190,7 @@ async def test_slow_sink_is_back_pressure_and_loses_nothing(autojump_clock: trio
         assert len(sink.ticks) <= info.tick_id <= len(sink.ticks) + 8
         (trial,) = table.orchestrator.trials
         assert 0 < trial.queues.samples <= 6
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.sleep(2)
     assert sink.ticks == list(range(101))
     assert table.orchestrator.lost_samples == 0
@@ -210,7 +210,7 @@ async def test_sink_that_fails_in_between_is_opened_again(
     caplog.set_level("INFO")
     async with bench(*players(20, 1.0), sink=sink) as table:
         await table.controller.start_trial(logged("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
     taken = [sample.info.tick_id for sample in sink.samples if sample.HasField("info")]
     assert taken == list(range(21))
@@ -251,7 +251,7 @@ async def test_away_within_the_grace_is_back_pressure_and_loses_nothing(autojump
         await trio.sleep(17.5)
         (info,) = await table.controller.trial_infos(["t"])
         assert 12 <= info.tick_id <= 16
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
     assert sink.ticks == list(range(41))
     assert table.orchestrator.lost_samples == 0
@@ -270,7 +270,7 @@ async def test_away_beyond_the_grace_drops_the_oldest_and_tells(
         # It waited once, for a moment, and then went on.
         (info,) = await table.controller.trial_infos(["t"])
         assert info.tick_id >= 40
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
         lost = table.orchestrator.lost_samples
     assert sink.ticks == sorted(set(sink.ticks))
@@ -292,7 +292,7 @@ async def test_without_a_grace_the_trial_never_waits(autojump_clock: trio.testin
     config = OrchestratorConfig(max_queued_samples=3, datalog_grace_seconds=0)
     async with bench(*players(50, 1.0), sink=sink, config=config) as table:
         await table.controller.start_trial(logged("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         assert trio.current_time() == pytest.approx(50)
 
 
@@ -313,7 +313,7 @@ async def test_loss_is_told_again_when_what_told_it_is_lost_too(autojump_clock: 
     config = OrchestratorConfig(max_queued_samples=3, datalog_grace_seconds=1, datalog_reconnect_max_seconds=1)
     async with bench(*players(80, 1.0), sink=sink, config=config) as table:
         await table.controller.start_trial(logged("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
     assert any(30 <= when <= 33 for when in tries)
     missing = sorted(set(range(81)) - set(sink.ticks))
@@ -330,7 +330,7 @@ async def test_who_excludes_info_is_told_nothing_but_by_the_log(
     params.datalog.exclude_fields.append("info")
     async with bench(*players(50, 1.0), sink=sink, config=config) as table:
         await table.controller.start_trial(params, trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
     assert not any(sample.HasField("info") for sample in sink.samples)
     assert "did not reach the data log" in caplog.text
@@ -343,7 +343,7 @@ async def test_away_at_the_end_is_tried_for_the_flush_time_and_counted(
     config = OrchestratorConfig(datalog_flush_seconds=7)
     async with bench(*players(10, 1.0), sink=sink, config=config) as table:
         await table.controller.start_trial(logged("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         over = trio.current_time()
         await trio.sleep(6.9)
         assert table.orchestrator.running_trials == 1
@@ -359,7 +359,7 @@ async def test_back_in_time_for_the_end_gets_everything_in_order(autojump_clock:
     sink = breaking(Sink(), 5, 12)
     async with bench(*players(10, 1.0), sink=sink) as table:
         await table.controller.start_trial(logged("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         assert trio.current_time() == pytest.approx(10)
         await trio.sleep(10)
     assert sink.ticks == list(range(11))
@@ -443,7 +443,7 @@ async def test_log_that_answers_gets_every_sample_at_least_once(
     log = Log((3, error), (4, error), answers=True)
     async with bench(*players(20, 0.25), Script(log).datalog(), wire=wire) as table:
         await table.controller.start_trial(logged("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
     assert len(log.streams) == 3
     for stream in log.streams:
@@ -460,7 +460,7 @@ async def test_log_that_never_answers_gets_no_sample_twice(wire: bool, autojump_
     log = Log((3, None), (4, RpcError(StatusCode.UNAVAILABLE, "gone")), answers=False)
     async with bench(*players(20, 0.25), Script(log).datalog(), wire=wire) as table:
         await table.controller.start_trial(logged("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
     seen = [tick for ticks in log.ticks for tick in ticks]
     assert seen == sorted(set(seen))
@@ -485,7 +485,7 @@ async def test_log_that_leaves_with_the_last_sample_is_no_loss(
 
     async with bench(*players(5), Script(leaves).datalog(), wire=wire) as table:
         await table.controller.start_trial(logged("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
         assert table.orchestrator.running_trials == 0
     assert seen == list(range(6))
@@ -511,7 +511,7 @@ async def test_sample_the_log_refuses_is_dropped_after_some_tries(
 
     async with bench(*players(40, 1.0), Script(picky).datalog(), wire=wire) as table:
         await table.controller.start_trial(logged("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
         assert table.orchestrator.lost_samples == 1
     assert sorted(set(seen)) == [tick for tick in range(41) if tick != 7]
@@ -535,7 +535,7 @@ async def test_log_that_stops_answering_does_not_hold_the_trial_up(
     config = OrchestratorConfig(max_queued_samples=10)
     async with bench(*players(500), Script(answers_once).datalog(), wire=wire, config=config) as table:
         await table.controller.start_trial(logged("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.testing.wait_all_tasks_blocked()
     assert seen == list(range(501))
 
@@ -553,7 +553,7 @@ async def test_log_that_answers_slowly_may_take_its_time_at_the_end(autojump_clo
     config = OrchestratorConfig(datalog_flush_seconds=7)
     async with bench(*players(30), Script(slow).datalog(), config=config) as table:
         await table.controller.start_trial(logged("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         assert trio.current_time() == 0
         await trio.sleep(31 * 5 + 1)
         assert table.orchestrator.running_trials == 0
@@ -578,7 +578,7 @@ async def test_call_opened_at_the_end_has_no_deadline(autojump_clock: trio.testi
     config = OrchestratorConfig(datalog_flush_seconds=9)
     async with bench(*players(10, 0.5), Script(run).datalog(), config=config) as table:
         await table.controller.start_trial(logged("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
         await trio.sleep(100)
     assert deadlines == [float("inf")] * 2
     assert table.orchestrator.lost_samples == 0
@@ -592,6 +592,6 @@ async def test_being_cancelled_counts_what_was_left(
     config = OrchestratorConfig(farewell_seconds=1)
     async with bench(*players(10), sink=sink, config=config) as table:
         await table.controller.start_trial(logged("a"), trial_id="t")
-        await table.controller.wait_trial("t")
+        await table.controller.wait_trial_state("t")
     assert table.orchestrator.lost_samples == 11
     assert "11 samples did not reach the data log" in caplog.text

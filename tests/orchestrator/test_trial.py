@@ -30,8 +30,8 @@ async def test_machine_that_fails_ends_its_trial_and_no_other(
     async with bench(*services) as table:
         await table.controller.start_trial(params_of("a"), trial_id="bad")
         await table.controller.start_trial(params_of("a"), trial_id="good")
-        bad = await table.controller.wait_trial("bad")
-        good = await table.controller.wait_trial("good")
+        bad = await table.controller.wait_trial_state("bad")
+        good = await table.controller.wait_trial_state("good")
         await trio.testing.wait_all_tasks_blocked()
     assert bad is not None
     assert good is not None
@@ -56,8 +56,8 @@ async def test_task_that_fails_ends_its_trial_and_no_other(
     async with bench(*services) as table:
         await table.controller.start_trial(params_of("a"), trial_id="bad")
         await table.controller.start_trial(params_of("a"), trial_id="good")
-        bad = await table.controller.wait_trial("bad")
-        good = await table.controller.wait_trial("good")
+        bad = await table.controller.wait_trial_state("bad")
+        good = await table.controller.wait_trial_state("good")
     assert bad is not None
     assert good is not None
     assert bad.state == TrialState.ENDED
@@ -71,7 +71,7 @@ async def test_many_trials_leave_nothing(autojump_clock: trio.testing.MockClock)
         before = trio.lowlevel.current_statistics().tasks_living
         for _ in range(100):
             trial_id = await table.controller.start_trial(params_of("a"))
-            await table.controller.wait_trial(trial_id)
+            await table.controller.wait_trial_state(trial_id)
         await trio.testing.wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == before
         assert table.orchestrator.running_trials == 0

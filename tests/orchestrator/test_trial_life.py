@@ -235,7 +235,7 @@ async def test_a_wall_clock_that_jumps_moves_no_timeout(autojump_clock: Clock) -
             controller = Controller(channel)
             await controller.start_trial(trial_params([actor_params("a", "cls")]))
             wall[0] += 10**17
-            info = await controller.wait_trial("t")
+            info = await controller.wait_trial_state("t")
             assert info is not None
             assert trio.current_time() == pytest.approx(60)
             assert info.trial_duration == 60 * 10**9

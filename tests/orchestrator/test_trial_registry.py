@@ -19,7 +19,7 @@ def players(ticks: int | None = 1) -> tuple[Any, Any]:
 
 async def run_trial(table: Any, trial_id: str) -> None:
     assert await table.controller.start_trial(params_of("a"), trial_id=trial_id) == trial_id
-    await table.controller.wait_trial(trial_id)
+    await table.controller.wait_trial_state(trial_id)
 
 
 async def test_ended_trials_go_by_time_though_nobody_asks(autojump_clock: trio.testing.MockClock) -> None:

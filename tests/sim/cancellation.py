@@ -57,7 +57,7 @@ async def embedded(world: World, block: CancelledBlock) -> None:
             platform.participants.register_pre_trial_hook(no_change)
             trial_id = await platform.controller.start_trial()
             await platform.join_trial(trial_id, thinker, actor_name="cat")
-            info = await platform.controller.wait_trial(trial_id)
+            info = await platform.controller.wait_trial_state(trial_id)
     if not block.cancelled:
         assert info is not None
         assert info.tick_id == TICKS
@@ -102,7 +102,7 @@ async def in_process(world: World, block: CancelledBlock) -> None:
             own = orchestrator_services(orchestrator)
             async with orchestrator, InProcessChannel(own) as channel:
                 await start_and_join(world, channel, actor, "cogment://discover")
-                await Controller(channel).wait_trial(TRIAL)
+                await Controller(channel).wait_trial_state(TRIAL)
                 await orchestrator.stop()
         await trio.sleep(10)
     check_history(world.history)

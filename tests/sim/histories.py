@@ -187,7 +187,7 @@ async def play(world: World, case: Case) -> str:
                 if case.joins:
                     nursery.start_soon(actor.join, joining, TRIAL, "cat")
                 await case.after(world, controller)
-                await controller.wait_trial(TRIAL)
+                await controller.wait_trial_state(TRIAL)
                 await trio.sleep(5)
         nursery.cancel_scope.cancel()
     return recorder.trials[TRIAL].text()

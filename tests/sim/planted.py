@@ -123,9 +123,9 @@ MUTATIONS = (
         "a hook's failure leaving its trial",
         "a start through hooks that fails leaves its trial known, its id taken",
         "orchestrator/_orchestrator.py",
-        "                trial.hard_end(details)\n                self.trials.remove(trial)",
+        "                trial.hard_end(details, EndCause.NOT_STARTED)\n                self.trials.remove(trial)",
         # Hooks are asked when the starter gave no parameters.
-        "                trial.hard_end(details)\n"
+        "                trial.hard_end(details, EndCause.NOT_STARTED)\n"
         "                if params is not None:\n"
         "                    self.trials.remove(trial)",
     ),

@@ -51,7 +51,7 @@ async def a_day(world: World) -> None:
             params = trial_params([machine, human], environment_endpoint=there)
             assert await controller.start_trial(params, trial_id="t") == "t"
             watching.start_soon(actor.join, channel, "t", "human")
-            await controller.wait_trial("t")
+            await controller.wait_trial_state("t")
             await trio.sleep(60)
             watching.cancel_scope.cancel()
         nursery.cancel_scope.cancel()

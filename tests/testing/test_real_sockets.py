@@ -62,7 +62,7 @@ async def a_run() -> World:
                 assert await Controller(calls).start_trial(params, trial_id="t") == "t"
                 world.history.record("desk", "started", "t")
                 await actor.join(calls, "t", "cat")
-                await Controller(channel).wait_trial("t")
+                await Controller(channel).wait_trial_state("t")
                 while orchestrator.running_trials:  # noqa: ASYNC110  there is no event for it
                     await trio.sleep(0.01)
                 await trio.sleep(0.05)

@@ -28,6 +28,7 @@ FOREIGN = (
     "trio_cogment.api",
     "trio_cogment.endpoints",
     "trio_cogment.errors",
+    "trio_cogment.outcome",
     "trio_cogment.rewards",
     "trio_cogment.trial",
     "google.protobuf",

@@ -9,9 +9,10 @@ import pytest
 from trio_cogment.api.common_pb2 import ActorRunTrialOutput, Message, Reward, TrialState
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.errors import LocalProtocolError
+from trio_cogment.outcome import EndCause
 from trio_cogment.trial import ENVIRONMENT, Announce, Begin, TrialMachine
 from trio_cogment.trial._machine import _FUNCTIONS
-from trio_cogment.trial._memory import Rows
+from trio_cogment.trial._memory import Breakage, Rows
 from trio_cogment.trial._trial_table import ANNOUNCED, PUBLIC_STATE, TRANSITIONS, Action, Input, Phase
 
 from .harness import Play, actor, make_params, snapshot
@@ -45,6 +46,9 @@ def play_until(phase: Phase) -> Play:
     return play
 
 
+LOSS = Breakage(EndCause.PARTICIPANT_LOST, "lost")
+
+
 def arguments(machine: TrialMachine, symbol: Input) -> tuple[Any, Any]:
     """Return a participant and payload that go with an input."""
     first = machine.actors[0] if machine.actors else None
@@ -54,11 +58,11 @@ def arguments(machine: TrialMachine, symbol: Input) -> tuple[Any, Any]:
     if symbol in (Input.OBSERVATION_SET, Input.FINAL_OBSERVATION_SET):
         return machine.environment, ObservationSet(tick_id=-1, observations=[b"o"], actors_map=[0, 0, 0])
     if symbol in (Input.ENVIRONMENT_LAST, Input.ENVIRONMENT_LOST):
-        return machine.environment, "lost"
+        return machine.environment, LOSS
     if symbol is Input.OPTIONAL_ACTOR_LOST:
-        return second, "lost"
+        return second, LOSS
     if symbol in (Input.REQUIRED_ACTION_MISSING, Input.PATIENCE_OVER, Input.HARD_END):
-        return None, "over"
+        return None, LOSS
     message = ActorRunTrialOutput()
     if symbol is Input.REWARD:
         message.reward.CopyFrom(Reward(tick_id=-1, receiver_name="a"))
@@ -67,7 +71,7 @@ def arguments(machine: TrialMachine, symbol: Input) -> tuple[Any, Any]:
     elif symbol is Input.ACTION:
         message.action.tick_id = -1
     else:
-        return first, "lost"
+        return first, LOSS
     return first, message
 
 

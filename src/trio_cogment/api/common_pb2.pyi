@@ -25,6 +25,26 @@ class CommunicationState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LAST: _ClassVar[CommunicationState]
     LAST_ACK: _ClassVar[CommunicationState]
     END: _ClassVar[CommunicationState]
+
+class EndCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    END_CAUSE_UNKNOWN: _ClassVar[EndCause]
+    END_CAUSE_ENVIRONMENT: _ClassVar[EndCause]
+    END_CAUSE_STEP_LIMIT: _ClassVar[EndCause]
+    END_CAUSE_SOFT_TERMINATION: _ClassVar[EndCause]
+    END_CAUSE_HARD_TERMINATION: _ClassVar[EndCause]
+    END_CAUSE_PARTICIPANT_FAILED: _ClassVar[EndCause]
+    END_CAUSE_PARTICIPANT_LEFT: _ClassVar[EndCause]
+    END_CAUSE_PARTICIPANT_LOST: _ClassVar[EndCause]
+    END_CAUSE_PARTICIPANT_REFUSED: _ClassVar[EndCause]
+    END_CAUSE_PARTICIPANT_MISSING: _ClassVar[EndCause]
+    END_CAUSE_ACTION_MISSING: _ClassVar[EndCause]
+    END_CAUSE_ACKNOWLEDGEMENT_MISSING: _ClassVar[EndCause]
+    END_CAUSE_INACTIVITY: _ClassVar[EndCause]
+    END_CAUSE_PATIENCE: _ClassVar[EndCause]
+    END_CAUSE_NOT_STARTED: _ClassVar[EndCause]
+    END_CAUSE_SERVER_STOPPED: _ClassVar[EndCause]
+    END_CAUSE_INTERNAL: _ClassVar[EndCause]
 UNKNOWN: TrialState
 INITIALIZING: TrialState
 PENDING: TrialState
@@ -37,6 +57,23 @@ HEARTBEAT: CommunicationState
 LAST: CommunicationState
 LAST_ACK: CommunicationState
 END: CommunicationState
+END_CAUSE_UNKNOWN: EndCause
+END_CAUSE_ENVIRONMENT: EndCause
+END_CAUSE_STEP_LIMIT: EndCause
+END_CAUSE_SOFT_TERMINATION: EndCause
+END_CAUSE_HARD_TERMINATION: EndCause
+END_CAUSE_PARTICIPANT_FAILED: EndCause
+END_CAUSE_PARTICIPANT_LEFT: EndCause
+END_CAUSE_PARTICIPANT_LOST: EndCause
+END_CAUSE_PARTICIPANT_REFUSED: EndCause
+END_CAUSE_PARTICIPANT_MISSING: EndCause
+END_CAUSE_ACTION_MISSING: EndCause
+END_CAUSE_ACKNOWLEDGEMENT_MISSING: EndCause
+END_CAUSE_INACTIVITY: EndCause
+END_CAUSE_PATIENCE: EndCause
+END_CAUSE_NOT_STARTED: EndCause
+END_CAUSE_SERVER_STOPPED: EndCause
+END_CAUSE_INTERNAL: EndCause
 
 class VersionRequest(_message.Message):
     __slots__ = ()
@@ -266,3 +303,37 @@ class ActorRunTrialOutput(_message.Message):
     message: Message
     details: str
     def __init__(self, state: _Optional[_Union[CommunicationState, str]] = ..., init_output: _Optional[_Union[ActorInitialOutput, _Mapping]] = ..., action: _Optional[_Union[Action, _Mapping]] = ..., reward: _Optional[_Union[Reward, _Mapping]] = ..., message: _Optional[_Union[Message, _Mapping]] = ..., details: _Optional[str] = ...) -> None: ...
+
+class ParticipantLoss(_message.Message):
+    __slots__ = ("participant", "cause", "reason", "required", "tick_id", "traceback")
+    PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REQUIRED_FIELD_NUMBER: _ClassVar[int]
+    TICK_ID_FIELD_NUMBER: _ClassVar[int]
+    TRACEBACK_FIELD_NUMBER: _ClassVar[int]
+    participant: str
+    cause: EndCause
+    reason: str
+    required: bool
+    tick_id: int
+    traceback: str
+    def __init__(self, participant: _Optional[str] = ..., cause: _Optional[_Union[EndCause, str]] = ..., reason: _Optional[str] = ..., required: bool = ..., tick_id: _Optional[int] = ..., traceback: _Optional[str] = ...) -> None: ...
+
+class EndOfTrial(_message.Message):
+    __slots__ = ("cause", "participant", "reason", "ticks", "losses", "samples_pending", "samples_lost")
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    PARTICIPANT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TICKS_FIELD_NUMBER: _ClassVar[int]
+    LOSSES_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_PENDING_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_LOST_FIELD_NUMBER: _ClassVar[int]
+    cause: EndCause
+    participant: str
+    reason: str
+    ticks: int
+    losses: _containers.RepeatedCompositeFieldContainer[ParticipantLoss]
+    samples_pending: bool
+    samples_lost: int
+    def __init__(self, cause: _Optional[_Union[EndCause, str]] = ..., participant: _Optional[str] = ..., reason: _Optional[str] = ..., ticks: _Optional[int] = ..., losses: _Optional[_Iterable[_Union[ParticipantLoss, _Mapping]]] = ..., samples_pending: bool = ..., samples_lost: _Optional[int] = ...) -> None: ...

@@ -9,18 +9,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SampleInfo(_message.Message):
-    __slots__ = ("tick_id", "timestamp", "state", "special_events", "out_of_sync")
+    __slots__ = ("tick_id", "timestamp", "state", "special_events", "out_of_sync", "end")
     TICK_ID_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     SPECIAL_EVENTS_FIELD_NUMBER: _ClassVar[int]
     OUT_OF_SYNC_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     tick_id: int
     timestamp: int
     state: _common_pb2.TrialState
     special_events: _containers.RepeatedScalarFieldContainer[str]
     out_of_sync: bool
-    def __init__(self, tick_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., special_events: _Optional[_Iterable[str]] = ..., out_of_sync: bool = ...) -> None: ...
+    end: _common_pb2.EndOfTrial
+    def __init__(self, tick_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., special_events: _Optional[_Iterable[str]] = ..., out_of_sync: bool = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ...) -> None: ...
 
 class DatalogSample(_message.Message):
     __slots__ = ("info", "observations", "actions", "rewards", "messages", "default_actors", "unavailable_actors")

@@ -45,7 +45,7 @@ class TrialInfoRequest(_message.Message):
     def __init__(self, get_latest_observation: bool = ..., get_actor_list: bool = ...) -> None: ...
 
 class TrialInfo(_message.Message):
-    __slots__ = ("trial_id", "state", "env_name", "tick_id", "trial_duration", "latest_observation", "actors_in_trial", "properties")
+    __slots__ = ("trial_id", "state", "env_name", "tick_id", "trial_duration", "latest_observation", "actors_in_trial", "properties", "end")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +61,7 @@ class TrialInfo(_message.Message):
     LATEST_OBSERVATION_FIELD_NUMBER: _ClassVar[int]
     ACTORS_IN_TRIAL_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     trial_id: str
     state: _common_pb2.TrialState
     env_name: str
@@ -69,7 +70,8 @@ class TrialInfo(_message.Message):
     latest_observation: _environment_pb2.ObservationSet
     actors_in_trial: _containers.RepeatedCompositeFieldContainer[_common_pb2.TrialActor]
     properties: _containers.ScalarMap[str, str]
-    def __init__(self, trial_id: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., env_name: _Optional[str] = ..., tick_id: _Optional[int] = ..., trial_duration: _Optional[int] = ..., latest_observation: _Optional[_Union[_environment_pb2.ObservationSet, _Mapping]] = ..., actors_in_trial: _Optional[_Iterable[_Union[_common_pb2.TrialActor, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    end: _common_pb2.EndOfTrial
+    def __init__(self, trial_id: _Optional[str] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., env_name: _Optional[str] = ..., tick_id: _Optional[int] = ..., trial_duration: _Optional[int] = ..., latest_observation: _Optional[_Union[_environment_pb2.ObservationSet, _Mapping]] = ..., actors_in_trial: _Optional[_Iterable[_Union[_common_pb2.TrialActor, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ...) -> None: ...
 
 class TrialInfoReply(_message.Message):
     __slots__ = ("trial",)
@@ -78,12 +80,16 @@ class TrialInfoReply(_message.Message):
     def __init__(self, trial: _Optional[_Iterable[_Union[TrialInfo, _Mapping]]] = ...) -> None: ...
 
 class TrialListRequest(_message.Message):
-    __slots__ = ("filter", "full_info")
+    __slots__ = ("filter", "full_info", "trial_ids", "when_stored")
     FILTER_FIELD_NUMBER: _ClassVar[int]
     FULL_INFO_FIELD_NUMBER: _ClassVar[int]
+    TRIAL_IDS_FIELD_NUMBER: _ClassVar[int]
+    WHEN_STORED_FIELD_NUMBER: _ClassVar[int]
     filter: _containers.RepeatedScalarFieldContainer[_common_pb2.TrialState]
     full_info: bool
-    def __init__(self, filter: _Optional[_Iterable[_Union[_common_pb2.TrialState, str]]] = ..., full_info: bool = ...) -> None: ...
+    trial_ids: _containers.RepeatedScalarFieldContainer[str]
+    when_stored: bool
+    def __init__(self, filter: _Optional[_Iterable[_Union[_common_pb2.TrialState, str]]] = ..., full_info: bool = ..., trial_ids: _Optional[_Iterable[str]] = ..., when_stored: bool = ...) -> None: ...
 
 class TrialListEntry(_message.Message):
     __slots__ = ("trial_id", "state", "info")

@@ -28,20 +28,22 @@ STORED_TRIAL_SAMPLE_FIELD_RECEIVED_MESSAGES: StoredTrialSampleField
 STORED_TRIAL_SAMPLE_FIELD_SENT_MESSAGES: StoredTrialSampleField
 
 class StoredTrialInfo(_message.Message):
-    __slots__ = ("trial_id", "last_state", "user_id", "samples_count", "params", "ended_abnormally")
+    __slots__ = ("trial_id", "last_state", "user_id", "samples_count", "params", "ended_abnormally", "end")
     TRIAL_ID_FIELD_NUMBER: _ClassVar[int]
     LAST_STATE_FIELD_NUMBER: _ClassVar[int]
     USER_ID_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_COUNT_FIELD_NUMBER: _ClassVar[int]
     PARAMS_FIELD_NUMBER: _ClassVar[int]
     ENDED_ABNORMALLY_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     trial_id: str
     last_state: _common_pb2.TrialState
     user_id: str
     samples_count: int
     params: _common_pb2.TrialParams
     ended_abnormally: bool
-    def __init__(self, trial_id: _Optional[str] = ..., last_state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., user_id: _Optional[str] = ..., samples_count: _Optional[int] = ..., params: _Optional[_Union[_common_pb2.TrialParams, _Mapping]] = ..., ended_abnormally: bool = ...) -> None: ...
+    end: _common_pb2.EndOfTrial
+    def __init__(self, trial_id: _Optional[str] = ..., last_state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., user_id: _Optional[str] = ..., samples_count: _Optional[int] = ..., params: _Optional[_Union[_common_pb2.TrialParams, _Mapping]] = ..., ended_abnormally: bool = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ...) -> None: ...
 
 class StoredTrialActorSampleReward(_message.Message):
     __slots__ = ("sender", "receiver", "reward", "confidence", "user_data")
@@ -88,7 +90,7 @@ class StoredTrialActorSample(_message.Message):
     def __init__(self, actor: _Optional[int] = ..., observation: _Optional[int] = ..., action: _Optional[int] = ..., reward: _Optional[float] = ..., received_rewards: _Optional[_Iterable[_Union[StoredTrialActorSampleReward, _Mapping]]] = ..., sent_rewards: _Optional[_Iterable[_Union[StoredTrialActorSampleReward, _Mapping]]] = ..., received_messages: _Optional[_Iterable[_Union[StoredTrialActorSampleMessage, _Mapping]]] = ..., sent_messages: _Optional[_Iterable[_Union[StoredTrialActorSampleMessage, _Mapping]]] = ...) -> None: ...
 
 class StoredTrialSample(_message.Message):
-    __slots__ = ("user_id", "trial_id", "tick_id", "timestamp", "state", "actor_samples", "payloads", "special_events", "default_actors", "unavailable_actors", "merged_samples")
+    __slots__ = ("user_id", "trial_id", "tick_id", "timestamp", "state", "actor_samples", "payloads", "special_events", "default_actors", "unavailable_actors", "merged_samples", "end")
     USER_ID_FIELD_NUMBER: _ClassVar[int]
     TRIAL_ID_FIELD_NUMBER: _ClassVar[int]
     TICK_ID_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +102,7 @@ class StoredTrialSample(_message.Message):
     DEFAULT_ACTORS_FIELD_NUMBER: _ClassVar[int]
     UNAVAILABLE_ACTORS_FIELD_NUMBER: _ClassVar[int]
     MERGED_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     user_id: str
     trial_id: str
     tick_id: int
@@ -111,7 +114,8 @@ class StoredTrialSample(_message.Message):
     default_actors: _containers.RepeatedScalarFieldContainer[int]
     unavailable_actors: _containers.RepeatedScalarFieldContainer[int]
     merged_samples: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, user_id: _Optional[str] = ..., trial_id: _Optional[str] = ..., tick_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., actor_samples: _Optional[_Iterable[_Union[StoredTrialActorSample, _Mapping]]] = ..., payloads: _Optional[_Iterable[bytes]] = ..., special_events: _Optional[_Iterable[str]] = ..., default_actors: _Optional[_Iterable[int]] = ..., unavailable_actors: _Optional[_Iterable[int]] = ..., merged_samples: _Optional[_Iterable[int]] = ...) -> None: ...
+    end: _common_pb2.EndOfTrial
+    def __init__(self, user_id: _Optional[str] = ..., trial_id: _Optional[str] = ..., tick_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., state: _Optional[_Union[_common_pb2.TrialState, str]] = ..., actor_samples: _Optional[_Iterable[_Union[StoredTrialActorSample, _Mapping]]] = ..., payloads: _Optional[_Iterable[bytes]] = ..., special_events: _Optional[_Iterable[str]] = ..., default_actors: _Optional[_Iterable[int]] = ..., unavailable_actors: _Optional[_Iterable[int]] = ..., merged_samples: _Optional[_Iterable[int]] = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ...) -> None: ...
 
 class RetrieveTrialsRequest(_message.Message):
     __slots__ = ("trial_ids", "timeout", "trials_count", "trial_handle", "properties")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trio_cogment.api.common_pb2 import TrialActor, TrialParams, TrialState
+from trio_cogment.api.common_pb2 import EndOfTrial, TrialActor, TrialParams, TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.trial import TrialMachine
@@ -19,8 +19,15 @@ def check_describable(params: TrialParams, max_properties_bytes: int) -> None:
         )
 
 
-def describe(machine: TrialMachine, seconds: float, *, latest_observation: bool, actors: bool) -> TrialInfo:
-    """Describe a trial that has run for some seconds."""
+def describe(
+    machine: TrialMachine,
+    seconds: float,
+    *,
+    latest_observation: bool,
+    actors: bool,
+    end: EndOfTrial | None,
+) -> TrialInfo:
+    """Describe a trial that has run for some seconds, and how it ended."""
     info = TrialInfo(
         trial_id=machine.trial_id,
         state=machine.state,
@@ -29,6 +36,8 @@ def describe(machine: TrialMachine, seconds: float, *, latest_observation: bool,
         trial_duration=max(0, round(seconds * _NANOSECONDS)),
         properties=machine.params.properties if machine.params is not None else None,
     )
+    if end is not None:
+        info.end.CopyFrom(end)
     if latest_observation and machine.latest_observation is not None:
         info.latest_observation.CopyFrom(machine.latest_observation)
     if actors and machine.state >= TrialState.PENDING:

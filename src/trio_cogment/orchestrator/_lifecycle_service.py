@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from trio_cogment.about import About
 from trio_cogment.api.common_pb2 import TrialState
@@ -17,10 +18,16 @@ from trio_cogment.api.orchestrator_pb2 import (
 )
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.orchestrator._orchestrator import Orchestrator
-from trio_cogment.rpc import ServerCall
+from trio_cogment.orchestrator._trial import Trial
+from trio_cogment.rpc import IN_PROCESS, ServerCall
 from trio_cogment.services import TRIAL_ID
 
 _STATES = frozenset(TrialState.values())
+
+
+def _may_see_tracebacks(call: ServerCall) -> bool:
+    """Whether a caller may see where in its code a participant raised: only within the process."""
+    return call.peer == IN_PROCESS
 
 
 class LifecycleService(About):
@@ -60,12 +67,13 @@ class LifecycleService(About):
         """Describe the trials asked for, or all."""
         trial_ids = call.metadata.texts(TRIAL_ID)
         trials = self._orchestrator.known(trial_ids) if trial_ids else list(self._orchestrator.trials)
-        return TrialInfoReply(
-            trial=[
-                trial.info(latest_observation=request.get_latest_observation, actors=request.get_actor_list)
-                for trial in trials
-            ]
+        describe = partial(
+            Trial.info,
+            latest_observation=request.get_latest_observation,
+            actors=request.get_actor_list,
+            tracebacks=_may_see_tracebacks(call),
         )
+        return TrialInfoReply(trial=map(describe, trials))
 
     async def WatchTrials(self, request: TrialListRequest, call: ServerCall) -> None:
         """Send what there is, then every change, until the watcher leaves or the orchestrator stops."""
@@ -76,7 +84,14 @@ class LifecycleService(About):
         present = ((trial.trial_id, trial.state, trial.info) for trial in orchestrator.trials)
         with (
             orchestrator.serving_call(),
-            orchestrator.watchers.subscribe(request.filter, request.full_info, present) as watch,
+            orchestrator.watchers.subscribe(
+                request.filter,
+                request.full_info,
+                present,
+                trial_ids=request.trial_ids,
+                when_settled=request.when_stored,
+                tracebacks=_may_see_tracebacks(call),
+            ) as watch,
         ):
             await call.send_initial_metadata()
             async for entry in watch:

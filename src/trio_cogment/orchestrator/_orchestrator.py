@@ -27,6 +27,7 @@ from trio_cogment.orchestrator._trial import STOPPING, Trial
 from trio_cogment.orchestrator._trial_registry import TrialRegistry
 from trio_cogment.orchestrator._trial_run import TrialRun
 from trio_cogment.orchestrator._watch import Watchers
+from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 from trio_cogment.trial import (
@@ -154,7 +155,7 @@ class Orchestrator:
         """
         self._stopping = True
         for trial in self.trials:
-            trial.hard_end(STOPPING)
+            trial.hard_end(STOPPING, EndCause.SERVER_STOPPED)
         self.watchers.stop()
         with trio.move_on_after(self.config.farewell_seconds):
             await self._running.wait_value(0)
@@ -218,13 +219,15 @@ class Orchestrator:
             raise
         finally:
             if not started:
-                trial.hard_end(details)
+                trial.hard_end(details, EndCause.NOT_STARTED)
                 self.trials.remove(trial)
         return trial_id
 
     def _new_trial(self, user_id: str, trial_id: str) -> Trial:
         machine = self.make_machine(trial_id, rules=self._rules)
-        return Trial(user_id, machine, wall_clock=self._host.wall_clock, on_state=self._on_state)
+        return Trial(
+            user_id, machine, wall_clock=self._host.wall_clock, on_state=self._on_state, on_settled=self._on_settled
+        )
 
     def _why_not_started(self, trial: Trial) -> CogmentError:
         if self._stopping:
@@ -335,6 +338,9 @@ class Orchestrator:
             if self._metrics is not None and trial.machine.params is not None:
                 self._metrics.trial_ended(trial.seconds)
         self.watchers.publish(trial.trial_id, state, trial.info)
+
+    def _on_settled(self, trial: Trial) -> None:
+        self.watchers.publish_settled(trial.trial_id, trial.info)
 
     def _on_samples_lost(self, count: int) -> None:
         self.lost_samples += count

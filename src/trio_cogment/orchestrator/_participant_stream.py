@@ -12,6 +12,8 @@ import trio
 
 from trio_cogment.errors import CogmentError, ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
+from trio_cogment.orchestrator._losses import lost_for
+from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import Call, ClientCall, Method, ServerCall
 from trio_cogment.services import TRIAL_ID
 from trio_cogment.trial import Event, HalfClosed, Lost, Received
@@ -150,7 +152,7 @@ class ParticipantStream:
             self._outbox.clear()
         if self._sending is not None:
             self._sending.cancel()  # its call may stay open for as long as it does not read
-        self._feed(Lost(self.index, str(error)))
+        self._feed(Lost(self.index, str(error), EndCause.PARTICIPANT_REFUSED))
         self.close(error)
 
     def close(self, error: CogmentError | None) -> None:
@@ -188,7 +190,7 @@ class ParticipantStream:
             # It has only finished sending: it can still be told how the trial ends.
             self._feed(HalfClosed(self.index))
             return
-        self._feed(Lost(self.index, f"its stream failed: {error}" if error else "it closed its stream"))
+        self._feed(lost_for(self.index, error))
         self.close(None)
 
     async def hold(
@@ -216,7 +218,7 @@ class ParticipantStream:
                         return
                     await self._say_farewell(call)
         except RpcError as error:
-            self._feed(Lost(self.index, f"it cannot be reached: {error}"))
+            self._feed(Lost(self.index, f"it cannot be reached: {error}", EndCause.PARTICIPANT_MISSING))
 
     async def _say_farewell(self, call: ClientCall) -> None:
         # END is on its way. Leaving at once would reset the stream, and a reset may overtake it.

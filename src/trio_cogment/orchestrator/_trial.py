@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import trio
@@ -22,6 +23,7 @@ from trio_cogment.orchestrator._info import describe
 from trio_cogment.orchestrator._participant_stream import ParticipantStream
 from trio_cogment.orchestrator._participant_streams import ParticipantStreams
 from trio_cogment.orchestrator._timers import Timers
+from trio_cogment.outcome import EndCause, TrialOutcome
 from trio_cogment.rpc import Call
 from trio_cogment.trial import (
     Announce,
@@ -71,11 +73,14 @@ class Trial:
     no participants and no data log. `equip` gives it both, complete, and `release` takes them back when it is over, so
     that what is remembered of an ended trial is small.
 
+    It has many methods because each effect of the machine has one.
+
     Args:
         user_id: who started it.
         machine: with an id that is unique in the orchestrator.
         wall_clock: nanoseconds since the epoch.
         on_state: told about each change of state, after it happened.
+        on_settled: told when its data log takes no more samples.
 
     Attributes:
         starting: cancelled when the trial ends; whoever starts it works in this scope.
@@ -83,6 +88,7 @@ class Trial:
         over: nothing more comes from the machine.
         ended_at: when it ended, on Trio's clock; 0 before.
         timers: the trial's time and its deadlines.
+        samples_lost: how many samples did not reach the data log; known when it takes no more of them.
     """
 
     def __init__(
@@ -92,12 +98,15 @@ class Trial:
         *,
         wall_clock: Callable[[], int],
         on_state: Callable[[Trial, int], None],
+        on_settled: Callable[[Trial], None],
     ) -> None:
         self.trial_id = machine.trial_id
         self.user_id = user_id
         self.machine = machine
         self._wall_clock = wall_clock
         self._on_state = on_state
+        self._on_settled = on_settled
+        self.samples_lost = 0
         self.starting = trio.CancelScope()
         self.settled = trio.Event()
         self.refusal: CogmentError | None = None
@@ -149,7 +158,7 @@ class Trial:
         except Exception:  # noqa: BLE001  the boundary of a trial
             _log.exception("trial %s: failed while handling %s", self.trial_id, type(event).__name__)
             self._backlog.clear()
-            self._break_off(HardEnd(FAILED))
+            self._break_off(HardEnd(FAILED, EndCause.INTERNAL))
 
     def _break_off(self, event: HardEnd) -> None:
         """End the trial hard: whatever fails on the way, everything else is done, and it is over."""
@@ -179,10 +188,10 @@ class Trial:
         """Ask for an orderly end."""
         self.feed(SoftEnd())
 
-    def hard_end(self, details: str) -> None:
+    def hard_end(self, details: str, cause: EndCause = EndCause.HARD_TERMINATION) -> None:
         """End now: when this returns, END has been posted to everybody and the state is ENDED."""
         if not self.machine.is_over:
-            self.feed(HardEnd(details))
+            self.feed(HardEnd(details, cause))
 
     def join(self, call: Call, *, actor_name: str, actor_class: str) -> ParticipantStream:
         """Give a client actor its place; the check and the taking are one step.
@@ -257,9 +266,29 @@ class Trial:
             return Queues(samples, 0, 0, 0)
         return Queues(samples, streams.queued_messages, streams.longest_queue, streams.max_queued_messages)
 
-    def info(self, *, latest_observation: bool = False, actors: bool = False) -> TrialInfo:
-        """Describe the trial as it is now."""
-        return describe(self.machine, self.seconds, latest_observation=latest_observation, actors=actors)
+    @property
+    def outcome(self) -> TrialOutcome | None:
+        """How it ended, and what became of its samples so far; None before it ended."""
+        outcome = self.machine.outcome
+        if outcome is None:
+            return None
+        return replace(outcome, samples_pending=self.samples_pending, samples_lost=self.samples_lost)
+
+    @property
+    def samples_pending(self) -> bool:
+        """Whether its data log may still take samples of it."""
+        return self._datalog is not None and not self._datalog.over
+
+    def samples_settled(self, lost: int) -> None:
+        """Learn that its data log takes no more samples; so many were lost."""
+        self.samples_lost = lost
+        self._on_settled(self)
+
+    def info(self, *, latest_observation: bool = False, actors: bool = False, tracebacks: bool = False) -> TrialInfo:
+        """Describe the trial as it is now; tracebacks are for callers within this process."""
+        outcome = self.outcome
+        end = None if outcome is None else outcome.message(tracebacks=tracebacks)
+        return describe(self.machine, self.seconds, latest_observation=latest_observation, actors=actors, end=end)
 
 
 _PERFORM: dict[type, Callable[[Trial, Any], None]] = {

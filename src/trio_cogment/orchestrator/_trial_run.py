@@ -22,6 +22,7 @@ from trio_cogment.orchestrator._datalog import Datalog
 from trio_cogment.orchestrator._participant_streams import ParticipantStreams
 from trio_cogment.orchestrator._trial import FAILED, STOPPING, Trial
 from trio_cogment.orchestrator.sinks import SampleSink
+from trio_cogment.outcome import EndCause
 from trio_cogment.trial import ParametersComplete
 
 _log = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ class TrialRun:
             self._nursery = None  # it takes no more tasks
             if not trial.settled.is_set():
                 trial.refusal = RpcError(StatusCode.INTERNAL, FAILED)
-            trial.hard_end(FAILED)
+            trial.hard_end(FAILED, EndCause.INTERNAL)
         finally:
             trial.settled.set()
             trial.release()
@@ -103,12 +104,18 @@ class TrialRun:
     async def _open_datalog(self, nursery: trio.Nursery) -> CogmentError | None:
         if self._datalog is not None:
             # Not in the scope that bounds the wait: a call keeps the deadline it was opened under.
-            nursery.start_soon(self._datalog.run, self._params)
+            nursery.start_soon(self._run_datalog, self._datalog)
             # As it was read, not as it was written: that may have a token in it.
             return await self._datalog.wait_opened(str(parse_endpoint(self._params.datalog.endpoint)))
         if self.trial.over:
             return FailedPreconditionError("the trial was terminated while it was starting")
         return None
+
+    async def _run_datalog(self, datalog: Datalog) -> None:
+        try:
+            await datalog.run(self._params)
+        finally:
+            self.trial.samples_settled(datalog.dropped_samples)
 
     @property
     def task_names(self) -> list[str]:
@@ -122,7 +129,7 @@ class TrialRun:
 
     def abandon(self, farewell: float) -> None:
         """The host cancels: everybody is told, and has until `farewell`, on Trio's clock, to hear it."""
-        self.trial.hard_end(STOPPING)
+        self.trial.hard_end(STOPPING, EndCause.SERVER_STOPPED)
         self._shield.deadline = min(self._shield.deadline, farewell)
 
     def spawn(self, function: Callable[..., Awaitable[None]], name: str, *arguments: Any) -> None:

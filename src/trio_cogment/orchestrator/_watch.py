@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import trio
 
+from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo, TrialListEntry
 from trio_cogment.errors import ResourceExhaustedError, UnavailableError
+
+
+class Describe(Protocol):
+    """Describes a trial; see `Trial.info`."""
+
+    def __call__(self, *, tracebacks: bool = False) -> TrialInfo:
+        """See the class."""
 
 
 class Watch:
@@ -21,19 +30,46 @@ class Watch:
         max_queued_entries: how many entries may wait.
     """
 
-    def __init__(self, states: frozenset[int], *, full_info: bool, queue_entries: int) -> None:
+    def __init__(
+        self,
+        states: frozenset[int],
+        *,
+        full_info: bool,
+        queue_entries: int,
+        trial_ids: frozenset[str] = frozenset(),
+        when_settled: bool = False,
+        tracebacks: bool = False,
+    ) -> None:
         self._states = states
         self._full_info = full_info
+        self._trial_ids = trial_ids
+        self._when_settled = when_settled
+        self._tracebacks = tracebacks
+        #: Trials that ended, and whose samples are not settled.
+        self._held: dict[str, Describe] = {}
         self.max_queued_entries = queue_entries
         self._send, self._receive = trio.open_memory_channel[TrialListEntry](queue_entries)
         self._end: Exception | None = None
 
-    def offer(self, trial_id: str, state: int, info: Callable[[], TrialInfo]) -> None:
+    def offer(self, trial_id: str, state: int, info: Describe) -> None:
         """Queue an entry if it passes the filter; a full queue ends this watch."""
         if self._end is not None or (self._states and state not in self._states):
             return
+        if self._trial_ids and trial_id not in self._trial_ids:
+            return
+        if self._when_settled and state == TrialState.ENDED and info().end.samples_pending:
+            self._held[trial_id] = info
+        else:
+            self._queue(trial_id, state, info)
+
+    def settle(self, trial_id: str, info: Describe) -> None:
+        """Queue the entry of a trial that ended before, now that its samples are settled."""
+        if self._held.pop(trial_id, None) is not None:
+            self._queue(trial_id, TrialState.ENDED, info)
+
+    def _queue(self, trial_id: str, state: int, info: Describe) -> None:
         if self._full_info:
-            entry = TrialListEntry(info=info())
+            entry = TrialListEntry(info=info(tracebacks=self._tracebacks))
             # One input may change the state twice: the entry is about this change, whatever the trial is by now.
             entry.info.state = state  # type: ignore[assignment]  # an int is an enum value
         else:
@@ -52,6 +88,9 @@ class Watch:
 
     def end(self, error: Exception) -> None:
         """Let the watcher see what is queued, then `error`."""
+        held, self._held = self._held, {}
+        for trial_id, info in held.items():
+            self._queue(trial_id, TrialState.ENDED, info)
         if self._end is None:
             self._end = error
             self._send.close()
@@ -85,7 +124,11 @@ class Watchers:
         self,
         states: Iterable[int],
         full_info: bool,
-        present: Iterable[tuple[str, int, Callable[[], TrialInfo]]],
+        present: Iterable[tuple[str, int, Describe]],
+        *,
+        trial_ids: Iterable[str] = (),
+        when_settled: bool = False,
+        tracebacks: bool = False,
     ) -> Iterator[Watch]:
         """Watch from now on, beginning with what is there: no checkpoint lies between the two.
 
@@ -93,6 +136,9 @@ class Watchers:
             states: the states wanted; none means all.
             full_info: entries carry a `TrialInfo`.
             present: id, state and information of every trial there is.
+            trial_ids: the trials wanted; none means all.
+            when_settled: ENDED is told when the trial's data log takes no more samples, and not before.
+            tracebacks: whether a `TrialInfo` has those of participants that raised.
 
         Raises:
             UnavailableError: the orchestrator is stopping.
@@ -101,7 +147,14 @@ class Watchers:
             raise UnavailableError("the orchestrator is stopping")
         trials = list(present)
         # The snapshot has room beside the changes: a crowd of old trials must not overflow a new watcher.
-        watch = Watch(frozenset(states), full_info=full_info, queue_entries=self._queue_entries + len(trials))
+        watch = Watch(
+            frozenset(states),
+            full_info=full_info,
+            queue_entries=self._queue_entries + len(trials),
+            trial_ids=frozenset(trial_ids),
+            when_settled=when_settled,
+            tracebacks=tracebacks,
+        )
         for trial_id, state, info in trials:
             watch.offer(trial_id, state, info)
         self._watches[watch] = None
@@ -110,10 +163,15 @@ class Watchers:
         finally:
             del self._watches[watch]
 
-    def publish(self, trial_id: str, state: int, info: Callable[[], TrialInfo]) -> None:
+    def publish(self, trial_id: str, state: int, info: Describe) -> None:
         """Tell every watcher about a change."""
         for watch in self._watches:
             watch.offer(trial_id, state, info)
+
+    def publish_settled(self, trial_id: str, info: Describe) -> None:
+        """Tell those who wait for it that an ended trial's data log takes no more samples."""
+        for watch in self._watches:
+            watch.settle(trial_id, info)
 
     @property
     def queued_entries(self) -> int:

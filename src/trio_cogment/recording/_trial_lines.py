@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from typing import Any, NoReturn
 
 from google.protobuf import text_format
@@ -21,6 +21,7 @@ from google.protobuf.message import Message
 from trio_cogment.api.common_pb2 import ActorRunTrialOutput, TrialParams, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.errors import CogmentError, InvalidArgumentError
+from trio_cogment.outcome import EndCause
 from trio_cogment.trial import (
     ENVIRONMENT,
     NO_PARTICIPANT,
@@ -118,6 +119,7 @@ _WRITERS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "timer": _timer,
     "state": lambda value: {"state": TrialState.Name(value)},
     "error": lambda value: {"error": _error(value)},
+    "cause": lambda value: {"cause": value.label},
 }
 
 
@@ -245,6 +247,14 @@ def _read_timer(number: int, line: dict[str, Any]) -> Timer:
     return Timer(TimerKind[name], participant)
 
 
+def _read_cause(number: int, line: dict[str, Any]) -> EndCause:
+    causes = {cause.label: cause for cause in EndCause}
+    name = take(number, line, "cause", str, "the cause of an end")
+    if name not in causes:
+        refuse(number, f"cause: expected one of {', '.join(causes)}, got {name!r}")
+    return causes[name]
+
+
 def read_input(number: int, line: dict[str, Any]) -> Event:
     """Return the input of a line, whose `at` and `wall_ns` are taken already.
 
@@ -261,6 +271,10 @@ def read_input(number: int, line: dict[str, Any]) -> Event:
             values["timer"] = _read_timer(number, line)
         elif field.name == "participant":
             values["participant"] = take(number, line, "participant", int, "an index")
+        elif field.default is not MISSING and field.name not in line:
+            continue  # older files do not have it
+        elif field.name == "cause":
+            values["cause"] = _read_cause(number, line)
         else:
             values[field.name] = take(number, line, field.name, str, "a text")
     if kind is Received:

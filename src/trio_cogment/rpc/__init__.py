@@ -11,6 +11,7 @@ from trio_cogment.rpc._observer import MethodObserver as MethodObserver
 from trio_cogment.rpc._observer import ServerObserver as ServerObserver
 from trio_cogment.rpc._standard import standard_services as standard_services
 from trio_cogment.rpc._with_metadata import WithMetadata as WithMetadata
+from trio_cogment.rpc.calls import IN_PROCESS as IN_PROCESS
 from trio_cogment.rpc.calls import Call as Call
 from trio_cogment.rpc.calls import CallOpener as CallOpener
 from trio_cogment.rpc.calls import ClientCall as ClientCall

@@ -137,6 +137,10 @@ class Call(abc.ABC):
         return message
 
 
+#: The `peer` of a call from this process.
+IN_PROCESS = "inprocess"
+
+
 class ServerCall(Call):
     """A call as its handler sees it.
 

@@ -23,6 +23,7 @@ from trio_cogment.rpc._in_process_call import End, Exchange, fits
 from trio_cogment.rpc._nursery import OwnNursery
 from trio_cogment.rpc._status import outcome_of
 from trio_cogment.rpc.calls import (
+    IN_PROCESS,
     CallOpener,
     ClientCall,
     Handler,
@@ -37,7 +38,7 @@ from trio_cogment.rpc.metadata import Metadata
 class InProcessServerCall(End, ServerCall):
     """The handler's end."""
 
-    peer = "inprocess"
+    peer = IN_PROCESS
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange

@@ -140,8 +140,9 @@ async def run_actor(
     wall_clock: WallClock,
     joined: bool = False,
     metrics: SessionMetrics | None = None,
-) -> None:
-    """Run an implementation over a call whose initial message has been received."""
+) -> ActorSession:
+    """Run an implementation over a call whose initial message has been received; return its session."""
     session = ActorSession(call, trial_id, init, spec=spec, wall_clock=wall_clock, joined=joined)
     with trial_bound(trial_id):
         await session.run(implementation, metrics)
+    return session

@@ -21,11 +21,13 @@ from trio_cogment.api.orchestrator_pb2 import (
     TrialListRequest,
     TrialStartRequest,
 )
-from trio_cogment.errors import InvalidArgumentError, NotFoundError
+from trio_cogment.errors import InvalidArgumentError, NotFoundError, TrialFailedError, UnavailableError
 from trio_cogment.host import Host
+from trio_cogment.outcome import EndCause, TrialOutcome
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
 from trio_cogment.sdk._environment import ActorInfo
+from trio_cogment.sdk._failures import say_goodbye, words_for
 from trio_cogment.sdk._session import NORMAL, receive_init
 from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.spec import Payload, Spec, encode
@@ -124,8 +126,41 @@ class Controller:
             await call.wait_initial_metadata()
             yield call
 
-    async def wait_trial(self, trial_id: str, state: int = TrialState.ENDED) -> TrialInfo | None:
-        """Wait until a trial reaches a state or a later one; return its description, or None for an unknown trial."""
+    async def wait_trial(self, trial_id: str, *, check: bool = True) -> TrialOutcome:
+        """Wait until a trial has ended and its samples are stored; return how it ended.
+
+        With a data log, the end is told when the data log has confirmed the last sample (a datastore: it is durable),
+        or when the orchestrator has given it up: then `outcome.samples_lost` says how many samples are missing. That
+        takes `OrchestratorConfig.datalog_flush_seconds` after the last confirmation at most. An orchestrator that is
+        not of this package tells neither the cause nor when the samples are stored: the cause is UNKNOWN.
+
+        Args:
+            trial_id: the trial to wait for.
+            check: raise if the trial has failed, or some of its samples were not stored.
+
+        Raises:
+            TrialFailedError: it has failed, or not everything was stored; the error has the outcome.
+            NotFoundError: the orchestrator does not know such a trial. Ended trials are forgotten after a while.
+        """
+        wanted = TrialListRequest(filter=[TrialState.ENDED], full_info=True, trial_ids=[trial_id], when_stored=True)
+        async with self._watch(wanted) as watch:
+            if not await self.trial_infos([trial_id]):
+                raise NotFoundError(f"trial {trial_id!r}: the orchestrator does not know it; is it long over?")
+            entry: TrialListEntry
+            async for entry in watch:
+                if entry.info.trial_id == trial_id:
+                    outcome = _outcome_of(entry.info)
+                    if check and (outcome.failed or not outcome.stored):
+                        raise TrialFailedError(outcome)
+                    return outcome
+        raise UnavailableError(f"trial {trial_id!r}: the orchestrator ended the watch before the trial ended")
+
+    async def wait_trial_state(self, trial_id: str, state: int = TrialState.ENDED) -> TrialInfo | None:
+        """Wait until a trial reaches a state or a later one; return its description, or None for an unknown trial.
+
+        ENDED is told as soon as the participants are told, while samples may be on their way: `wait_trial` waits for
+        those, too.
+        """
         async with self.watch_trials() as watch:
             if not await self.trial_infos([trial_id]):
                 return None
@@ -135,6 +170,12 @@ class Controller:
                     break
         infos = await self.trial_infos([trial_id])
         return infos[0] if infos else None
+
+
+def _outcome_of(info: TrialInfo) -> TrialOutcome:
+    if info.HasField("end"):
+        return TrialOutcome.of(info.trial_id, info.end)
+    return TrialOutcome(info.trial_id, EndCause.UNKNOWN, ticks=info.tick_id + 1)
 
 
 async def join_trial(
@@ -159,12 +200,18 @@ async def join_trial(
         await call.send(ActorRunTrialOutput(state=NORMAL, init_output=wanted))
         init = await receive_init(call, ActorRunTrialOutput)
         if init is not None:
-            await run_actor(
-                call,
-                trial_id,
-                init,
-                implementation,
-                spec=spec or Spec(),
-                wall_clock=(host or Host()).wall_clock,
-                joined=True,
-            )
+            try:
+                session = await run_actor(
+                    call,
+                    trial_id,
+                    init,
+                    implementation,
+                    spec=spec or Spec(),
+                    wall_clock=(host or Host()).wall_clock,
+                    joined=True,
+                )
+            except Exception as error:
+                await say_goodbye(call, words_for(error))
+                raise
+            if not session.is_over:
+                await say_goodbye(call)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from trio_cogment.metrics import ParticipantMetrics
 from trio_cogment.plugins import ACTORS, ENVIRONMENTS
 from trio_cogment.plugins import implementation as plugin_implementation
 from trio_cogment.rpc import (
+    IN_PROCESS,
     CallOpener,
     ServerCall,
     WithMetadata,
@@ -29,6 +31,7 @@ from trio_cogment.rpc import (
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
 from trio_cogment.sdk._datalog import DatalogImplementation, DatalogSession
 from trio_cogment.sdk._environment import EnvironmentImplementation, run_environment
+from trio_cogment.sdk._failures import failure_of
 from trio_cogment.sdk._hook import PreTrialHook, PreTrialSession
 from trio_cogment.sdk._session import receive_init
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, TRIAL_ID, USER_ID, ServiceKind
@@ -59,11 +62,20 @@ class Participants:
         spec: the types of the project; without a spec all payloads are bytes.
         host: gives the wall clock, for timestamps; by default the system.
         metrics: takes measurements, for example a `metrics.participants.PrometheusParticipantMetrics`.
+        send_tracebacks: when an implementation raises, send the last lines of the traceback to an orchestrator of
+            another process, too. By default it gets the type and the first line of the exception; the log of this
+            process has it all.
     """
 
     def __init__(
-        self, spec: Spec | None = None, *, host: Host | None = None, metrics: ParticipantMetrics | None = None
+        self,
+        spec: Spec | None = None,
+        *,
+        host: Host | None = None,
+        metrics: ParticipantMetrics | None = None,
+        send_tracebacks: bool = False,
     ) -> None:
+        self._send_tracebacks = send_tracebacks
         self.spec = spec or Spec()
         self.host = host or Host()
         self.metrics = metrics
@@ -194,6 +206,19 @@ class Participants:
             return [self.find(ServiceKind.PRE_TRIAL_HOOK, call, who).implementation]
         return [entry.implementation for entry in self._registered.get(ServiceKind.PRE_TRIAL_HOOK, {}).values()]
 
+    @contextmanager
+    def failing(self, call: ServerCall, trial_id: str, who: str) -> Iterator[None]:
+        """Turn what an implementation raises within the block into a record in the log and the status of its call.
+
+        Raises:
+            RpcError: it raised.
+        """
+        try:
+            yield
+        except Exception as error:
+            tracebacks = self._send_tracebacks or call.peer == IN_PROCESS
+            raise failure_of(error, trial_id, who, tracebacks=tracebacks) from error
+
     def kinds(self) -> set[ServiceKind]:
         """Return the kinds of the registered implementations."""
         return {kind for kind, entries in self._registered.items() if entries}
@@ -281,15 +306,16 @@ class _EnvironmentService(About):
             who = f"trial {trial_id!r}, environment {init.name!r}"
             found = participants.find(ServiceKind.ENVIRONMENT, call, who, init.impl_name)
             metrics = participants.metrics
-            await run_environment(
-                call,
-                trial_id,
-                init,
-                found.implementation,
-                spec=participants.spec,
-                wall_clock=participants.host.wall_clock,
-                metrics=None if metrics is None else metrics.environment_started(found.name),
-            )
+            with participants.failing(call, trial_id, f"the environment '{init.name}'"):
+                await run_environment(
+                    call,
+                    trial_id,
+                    init,
+                    found.implementation,
+                    spec=participants.spec,
+                    wall_clock=participants.host.wall_clock,
+                    metrics=None if metrics is None else metrics.environment_started(found.name),
+                )
 
 
 class _ServiceActorService(About):
@@ -304,15 +330,16 @@ class _ServiceActorService(About):
             who = f"trial {trial_id!r}, actor {init.actor_name!r}"
             found = participants.find(ServiceKind.ACTOR, call, who, init.impl_name, init.actor_class)
             metrics = participants.metrics
-            await run_actor(
-                call,
-                trial_id,
-                init,
-                found.implementation,
-                spec=participants.spec,
-                wall_clock=participants.host.wall_clock,
-                metrics=None if metrics is None else metrics.actor_started(init.actor_name, found.name),
-            )
+            with participants.failing(call, trial_id, f"actor '{init.actor_name}'"):
+                await run_actor(
+                    call,
+                    trial_id,
+                    init,
+                    found.implementation,
+                    spec=participants.spec,
+                    wall_clock=participants.host.wall_clock,
+                    metrics=None if metrics is None else metrics.actor_started(init.actor_name, found.name),
+                )
 
 
 class _TrialHooksService(About):

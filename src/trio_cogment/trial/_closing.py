@@ -12,8 +12,9 @@ from typing import Any
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
 from trio_cogment.api.environment_pb2 import ObservationSet
+from trio_cogment.outcome import EndCause, TrialOutcome
 from trio_cogment.trial._events import ENVIRONMENT, Send, Timer, TimerKind
-from trio_cogment.trial._memory import PATIENCE, TrialMemory
+from trio_cogment.trial._memory import PATIENCE, Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import send_rewards
 from trio_cogment.trial._participant import Participant
 from trio_cogment.trial._samples import END_ASKED, FINAL_OBSERVATION
@@ -45,6 +46,8 @@ def mark_final(trial: TrialMemory, _environment: Participant, _received: Any) ->
 def final_tick(trial: TrialMemory, environment: Participant, observations: ObservationSet) -> None:
     """The final observation: rewards, LAST and the observation to every actor; then LAST_ACKs are waited for."""
     begin_tick(trial, observations)
+    if trial.orderly_cause is EndCause.UNKNOWN:
+        trial.orderly_cause = EndCause.ENVIRONMENT
     # Nobody answers this one, whatever was still missing of the tick before.
     trial.answered = True
     trial.awaited.clear()
@@ -87,13 +90,17 @@ def count_ack(trial: TrialMemory, participant: Participant, _payload: Any) -> No
             trial.fire(Input.NOBODY_LEFT_TO_ACK)
 
 
-def count_missing_ack(trial: TrialMemory, participant: Participant, _payload: Any) -> None:
-    """A participant will not acknowledge any more: the trial does not wait for it."""
+def count_missing_ack(trial: TrialMemory, participant: Participant, lost: Breakage | None) -> None:
+    """A participant will not acknowledge any more, for it was lost or is late: the trial does not wait for it."""
     if participant.index in trial.owing:
-        trial.note("warning", f"{participant.describe()} did not acknowledge the end of the trial")
+        text = f"{participant.describe()} did not acknowledge the end of the trial"
+        trial.note("warning", text)
+        if lost is None:
+            lost = Breakage(EndCause.ACKNOWLEDGEMENT_MISSING, text, participant.name)
+            trial.record_loss(participant, lost)
         # Only the environment's word says that the trial came to its end in good order.
         if participant.index == ENVIRONMENT:
-            trial.ack_missing = True
+            trial.ack_loss = lost
     count_ack(trial, participant, None)
 
 
@@ -103,17 +110,24 @@ def finish(trial: TrialMemory, _participant: None, _payload: None) -> None:
     for actor in trial.engaged:
         if actor.reward_sources:
             send_rewards(trial, actor)
-    _end(trial, ENVIRONMENT_ACK_MISSING if trial.ack_missing else "")
+    if trial.ack_loss is not None:
+        _end(trial, trial.ack_loss, ENVIRONMENT_ACK_MISSING)
+        return
+    by = trial.environment.name if trial.orderly_cause is EndCause.ENVIRONMENT else ""
+    # Participants read any details as the sign of an end that was forced.
+    _end(trial, Breakage(trial.orderly_cause, "", by), "")
 
 
-def break_off(trial: TrialMemory, _participant: Participant | None, details: str) -> None:
+def break_off(trial: TrialMemory, _participant: Participant | None, why: Breakage) -> None:
     """The trial ends now, whatever is under way: END with the reason."""
-    trial.note_event(f"the trial was broken off: {details}")
-    trial.note("info", f"the trial was broken off: {details}")
-    _end(trial, details)
+    trial.note_event(f"the trial was broken off: {why.reason}")
+    trial.note("info", f"the trial was broken off: {why.reason}")
+    _end(trial, why, why.reason)
 
 
-def _end(trial: TrialMemory, details: str) -> None:
+def _end(trial: TrialMemory, why: Breakage, details: str) -> None:
+    ticks = 0 if trial.latest_observation is None else trial.tick_id + 1
+    trial.outcome = TrialOutcome(trial.trial_id, why.cause, why.participant, why.reason, ticks, tuple(trial.losses))
     # To everybody in the parameters, those left out included; the stream's table knows who can hear it.
     for participant in trial.participants.values():
         trial.send_end(participant, details)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.errors import CogmentError
+from trio_cogment.outcome import EndCause
 
 #: The participant index of the environment; actors are 0..n-1, in the order of the trial's parameters.
 ENVIRONMENT = -1
@@ -117,10 +118,15 @@ class HalfClosed:
 
 @dataclass(slots=True)
 class Lost:
-    """A participant's stream is gone, or could not be made; nothing can be sent to it any more."""
+    """A participant's stream is gone, or could not be made; nothing can be sent to it any more.
+
+    `traceback` has the last lines of its exception's traceback, if it raised and said so.
+    """
 
     participant: int
     reason: str
+    cause: EndCause = EndCause.PARTICIPANT_LOST
+    traceback: str = ""
 
 
 @dataclass(slots=True)
@@ -140,6 +146,7 @@ class HardEnd:
     """The trial ends now; `details` is what the participants are told."""
 
     details: str
+    cause: EndCause = EndCause.HARD_TERMINATION
 
 
 Event: TypeAlias = Begin | ParametersComplete | Joined | Received | HalfClosed | Lost | TimerFired | SoftEnd | HardEnd

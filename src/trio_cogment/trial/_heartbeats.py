@@ -16,8 +16,9 @@ from typing import Any
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
+from trio_cogment.outcome import EndCause
 from trio_cogment.trial._events import ENVIRONMENT, Send, Timer, TimerKind
-from trio_cogment.trial._memory import INACTIVITY, TrialMemory
+from trio_cogment.trial._memory import INACTIVITY, Breakage, TrialMemory
 from trio_cogment.trial._participant import Participant
 from trio_cogment.trial._stream_table import StreamInput
 from trio_cogment.trial._trial_table import Input
@@ -51,7 +52,8 @@ def on_inactivity_timer(trial: TrialMemory) -> None:
     assert trial.params is not None
     deadline = trial.last_activity + trial.params.max_inactivity
     if trial.now >= deadline:
-        trial.fire(Input.HARD_END, None, f"nothing happened for {trial.params.max_inactivity} s")
+        reason = f"nothing happened for {trial.params.max_inactivity} s"
+        trial.fire(Input.HARD_END, None, Breakage(EndCause.INACTIVITY, reason))
     else:
         trial.arm_at(INACTIVITY, deadline)
 

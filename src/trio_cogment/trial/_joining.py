@@ -12,7 +12,7 @@ from trio_cogment.addressing import ActorAddresses
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialActor, TrialParams
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput
 from trio_cogment.trial._events import Connect, Send, Timer, TimerKind
-from trio_cogment.trial._memory import INACTIVITY, TrialMemory
+from trio_cogment.trial._memory import INACTIVITY, Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import send_held
 from trio_cogment.trial._params import DEFAULT_BUFFERED_TICKS
 from trio_cogment.trial._participant import Actor, Environment, Participant
@@ -72,7 +72,7 @@ def get_ready(trial: TrialMemory, participant: Participant) -> None:
         _settle(trial, participant)
 
 
-def leave_out(trial: TrialMemory, actor: Actor, _reason: str) -> None:
+def leave_out(trial: TrialMemory, actor: Actor, _loss: Breakage) -> None:
     """An optional actor did not come, or went before the trial began."""
     trial.disarm(Timer(TimerKind.INIT, actor.index))
     _settle(trial, actor)

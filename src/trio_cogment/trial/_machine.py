@@ -22,6 +22,7 @@ from trio_cogment.errors import (
     NotFoundError,
     RemoteProtocolError,
 )
+from trio_cogment.outcome import EndCause
 from trio_cogment.trial import _closing, _heartbeats, _joining, _messages_and_rewards, _ticks
 from trio_cogment.trial._events import (
     Begin,
@@ -39,7 +40,7 @@ from trio_cogment.trial._events import (
     TimerFired,
     TimerKind,
 )
-from trio_cogment.trial._memory import ActionFunction, Rows, TrialMemory
+from trio_cogment.trial._memory import ActionFunction, Breakage, Rows, TrialMemory
 from trio_cogment.trial._participant import Actor, Participant
 from trio_cogment.trial._stream_table import StreamInput, StreamState, Verdict
 from trio_cogment.trial._trial_table import ANNOUNCED, TRANSITIONS, Action, Input, Phase
@@ -94,6 +95,14 @@ _DELIVERED: dict[StreamInput, Input] = {
 
 _DELIVER = Verdict.DELIVER
 _OBSERVATION_SET = StreamInput.OBSERVATION_SET
+_END = StreamInput.END
+
+_FAILED = EndCause.PARTICIPANT_FAILED
+#: What a loss is called.
+_LOST = {
+    _FAILED: "failed",
+    EndCause.PARTICIPANT_LEFT: "left the trial",
+}
 
 #: What a participant did in vain, in more words than the name of the input.
 _FAULTS: dict[StreamInput, str] = {
@@ -201,6 +210,8 @@ class TrialMachine(TrialMemory):
         symbol = participant.classify(message)
         verdict = participant.step(symbol)
         participant.heard_at = self.now
+        if symbol is _END:
+            participant.last_words = message.details
         if verdict is not _DELIVER:
             self._judge(participant, symbol, verdict, "")
             return
@@ -213,8 +224,10 @@ class TrialMachine(TrialMemory):
         else:
             self.fire(_DELIVERED[symbol], participant, message)
 
-    def _judge(self, participant: Participant, symbol: StreamInput, verdict: Verdict, reason: str) -> None:
-        """Do what a stream's verdict says."""
+    def _judge(
+        self, participant: Participant, symbol: StreamInput, verdict: Verdict, reason: str, lost: Lost | None = None
+    ) -> None:
+        """Do what a stream's verdict says; `lost` is there if the stream is gone."""
         if verdict is Verdict.ANSWER:
             _heartbeats.on_heartbeat(self, participant)
             return
@@ -234,23 +247,34 @@ class TrialMachine(TrialMemory):
             fault = f"{_FAULTS.get(symbol, symbol.name)} where init_output was expected"
             self.count("refused")
             self.out.append(Close(participant.index, RemoteProtocolError(fault)))
-            self._lose(participant, fault)
+            self._lose(participant, fault, EndCause.PARTICIPANT_REFUSED)
         elif verdict is Verdict.PART:
             self.say_end(participant, reason)
-            self._lose(participant, reason)
+            self._lose(participant, reason, EndCause.PARTICIPANT_LEFT)
+        elif lost is None:
+            self._lose(participant, reason, EndCause.PARTICIPANT_MISSING)
         else:
-            self._lose(participant, reason)
+            self._lose(participant, reason, lost.cause, lost.traceback)
 
-    def _lose(self, participant: Participant, reason: str) -> None:
+    def _lose(self, participant: Participant, reason: str, cause: EndCause, traceback: str = "") -> None:
         """A participant takes no part any more."""
+        if participant.last_words:
+            # A client cannot end its call with a status; it says why it goes before it does.
+            reason, _, traceback = participant.last_words.partition("\n")
+            cause = EndCause.PARTICIPANT_FAILED
         self.disarm(Timer(TimerKind.HEARTBEAT, participant.index))
         participant.present = False
         participant.held.clear()
-        details = f"{participant.describe()} was lost: {reason}"
+        details = f"{participant.describe()} {_LOST.get(cause, 'was lost')}: {reason}"
+        why = Breakage(cause, details, participant.name, traceback)
+        # Who is done with its part may go without harm; it may not fail.
+        news = self.phase <= Phase.WAIT_FINAL or participant.index in self.owing or cause is _FAILED
+        if news and self.phase is not Phase.ENDED and not (isinstance(participant, Actor) and participant.gone):
+            self.record_loss(participant, why)
         if not isinstance(participant, Actor):
             # From an environment even the final observations are news that is missed.
             self.note("warning" if self.phase <= Phase.WAIT_FINAL else "info", details)
-            self.fire(Input.ENVIRONMENT_LOST, participant, details)
+            self.fire(Input.ENVIRONMENT_LOST, participant, why)
             return
         # One that was left out before has nothing left to lose.
         if participant.gone:
@@ -261,17 +285,20 @@ class TrialMachine(TrialMemory):
         # Leaving is no news once the trial is about to end.
         self.note("warning" if self.phase <= Phase.RUNNING else "info", details)
         symbol = Input.REQUIRED_ACTOR_LOST if participant.required else Input.OPTIONAL_ACTOR_LOST
-        self.fire(symbol, participant, details)
+        self.fire(symbol, participant, why)
 
     def _stream_over(self, event: Lost | HalfClosed) -> None:
         participant = self.participants.get(event.participant)
         if participant is None:
             raise LocalProtocolError(f"there is no participant {event.participant}")
-        if isinstance(event, Lost):
-            symbol, reason = StreamInput.CLOSED, event.reason
-        else:
-            symbol, reason = StreamInput.HALF_CLOSED, "it closed its side of the stream"
-        self._judge(participant, symbol, participant.step(symbol), reason)
+        if isinstance(event, HalfClosed):
+            symbol = StreamInput.HALF_CLOSED
+            self._judge(participant, symbol, participant.step(symbol), "it closed its side of the stream")
+            return
+        if participant.state is StreamState.CONNECTING and event.cause is EndCause.PARTICIPANT_LOST:
+            event = Lost(event.participant, event.reason, EndCause.PARTICIPANT_MISSING)
+        symbol = StreamInput.CLOSED
+        self._judge(participant, symbol, participant.step(symbol), event.reason, event)
 
     def _joined(self, event: Joined) -> None:
         actor = self.participants.get(event.participant)
@@ -289,7 +316,8 @@ class TrialMachine(TrialMemory):
         kind = timer.kind
         if kind is TimerKind.PATIENCE:
             seconds = self.rules.soft_end_patience_seconds
-            self.fire(Input.PATIENCE_OVER, None, f"the trial did not come to its end within {seconds:g} s")
+            reason = f"the trial did not come to its end within {seconds:g} s"
+            self.fire(Input.PATIENCE_OVER, None, Breakage(EndCause.PATIENCE, reason))
         elif kind is TimerKind.INACTIVITY:
             _heartbeats.on_inactivity_timer(self)
         else:
@@ -312,7 +340,7 @@ class TrialMachine(TrialMemory):
         self.fire(Input.SOFT_END)
 
     def _hard_end(self, event: HardEnd) -> None:
-        self.fire(Input.HARD_END, None, event.details)
+        self.fire(Input.HARD_END, None, Breakage(event.cause, event.details))
 
 
 _Handler: TypeAlias = Callable[[TrialMachine, Any], None]

@@ -13,12 +13,13 @@ object. Its attributes are public to them; the table alone decides which action 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from trio_cogment.addressing import ActorAddresses
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialParams, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
 from trio_cogment.errors import LocalProtocolError
+from trio_cogment.outcome import EndCause, Loss, TrialOutcome
 from trio_cogment.trial._events import (
     DEFAULT_RULES,
     ENVIRONMENT,
@@ -48,6 +49,22 @@ _ENDED = TrialState.ENDED
 _NOBODY = ActorAddresses(())
 
 
+class Breakage(NamedTuple):
+    """What breaks a trial off, or the loss of a participant: the payload of the inputs that say so.
+
+    Attributes:
+        cause: why.
+        reason: the same in words; END says it to the participants.
+        participant: the name of the one because of whom; empty: nobody in particular.
+        traceback: see `Lost`.
+    """
+
+    cause: EndCause
+    reason: str
+    participant: str = ""
+    traceback: str = ""
+
+
 class TrialMemory:
     """The memory of one trial.
 
@@ -61,6 +78,9 @@ class TrialMemory:
         contents: this tick's actions, None where there is none (yet).
         answered: this tick's action set is done with: sent, or not wanted.
         owing: participants whose LAST_ACK is awaited.
+        losses: who was lost on the way; `ack_loss`: the environment, if it did not acknowledge the end.
+        orderly_cause: why the trial is about to end in good order; UNKNOWN while it is not.
+        outcome: how the trial ended; None until then.
         end_marked: a soft end was asked for; `final_marked`: the environment said LAST.
     """
 
@@ -68,9 +88,10 @@ class TrialMemory:
     rows: ClassVar[Rows] = {}
 
     __slots__ = (
-        "_armed", "_counters", "_noted", "ack_missing", "actors", "addresses", "answered", "awaited", "before",
+        "_armed", "_counters", "_noted", "ack_loss", "actors", "addresses", "answered", "awaited", "before",
         "collect_samples", "contents", "end_marked", "engaged", "environment", "final_marked", "last_activity",
-        "latest_observation", "log", "max_steps", "now", "out", "owing", "params", "participants", "phase", "row",
+        "latest_observation", "log", "losses", "max_steps", "now", "orderly_cause", "out", "outcome", "owing",
+        "params", "participants", "phase", "row",
         "rules", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
     )  # fmt: skip
 
@@ -99,7 +120,10 @@ class TrialMemory:
         self.contents: list[bytes | None] = []
         self.answered = True
         self.owing: set[int] = set()
-        self.ack_missing = False
+        self.ack_loss: Breakage | None = None
+        self.losses: list[Loss] = []
+        self.orderly_cause = EndCause.UNKNOWN
+        self.outcome: TrialOutcome | None = None
         self.end_marked = False
         self.final_marked = False
         self.last_activity = 0.0
@@ -183,7 +207,8 @@ class TrialMemory:
     def emit_last_samples(self) -> None:
         """Let the remaining samples go; the trial is over."""
         if self.log is not None:
-            self.out.extend([EmitSample(sample) for sample in self.log.flush()])
+            end = None if self.outcome is None else self.outcome.message()
+            self.out.extend([EmitSample(sample) for sample in self.log.flush(end)])
             self.log = None
 
     def note_event(self, text: str) -> None:
@@ -212,6 +237,12 @@ class TrialMemory:
         """Make the lists of who takes part anew, after somebody came or went."""
         self.engaged = [actor for actor in self.actors if actor.present]
         self.timed = [actor for actor in self.engaged if actor.response_timeout > 0]
+
+    def record_loss(self, participant: Participant, why: Breakage) -> None:
+        """Keep that a participant was lost, for the outcome."""
+        required = not isinstance(participant, Actor) or participant.required
+        loss = Loss(participant.name, why.cause, why.reason, required, max(0, self.tick_id), why.traceback)
+        self.losses.append(loss)
 
     def is_expected_to_write(self, participant: Participant) -> bool:
         """Tell whether the trial waits for a participant, which may therefore be busy rather than gone."""

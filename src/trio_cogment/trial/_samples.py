@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trio_cogment.api.common_pb2 import Action, Message, Reward, TrialParams, TrialState
+from trio_cogment.api.common_pb2 import Action, EndOfTrial, Message, Reward, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.trial._params import buffered_ticks
@@ -103,9 +103,11 @@ class SampleLog:
         del self._buffer[:surplus]
         return [self._strip(sample) for sample in leaving]
 
-    def flush(self) -> list[DatalogSample]:
-        """Close the last tick and return everything that is left."""
+    def flush(self, end: EndOfTrial | None) -> list[DatalogSample]:
+        """Close the last tick, which tells how the trial ended, and return everything that is left."""
         self._close(TrialState.ENDED)
+        if end is not None:
+            self._buffer[-1].info.end.CopyFrom(end)
         leaving, self._buffer = self._buffer, []
         return [self._strip(sample) for sample in leaving]
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
+from trio_cogment.outcome import EndCause
 from trio_cogment.trial._events import EmitSample, Send, Timer, TimerKind
-from trio_cogment.trial._memory import TrialMemory
+from trio_cogment.trial._memory import Breakage, TrialMemory
 from trio_cogment.trial._messages_and_rewards import CURRENT_TICK, send_rewards
 from trio_cogment.trial._participant import Actor, Participant
 from trio_cogment.trial._samples import STEPS_USED_UP
@@ -132,7 +133,7 @@ def act_absent(trial: TrialMemory, actor: Actor, _payload: None) -> None:
         complete_actions(trial)
 
 
-def go_on_without(trial: TrialMemory, actor: Actor, _reason: str) -> None:
+def go_on_without(trial: TrialMemory, actor: Actor, _loss: Breakage) -> None:
     """An optional actor was lost; what it did this tick, if the set is not sent yet, is void."""
     trial.disarm(Timer(_RESPONSE, actor.index))
     if trial.answered:
@@ -159,7 +160,7 @@ def complete_actions(trial: TrialMemory) -> None:
             _fill_absences(trial)
             names = ", ".join(f"'{name}'" for name in missing)
             details = f"no action for tick {trial.tick_id} from required actor(s) {names}"
-            trial.fire(Input.REQUIRED_ACTION_MISSING, None, details)
+            trial.fire(Input.REQUIRED_ACTION_MISSING, None, Breakage(EndCause.ACTION_MISSING, details, missing[0]))
             return
     if trial.end_marked or 0 < trial.max_steps <= trial.tick_id:
         trial.fire(Input.LAST_ACTIONS_COMPLETE)
@@ -184,7 +185,10 @@ def send_actions(trial: TrialMemory, _participant: None, _payload: None) -> None
 
 def send_last_and_actions(trial: TrialMemory, _participant: None, _payload: None) -> None:
     """The same for the last time: the environment's next observation set is the final one."""
-    if not trial.end_marked:
+    if trial.end_marked:
+        trial.orderly_cause = EndCause.SOFT_TERMINATION
+    else:
+        trial.orderly_cause = EndCause.STEP_LIMIT
         trial.note_event(STEPS_USED_UP)
     # LAST first: the environment must know that the actions it reads next lead to its final set.
     trial.environment.step(StreamInput.SEND_LAST)

@@ -102,7 +102,7 @@ async def world_of_a_trial(controller: Controller, actors: Actors) -> str:
         if error.code not in LOST:
             raise
         return ""
-    await controller.wait_trial(trial_id)
+    await controller.wait_trial_state(trial_id)
     return actors.worlds.get(trial_id, "")
 
 
@@ -186,7 +186,7 @@ async def test_serve_has_everything_and_discovery_works_out_of_the_box(tmp_path:
                 assert str(lifecycle.endpoint) == endpoint
                 controller = Controller(channel)
                 trial_id = await controller.start_trial(params)
-                await controller.wait_trial(trial_id)
+                await controller.wait_trial_state(trial_id)
                 assert actors.worlds == {trial_id: "one"}
                 samples = [sample async for sample in DatastoreClient(channel).samples(trial_id, follow=True)]
                 assert samples[-1].trial_id == trial_id

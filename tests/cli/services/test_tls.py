@@ -162,7 +162,7 @@ async def test_participants_whose_certificate_nobody_we_know_signed_are_not_call
             controller = Controller(channel)
             params = trial_params([actor_params("a", "c", endpoint=endpoint)], environment_endpoint=endpoint)
             trial_id = await controller.start_trial(params)
-            await controller.wait_trial(trial_id)
+            await controller.wait_trial_state(trial_id)
             await running.stop()
     assert "cannot be reached: UNAVAILABLE" in running.err
     assert "TLS handshake failed" in running.err

@@ -59,7 +59,7 @@ async def probed_trial(world: World, spoil: Callable[[Any], None]) -> None:
                 nursery.start_soon(probe.run)
                 await Controller(near).start_trial(params_of("ann"), trial_id="t")
                 spoil(orchestrator)
-                await Controller(near).wait_trial("t")
+                await Controller(near).wait_trial_state("t")
                 await trio.sleep(10)
                 nursery.cancel_scope.cancel()
 

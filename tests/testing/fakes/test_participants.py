@@ -52,10 +52,10 @@ async def play(world: World, behaviours: dict[str, Behaviour], wire: bool = Fals
             actor.response_timeout, actor.optional, actor.initial_connection_timeout = 5.0, True, 5.0
         await table.controller.start_trial(trial, trial_id="t")
         with trio.move_on_after(60):
-            await table.controller.wait_trial("t")
+            await table.controller.wait_trial_state("t")
         await table.controller.terminate_trial("t")
         with trio.fail_after(200):
-            await table.controller.wait_trial("t")
+            await table.controller.wait_trial_state("t")
         await trio.sleep(30)
         nursery.cancel_scope.cancel()
     check_history(world.history)
@@ -178,7 +178,7 @@ def test_hooks_change_delay_and_fail() -> None:
             except RpcError as error:
                 assert not await table.controller.trial_infos()
                 return error.code.name
-            await table.controller.wait_trial("t")
+            await table.controller.wait_trial_state("t")
             return "fine"
 
     def outcome(misbehaviour: Misbehaviour | None, seconds: float = 0) -> str:
@@ -212,7 +212,7 @@ async def test_fakes_and_checkers_over_real_sockets() -> None:
             params = params_of("ann", environment_endpoint=endpoint)
             params.actors[0].endpoint = endpoint
             await table.controller.start_trial(params, trial_id="t")
-            await table.controller.wait_trial("t")
+            await table.controller.wait_trial_state("t")
             await table.orchestrator.stop()
         await serving.drain()
         nursery.cancel_scope.cancel()

@@ -42,7 +42,7 @@ def test_a_platform_in_process_takes_the_time_of_its_link(latency: float) -> Non
             platform.participants.register_actor(busy_actor, "busy")
             began = trio.current_time()
             trial = await platform.controller.start_trial(trial_params([actor_params("ann", "player")]))
-            await platform.controller.wait_trial(trial)
+            await platform.controller.wait_trial_state(trial)
             return trio.current_time() - began
 
     seconds = simulate(1, scenario).value

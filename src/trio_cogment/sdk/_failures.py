@@ -1,0 +1,83 @@
+"""What becomes of an implementation that raises: a record in the log, and a few words for the orchestrator.
+
+The log gets the whole traceback, once. The orchestrator gets the type and the first line of the exception, as a gRPC
+server of the published SDK gives them: whoever started the trial needs them, and so do the other participants. Lines of
+the traceback show the inside of a program, so they are only sent to an orchestrator of the same process, or where
+`Participants` were told to.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from trio_cogment.api.common_pb2 import ActorRunTrialOutput
+from trio_cogment.errors import TRACEBACK, CogmentError, RpcError, StatusCode, status_of
+from trio_cogment.rpc import ClientCall
+from trio_cogment.sdk._session import END
+
+_log = logging.getLogger(__name__)
+
+#: Of a traceback, and of the text of an exception.
+_LINES = 24
+_LINE_CHARACTERS = 300
+#: What leaves an orchestrator that does not answer to a client's goodbye.
+_GOODBYE_SECONDS = 2.0
+
+#: Statuses that would say that the connection failed, not the implementation.
+_NOT_ITS_OWN = frozenset({StatusCode.OK, StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED})
+
+
+def _cause_of(error: Exception) -> Exception:
+    """Return the exception that a group holds, if it is only one: a nursery always wraps."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def words_for(error: Exception) -> str:
+    """Return the type and the first line of an exception."""
+    cause = _cause_of(error)
+    line = next(iter(str(cause).splitlines()), "")
+    return f"{type(cause).__name__}: {line}"[:_LINE_CHARACTERS]
+
+
+def last_lines(error: Exception) -> str:
+    """Return the last lines of an exception's traceback."""
+    lines = "".join(traceback.format_exception(_cause_of(error))).splitlines()[-_LINES:]
+    return "\n".join(line[:_LINE_CHARACTERS] for line in lines)
+
+
+def failure_of(error: Exception, trial_id: str, who: str, *, tracebacks: bool) -> RpcError:
+    """Log what an implementation raised, and return the status that its orchestrator gets.
+
+    Args:
+        error: what it raised.
+        trial_id: for the log.
+        who: for the log.
+        tracebacks: send the last lines of the traceback, too.
+    """
+    _log.error("trial %s: %s failed", trial_id, who, exc_info=error)
+    cause = _cause_of(error)
+    code, text = status_of(cause)
+    if code is StatusCode.UNKNOWN or code in _NOT_ITS_OWN:
+        code, text = StatusCode.UNKNOWN, words_for(error)
+    return RpcError(code, text, ((TRACEBACK, last_lines(error).encode()),) if tracebacks else ())
+
+
+async def say_goodbye(call: ClientCall, words: str = "") -> None:
+    """Leave a trial as a client actor, and say why if it failed: a client has no status to send.
+
+    Returns when the orchestrator has ended the stream, or does not; never raises.
+    """
+    with trio.move_on_after(_GOODBYE_SECONDS), suppress(CogmentError):
+        if words:
+            farewell: Any = ActorRunTrialOutput(state=END, details=words)
+            await call.send(farewell)
+        await call.done_sending()
+        while await call.receive() is not None:
+            pass
