@@ -239,7 +239,7 @@ async def test_a_participant_that_cannot_be_reached_is_named(transport: str) -> 
     [
         (raises, EndCause.PARTICIPANT_FAILED, "BrainError: no idea"),
         (returns, EndCause.PARTICIPANT_LEFT, "it closed its side of the stream"),
-        (sends_the_wrong_type, EndCause.PARTICIPANT_FAILED, "InvalidArgumentError: action: "),
+        (sends_the_wrong_type, EndCause.PARTICIPANT_FAILED, "InvalidArgumentError: "),
     ],
 )
 async def test_a_failing_client_actor_is_named(
