@@ -1,0 +1,28 @@
+"""The programs of `docs/sdk.md` run as they are printed, with free ports in place of the page's."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+import trio
+
+from tests.cli.process import PATIENCE_SECONDS, server
+from tests.ports import free_port
+from tests.test_examples import programs, wait_listening
+
+
+async def test_participants_and_clients() -> None:
+    participants_port = free_port()
+    async with server("serve", "--port=0", "--storage=memory:") as serving, trio.open_nursery() as nursery:
+        participants, client = (
+            text.replace("9000", str(serving.port)).replace("9001", str(participants_port))
+            for text in programs("docs/sdk.md")
+        )
+        process = await nursery.start(partial(trio.run_process, [sys.executable, "-c", participants], check=False))
+        with trio.fail_after(PATIENCE_SECONDS):
+            await wait_listening(participants_port)
+            done = await trio.run_process([sys.executable, "-c", client], capture_stdout=True)
+        process.kill()
+    rewards = [f"{tick} {2.0 * tick}" for tick in range(4)]
+    assert done.stdout.decode().splitlines() == [*rewards, "4 None"]
