@@ -9,7 +9,7 @@ import trio
 
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory._entries import Entry
-from trio_cogment.directory._health import Health
+from trio_cogment.directory._health import Health, State
 from trio_cogment.directory._monitored_entries import MonitoredEntries
 
 _log = logging.getLogger(__name__)
@@ -61,7 +61,8 @@ class CheckScheduler:
     async def check_now(self, entries: Iterable[Entry], *, wait_seconds: float) -> None:
         """Check these services now, and wait for the results, but not longer than `wait_seconds`.
 
-        Checks that take longer continue in the background.
+        Checks that take longer continue in the background. A new service that may be starting is checked repeatedly:
+        the result is that it is up, or down.
         """
         if self._nursery is None:
             await trio.lowlevel.checkpoint()
@@ -86,6 +87,9 @@ class CheckScheduler:
     async def _run_one(self, entry: Entry, done: trio.Event) -> None:
         try:
             change = await self._check_within_limit(entry)
+            while change is not None and change[1].state is State.NEW:  # it may be starting
+                await trio.sleep_until(change[1].due)
+                change = await self._check_within_limit(entry)
         finally:
             del self._running[entry.service_id]
             done.set()

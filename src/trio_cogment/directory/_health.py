@@ -12,6 +12,9 @@ DOWN        UP        DOWN
 ASSUMED     -         -
 =========== ========= ==========
 
+A NEW service may only just be starting: as long as the reply to its registration waits, a failed check leaves it NEW,
+and it is checked again soon.
+
 Only UP and ASSUMED are shown. ASSUMED services are not checked: permanent registrations, and client actors, which
 cannot be called. The table does not hold how many checks of a DOWN service have failed in a row, nor since when; when
 both limits are passed, the registration is removed.
@@ -21,13 +24,19 @@ from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trio_cogment.backoff import exponential_delay
 from trio_cogment.config import DirectoryServerConfig
 
 #: A service with this load takes no more clients.
 FULL_LOAD = 255
+
+
+#: The pause after the first failed check of a service that may be starting; each further one is twice as long,
+_SOON_SECONDS = 0.05
+#: and none is longer.
+_LATER_SECONDS = 0.4
 
 
 class State(enum.Enum):
@@ -62,6 +71,8 @@ class Health:
         load: the load that the service reported, from 0 to 255.
         failures: the number of checks in a row that failed.
         failing_since: when the first of these ended; infinite if none failed.
+        starting_until: until then a NEW service may be starting, and its failures do not count.
+        early_failures: the number of those.
     """
 
     state: State
@@ -70,11 +81,15 @@ class Health:
     load: int = 0
     failures: int = 0
     failing_since: float = math.inf
+    starting_until: float = -math.inf
+    early_failures: int = 0
 
     @classmethod
-    def at_first(cls, *, exempt: bool, now: float) -> Health:
+    def at_first(cls, *, exempt: bool, now: float, config: DirectoryServerConfig) -> Health:
         """Return the health of a new registration; `exempt` if the service is not to be checked."""
-        return cls(state=State.ASSUMED, due=math.inf) if exempt else cls(state=State.NEW, due=now)
+        if exempt:
+            return cls(state=State.ASSUMED, due=math.inf)
+        return cls(state=State.NEW, due=now, starting_until=now + config.registration_wait_seconds)
 
     @property
     def shown(self) -> bool:
@@ -92,6 +107,11 @@ class Health:
         state = TABLE[self.state, load is not None]
         if load is not None:
             return Health(state=state, due=now + config.check_interval_seconds, checked_at=now, load=load)
+        if self.state is State.NEW:
+            soon = now + exponential_delay(_SOON_SECONDS, _LATER_SECONDS, self.early_failures, factor=2)
+            if soon < self.starting_until:
+                early = self.early_failures + 1
+                return replace(self, due=soon, checked_at=now, load=FULL_LOAD, early_failures=early)
         pause = exponential_delay(
             config.recheck_initial_seconds, config.check_interval_seconds, self.failures, factor=2
         )

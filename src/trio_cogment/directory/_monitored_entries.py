@@ -35,7 +35,7 @@ class MonitoredEntries:
         for entry in entries:
             # Only a permanent registration ever changes, into another permanent one: its health stays valid.
             known = self._health.get(entry.service_id)
-            health[entry.service_id] = known or Health.at_first(exempt=entry.exempt, now=now)
+            health[entry.service_id] = known or Health.at_first(exempt=entry.exempt, now=now, config=self._config)
         self.entries = entries
         self._health = health
 
