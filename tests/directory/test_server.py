@@ -644,3 +644,49 @@ async def test_real_files_and_threads(tmp_path: Path) -> None:
                 assert len(await at.hosts()) == 20
         nursery.cancel_scope.cancel()
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_who_stops_with_the_directory_is_still_deregistered(autojump_clock: Clock) -> None:
+    disk = SimDisk(random.Random(0))
+    async with directory(disk=disk, path="state") as at, trio.open_nursery() as nursery:
+        secrets = []
+        for name in ("one", "two", "three"):
+            at.net.host(name)
+            secrets += await at.register(registration(name))
+        began = trio.current_time()
+        nursery.start_soon(at.server.farewell)
+        for reply in secrets:
+            await trio.sleep(0.9)  # each prolongs the wait for the next
+            assert at.server.stopping
+            with pytest.raises(RpcError, match="stopping") as caught:
+                await at.register(registration("one"))
+            assert caught.value.code is StatusCode.UNAVAILABLE
+            assert await at.hosts() != []  # inquiries are answered
+            await at.deregister(DeregisterRequest(service_id=reply.service_id, secret=reply.secret))
+    assert trio.current_time() - began == pytest.approx(2.7)
+    disk.restart()
+    async with directory(disk=disk, path="state") as at:
+        assert at.server.count == 0
+
+
+async def test_a_directory_that_stops_alone_waits_a_moment_only(autojump_clock: Clock) -> None:
+    async with directory() as at:
+        at.net.host("stays")
+        await at.register(registration("stays"))
+        began = trio.current_time()
+        await at.server.farewell()
+        assert trio.current_time() - began == 1
+
+
+@pytest.mark.parametrize("case", ["nobody", "permanent", "client", "down"])
+async def test_nobody_is_waited_for_who_will_not_deregister(case: str, autojump_clock: Clock) -> None:
+    async with directory() as at:
+        if case == "permanent":
+            await at.register(registration("h", permanent=True))
+        elif case == "client":
+            await at.register(registration("client", protocol=ServiceEndpoint.COGMENT, kind=OTHER))
+        elif case == "down":
+            await at.register(registration("h"))
+        began = trio.current_time()
+        await at.server.farewell()
+        assert trio.current_time() == began

@@ -55,6 +55,8 @@ class DirectoryServerConfig:
         inquiry_wait_seconds: how long an inquiry waits for checks (`check_on_inquire`).
         fresh_check_seconds: a check that is not older than this is not repeated for an inquiry.
         registration_lag_seconds: how long an inquiry without results waits for a service to appear; 0: not at all.
+        farewell_seconds: how long a directory that stops waits for further deregistrations, while services that are
+            checked are registered; 0: not at all.
         load_balancing: show only the services with the lowest load, in random order.
         check_on_inquire: check the matching services before an inquiry is answered.
         force_permanent: make every registration permanent.
@@ -79,6 +81,7 @@ class DirectoryServerConfig:
     inquiry_wait_seconds: float = 2.0
     fresh_check_seconds: float = 0.1
     registration_lag_seconds: float = 0.0
+    farewell_seconds: float = 1.0
     load_balancing: bool = False
     check_on_inquire: bool = False
     force_permanent: bool = False
@@ -106,6 +109,7 @@ _SERVER_RANGES: dict[str, Range] = {
     "inquiry_wait_seconds": SECONDS_OR_NEVER,
     "fresh_check_seconds": SECONDS_OR_NEVER,
     "registration_lag_seconds": SECONDS_OR_NEVER,
+    "farewell_seconds": SECONDS_OR_NEVER,
     "max_entries": SIZE,
     "max_duplicates": SIZE,
     "max_entry_bytes": SIZE,

@@ -96,6 +96,11 @@ class Health:
         """Whether inquiries show the service."""
         return self.state in SHOWN
 
+    @property
+    def may_deregister(self) -> bool:
+        """Whether the service is one that deregisters when it stops, and may be alive."""
+        return self.state in (State.NEW, State.UP)
+
     def after_check(self, load: int | None, now: float, config: DirectoryServerConfig) -> Health:
         """Return the health after a check that ended now.
 

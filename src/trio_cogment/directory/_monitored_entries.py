@@ -66,6 +66,10 @@ class MonitoredEntries:
         """Return the registrations that answer an inquiry, the newest first."""
         return [entry for entry in self.entries.matching(inquiry, token) if self._health[entry.service_id].shown]
 
+    def awaited(self) -> bool:
+        """Return whether a service may still deregister: one that is checked, and is not known to be down."""
+        return any(self._health[entry.service_id].may_deregister for entry in self.entries)
+
     def stale(self, entries: Iterable[Entry], now: float) -> list[Entry]:
         """Return those that are checked at all and whose last check is older than `fresh_check_seconds`."""
         oldest = now - self._config.fresh_check_seconds

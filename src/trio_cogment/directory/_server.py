@@ -77,6 +77,7 @@ class DirectoryServer:
         )
         self._changed = trio.Event()  # replaced whenever inquiries may find more than before
         self._tasks = OwnNursery()
+        self._closing = False  # no registration is accepted any more
         self._stopping = False
 
     async def __aenter__(self) -> DirectoryServer:
@@ -102,6 +103,23 @@ class DirectoryServer:
         finally:
             self._file.close()
 
+    async def farewell(self) -> None:
+        """Refuse registrations, and wait for the deregistrations of services that stop at the same moment.
+
+        Without this they would stay in the file, and be forgotten long after the next start. It returns when nothing
+        has been deregistered for `farewell_seconds`, or when no service is left that might still deregister. Inquiries
+        are answered meanwhile.
+        """
+        self._closing = True
+        await trio.lowlevel.checkpoint()
+        left, deadline = self.count, trio.current_time() + self.config.farewell_seconds
+        while self._monitored.awaited() and trio.current_time() < deadline:
+            changed = self._changed
+            with trio.move_on_at(deadline):
+                await changed.wait()
+            if self.count < left:
+                left, deadline = self.count, trio.current_time() + self.config.farewell_seconds
+
     def stop(self) -> None:
         """Refuse further requests, and end waiting inquiries, so that a draining server need not wait for them."""
         self._stopping = True
@@ -109,8 +127,8 @@ class DirectoryServer:
 
     @property
     def stopping(self) -> bool:
-        """Whether `stop` has been called."""
-        return self._stopping
+        """Whether `farewell` or `stop` has been called."""
+        return self._closing or self._stopping
 
     @property
     def count(self) -> int:
@@ -131,7 +149,8 @@ class DirectoryServer:
 
         After `Cancelled` the service may be registered nevertheless.
         """
-        self._check_running()
+        if self.stopping:
+            raise UnavailableError(STOPPING)
         secret = self._secret_bytes(SECRET_BYTES).hex()
         digest = self._file.hasher.digest
 

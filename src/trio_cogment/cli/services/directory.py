@@ -124,6 +124,7 @@ async def _opened(settings: DirectoryServerSettings, _resources: Resources) -> A
     async with opened_directory_server(settings.file, settings.configuration) as directory:
 
         async def stop() -> None:
+            await directory.farewell()
             directory.stop()
 
         yield Running(services=[directory_services(directory)], stop=stop)

@@ -184,9 +184,17 @@ async def _serve_application(
         registered.cancel()
         for health in healths:
             health.stop()
-        await running.stop()
+        await _say_farewell(running, directory)
         await _stop_serving(directory, unregistered, servings)
         nursery.cancel_scope.cancel()
+
+
+async def _say_farewell(running: Running, directory: Directory) -> None:
+    """Stop the application; meanwhile, others may deregister with the directory in this process."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(running.stop)
+        if directory.server is not None:
+            nursery.start_soon(directory.server.farewell)
 
 
 async def _stop_serving(
