@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from trio_cogment import load_spec
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.spec import load_params
-from trio_cogment.spec._params_file import _READERS, DEFAULT_MAX_INACTIVITY_SECONDS
+from trio_cogment.spec._message_fields import READERS
+from trio_cogment.spec._params_file import DEFAULT_MAX_INACTIVITY_SECONDS
 
 
 def written(folder: Path, text: str) -> Path:
@@ -223,7 +225,7 @@ def test_every_field_of_the_parameters_can_be_read() -> None:
             elif not field.message_type.GetOptions().map_entry:
                 yield from types(field.message_type)
 
-    assert set(types(TrialParams.DESCRIPTOR)) <= _READERS.keys()
+    assert set(types(TrialParams.DESCRIPTOR)) <= READERS.keys()
 
 
 def test_missing_file_and_bytes_that_are_no_text(tmp_path: Path) -> None:
@@ -232,4 +234,119 @@ def test_missing_file_and_bytes_that_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "binary.yaml"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InvalidArgumentError, match="not YAML"):
+        load_params(path)
+
+
+# --- payloads by their fields ---
+
+TYPES = """\
+syntax = "proto3";
+package game;
+import "google/protobuf/timestamp.proto";
+
+message World {
+  enum Weather { SUN = 0; RAIN = 1; }
+  message Place { double x = 1; repeated sint32 near_by = 2; }
+  Weather weather = 1;
+  map<int32, Place> places = 2;
+  google.protobuf.Timestamp since = 3;
+  oneof size { uint64 cells = 4; string name = 5; }
+  bool is_round = 6;
+  bytes seed = 7;
+  repeated Place path = 8;
+  map<string, Weather> forecast = 9;
+}
+message Rules { fixed32 rounds = 1; }
+message Skill { float speed = 1; }
+message Action { sfixed64 steps = 1; }
+"""
+PROJECT = """\
+import: {proto: [game.proto]}
+trial: {config_type: game.Rules}
+environment: {config_type: game.World}
+actor_classes:
+  - {name: player, observation: {space: game.World}, action: {space: game.Action}, config_type: game.Skill}
+  - {name: judge, observation: {space: game.World}, action: {space: game.Action}}
+"""
+PAYLOADS = """\
+trial_params:
+  trial_config: {rounds: 4}
+  environment:
+    config:
+      weather: RAIN
+      places: {1: {x: -1.5, nearBy: [1, -2]}, 2: {}}
+      since: "2026-01-01T00:00:00Z"
+      cells: 18446744073709551615
+      isRound: yes
+      seed: AQ==
+      path: [{x: 1}]
+      forecast: {monday: 1}
+  actors:
+    - {config: {speed: 0.5}, default_action: {steps: -3}, name: ann, actor_class: player}
+    - {name: bob, actor_class: judge, default_action: {content: YQ==}}
+"""
+
+
+def project_with(folder: Path, params: str, *, separate: bool) -> Path:
+    (folder / "game.proto").write_text(TYPES)
+    (folder / "cogment.yaml").write_text(PROJECT if separate else PROJECT + params)
+    return written(folder, params) if separate else folder / "cogment.yaml"
+
+
+@pytest.mark.parametrize("separate", [True, False])
+def test_payloads_are_given_by_the_fields_of_their_types(tmp_path: Path, separate: bool) -> None:
+    path = project_with(tmp_path, PAYLOADS, separate=separate)
+    params = load_params(path)
+    spec = load_spec(tmp_path)
+    assert load_params(path, spec=spec) == params
+    world = spec.message("game.World").FromString(params.environment.config.content)
+    place = spec.message("game.World.Place")
+    assert world == spec.message("game.World")(
+        weather="RAIN",
+        places={1: place(x=-1.5, near_by=[1, -2]), 2: place()},
+        since={"seconds": 1767225600},
+        cells=2**64 - 1,
+        is_round=True,
+        seed=b"\x01",
+        path=[place(x=1)],
+        forecast={"monday": 1},
+    )
+    assert spec.message("game.Rules").FromString(params.trial_config.content).rounds == 4
+    ann, bob = params.actors
+    assert spec.message("game.Skill").FromString(ann.config.content).speed == 0.5
+    assert spec.message("game.Action").FromString(ann.default_action.content).steps == -3
+    assert bob.default_action.content == b"a"
+    assert not bob.HasField("config")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("weather: RAIN", "weather: SNOW", "config.weather: expected one of SUN, RAIN, got 'SNOW'"),
+        ("weather: RAIN", "weather: 7", "expected one of SUN, RAIN, got '7'"),
+        ("weather: RAIN", "wether: RAIN", "config: unknown key 'wether'; did you mean 'weather'?"),
+        ("x: -1.5", "x: 1e999", "config.places.1.x: expected a number, got '1e999'"),
+        ("{1: {x", "{one: {x", "config.places: expected a decimal integer from -2147483648 to 2147483647, got 'one'"),
+        ("2026-01-01T", "2026-13-01T", "config.since: "),
+        ("      seed:", "      name: x\n      seed:", "config: expected one of cells and name, got both"),
+        ("rounds: 4", "rounds: -4", "trial_config.rounds: expected a decimal integer from 0 to 4294967295, got '-4'"),
+        ("name: bob,", "name: bob, config: {speed: 1},", "declares no such type for the actor class 'judge'"),
+        ("path: [{x: 1}]", "path: [1]", "config.path[0]: expected a mapping, got '1'"),
+    ],
+)
+def test_wrong_fields_are_named(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    assert PAYLOADS.count(old) == 1
+    path = project_with(tmp_path, PAYLOADS.replace(old, new), separate=True)
+    with pytest.raises(InvalidArgumentError) as caught:
+        load_params(path, spec=load_spec(tmp_path))
+    assert str(caught.value).startswith(f"{path}: line ")
+    assert expected in str(caught.value)
+
+
+def test_fields_without_a_project(tmp_path: Path) -> None:
+    path = written(tmp_path, PAYLOADS)
+    with pytest.raises(InvalidArgumentError, match="trial_config: the type of 'rounds' is not known"):
+        load_params(path)
+    (tmp_path / "cogment.yml").write_text("environment: {config_typ: A}")
+    with pytest.raises(InvalidArgumentError, match=r"cogment.yml: line 1: environment: unknown key 'config_typ'"):
         load_params(path)

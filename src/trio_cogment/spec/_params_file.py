@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import math
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
 
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import ActorParams, SerializedMessage, TrialParams
+from trio_cogment.spec._message_fields import FieldReader
+from trio_cogment.spec._project_file import DEFAULT_NAMES
+from trio_cogment.spec._types import Spec
 from trio_cogment.spec.yaml_file import YamlFile, is_blank
 
 #: The `max_inactivity` of files that do not give one, in seconds, as with the reference.
 DEFAULT_MAX_INACTIVITY_SECONDS = 30
 
 _ROOT = "trial_params"
-_TRUE = frozenset({"true", "t", "yes", "y", "1"})
-_FALSE = frozenset({"false", "f", "no", "n", "0"})
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_UINT32 = (0, 2**32 - 1)
-_SINT64 = (-(2**63), 2**63 - 1)
-_LARGEST_FLOAT = 3.4e38
-
 #: Errors for keys of Cogment 1, by their place in the file.
 _LEGACY = {
     "datalog": "is the layout of Cogment 1; now it is trial_params: {datalog: {endpoint: 'grpc://host:port', "
@@ -39,28 +30,98 @@ _LEGACY = {
 }
 
 
-def load_params(path: str | Path) -> TrialParams:
+def load_params(path: str | Path, *, spec: Spec | None = None) -> TrialParams:
     """Read the `trial_params` of a file; other top-level keys are ignored, so that a whole cogment.yaml works.
 
     Keys are the fields of `TrialParams`, in snake_case or lowerCamelCase; a blank value counts as absent. Without a
-    `max_inactivity`, it is 30 s.
+    `max_inactivity`, it is 30 s. Configurations and default actions are `{content: <base64>}`, or the fields of their
+    type.
+
+    Args:
+        path: the file.
+        spec: the types; by default those of the file itself if it imports protos, or else of the `cogment.yaml` beside
+            it. They are looked up only if the file gives fields.
 
     Raises:
         InvalidArgumentError: the file cannot be read, is not YAML, or has an unknown key or an invalid value; the
             text names the file, the line and the key.
+        FailedPreconditionError: the file gives fields of the project's types, and `grpcio-tools` is not installed.
     """
     file = YamlFile(path)
+    payloads = _Payloads(file, spec)
+    reader = FieldReader(file, refused=_LEGACY, special={SerializedMessage.DESCRIPTOR.full_name: payloads.read})
     params = TrialParams()
     given: set[str] = set()
     if file.root is not None and not is_blank(file.root):
         for key, place, node in file.entries(file.root, "the file"):
             if key == _ROOT and not is_blank(node):
-                given = _fill(file, node, params, _ROOT)
+                given = reader.fill(node, params, _ROOT)
             else:
                 _refuse_legacy(file, key, place, node)
+    payloads.finish()
     if "max_inactivity" not in given:
         params.max_inactivity = DEFAULT_MAX_INACTIVITY_SECONDS
     return params
+
+
+class _Payloads:
+    """The configurations and default actions of a file.
+
+    Those that are given by fields are filled at the end: only then is the class of each actor known.
+    """
+
+    def __init__(self, file: YamlFile, spec: Spec | None) -> None:
+        self._file = file
+        self._spec = spec
+        self._plain = FieldReader(file, refused=_LEGACY)
+        self._waiting: list[tuple[yaml.Node, SerializedMessage, Any, str]] = []
+
+    def read(self, node: yaml.Node, target: SerializedMessage, within: Any, name: str) -> None:
+        """Read a payload that is a field of `within`, or keep it for the end."""
+        if all(key == "content" for key, _, _ in self._file.entries(node, name)):
+            self._plain.fill(node, target, name)
+        else:
+            self._waiting.append((node, target, within, name))
+
+    def finish(self) -> None:
+        """Fill the payloads that are given by fields."""
+        for node, target, within, name in self._waiting:
+            kind = self._kind(node, within, name)
+            message = kind()
+            self._plain.fill(node, message, name)
+            target.content = message.SerializeToString()
+
+    def _kind(self, node: yaml.Node, within: Any, name: str) -> type[Message]:
+        if self._spec is None:
+            self._spec = self._found_spec(node, name)
+        kind: type[Message] | None
+        if isinstance(within, ActorParams):
+            actor_class = self._spec.actor_class(within.actor_class)
+            kind = actor_class.config if name.endswith(".config") else actor_class.action
+            of = f"the actor class {within.actor_class!r}"
+        elif isinstance(within, TrialParams):
+            kind, of = self._spec.trial_config, "trials"
+        else:
+            kind, of = self._spec.environment_config, "environments"
+        if kind is None:
+            raise self._file.fault(node, f"{name}: the project declares no such type for {of}; use {{content: BASE64}}")
+        return kind
+
+    def _found_spec(self, node: yaml.Node, name: str) -> Spec:
+        from trio_cogment.spec.project import load_spec
+
+        own = Path(self._file.path)
+        assert self._file.root is not None
+        if any(key == "import" for key, _, _ in self._file.entries(self._file.root, "the file")):
+            return load_spec(own)
+        for beside in DEFAULT_NAMES:
+            if (own.parent / beside).is_file():
+                return load_spec(own.parent / beside)
+        key, place, _ = next(entry for entry in self._file.entries(node, name) if entry[0] != "content")
+        text = (
+            f"{name}: the type of {key!r} is not known; use {{content: BASE64}}, or have a cogment.yaml in this folder"
+        )
+        raise self._file.fault(place, text)
 
 
 def _refuse_legacy(file: YamlFile, key: str, place: yaml.Node, node: yaml.Node) -> None:
@@ -73,98 +134,3 @@ def _refuse_legacy(file: YamlFile, key: str, place: yaml.Node, node: yaml.Node) 
             empty = is_blank(value) or (isinstance(value, yaml.SequenceNode) and not value.value)
             if f"{key}.{inner}" in _LEGACY and not empty:
                 raise file.fault(inner_place, f"{key}.{inner}: {_LEGACY[f'{key}.{inner}']}")
-
-
-def _fill(file: YamlFile, node: yaml.Node, message: Any, name: str) -> set[str]:
-    """Set the fields of a message from a mapping, and return which were given."""
-    fields = _fields(message.DESCRIPTOR)
-    given: set[str] = set()
-    for key, place, value in file.entries(node, name):
-        field = fields.get(key)
-        # Without the numbers of list items: `trial_params.actors[1].name` is `trial_params.actors.name`.
-        if legacy := _LEGACY.get(re.sub(r"\[\d+\]", "", f"{name}.{key}")):
-            raise file.fault(place, f"{name}.{key}: {legacy}")
-        if field is None:
-            raise file.unknown_key(place, name, key, {found.name for found in fields.values()})
-        if field.name in given:
-            raise file.fault(place, f"{name}.{key}: given twice, in two spellings")
-        if is_blank(value):
-            continue
-        given.add(field.name)
-        _set(file, value, message, field, f"{name}.{key}")
-    return given
-
-
-def _fields(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
-    return {spelling: field for field in descriptor.fields for spelling in (field.name, field.camelcase_name)}
-
-
-def _set(file: YamlFile, node: yaml.Node, message: Any, field: FieldDescriptor, name: str) -> None:
-    target = getattr(message, field.name)
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        for key, _, value in file.entries(node, name):
-            # A property may have no value.
-            target[key] = "" if is_blank(value) else file.text(value, f"{name}.{key}")
-    elif field.is_repeated:
-        for item_name, item in file.items(node, name):
-            if field.message_type is not None:
-                _fill(file, item, target.add(), item_name)
-            else:
-                target.append(_scalar(file, item, field, item_name))
-    elif field.message_type is not None:
-        # The message is present even if it is empty.
-        target.SetInParent()
-        _fill(file, node, target, name)
-    else:
-        setattr(message, field.name, _scalar(file, node, field, name))
-
-
-def _scalar(file: YamlFile, node: yaml.Node, field: FieldDescriptor, name: str) -> Any:
-    text = file.text(node, name)
-    try:
-        return _READERS[field.type](text)
-    except ValueError as error:
-        raise file.fault(node, f"{name}: expected {error}, got {text!r}") from None
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() in _TRUE | _FALSE:
-        return text.lower() in _TRUE
-    raise ValueError("true or false")
-
-
-def _integer(least: int, most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        # Python's own conversion is slow with very long numbers, and refuses them.
-        if _INTEGER.fullmatch(text) and len(text) <= len(str(most)) + 1 and least <= int(text) <= most:
-            return int(text)
-        raise ValueError(f"a decimal integer from {least} to {most}")
-
-    return read
-
-
-def _number(text: str) -> float:
-    value = float(text) if _FLOAT.fullmatch(text) else math.inf
-    if abs(value) > _LARGEST_FLOAT:
-        raise ValueError("a number")
-    return value
-
-
-def _base64(text: str) -> bytes:
-    # Both alphabets, with or without padding and line breaks: as in protobuf's JSON.
-    plain = "".join(text.split()).rstrip("=").replace("-", "+").replace("_", "/")
-    try:
-        return base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
-    except ValueError:
-        raise ValueError("base64") from None
-
-
-#: The parsers of the field types that occur in trial parameters.
-_READERS: dict[int, Callable[[str], Any]] = {
-    FieldDescriptor.TYPE_STRING: str,
-    FieldDescriptor.TYPE_BYTES: _base64,
-    FieldDescriptor.TYPE_BOOL: _boolean,
-    FieldDescriptor.TYPE_FLOAT: _number,
-    FieldDescriptor.TYPE_UINT32: _integer(*_UINT32),
-    FieldDescriptor.TYPE_SINT64: _integer(*_SINT64),
-}
