@@ -54,5 +54,8 @@ def descriptors() -> set[str]:
 
 
 def threads() -> set[threading.Thread]:
-    """Return the threads, without the idle ones that Trio keeps some seconds for the next who needs one."""
+    """Return the threads, without the idle ones that Trio keeps some seconds for the next who needs one.
+
+    While one of these works, it has the name of what it does.
+    """
     return {thread for thread in threading.enumerate() if not thread.name.startswith("Trio thread")}
