@@ -22,7 +22,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialSample,
     StoredTrialSampleField,
 )
-from trio_cogment.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode
+from trio_cogment.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode, TrialIncompleteError
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
 from trio_cogment.sdk._stored import StoredSample, StoredTrial
 from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
@@ -137,6 +137,7 @@ class DatastoreClient:
         trials: Trials,
         *,
         follow: bool = False,
+        partial: bool = False,
         actor_names: Iterable[str] = (),
         actor_classes: Iterable[str] = (),
         actor_implementations: Iterable[str] = (),
@@ -150,7 +151,9 @@ class DatastoreClient:
         Args:
             trials: one or more trials, by id or as `trials` returned them.
             follow: continue with samples that are stored later, until all of the trials have ended. Without it the
-                iteration ends with the samples that are stored when it begins.
+                trials must have ended, or the iteration raises `TrialIncompleteError` before the first sample.
+            partial: accept trials that have not ended; the iteration ends with the samples that are stored when it
+                begins.
             actor_names: return the data of these actors only; empty: of all.
             actor_classes: return the data of actors of these classes only; empty: of all.
             actor_implementations: return the data of actors with these implementations only; empty: of all.
@@ -170,7 +173,7 @@ class DatastoreClient:
         request.trial_ids.extend(
             dict.fromkeys(trial.trial_id if isinstance(trial, StoredTrial) else trial for trial in chosen)
         )
-        return SampleIterator(self, self._opener, request, follow=follow)
+        return SampleIterator(self, self._opener, request, follow=follow, partial=partial)
 
     async def delete_trials(self, trial_ids: Iterable[str]) -> None:
         """Delete trials and their samples; unknown ids are ignored."""
@@ -230,20 +233,41 @@ class SampleAdder:
         self._call.cancel()
 
 
+def _check_complete(trials: Iterable[StoredTrial]) -> None:
+    """Raise TrialIncompleteError if some trial has not ended."""
+    for trial in trials:
+        if not trial.ended:
+            raise TrialIncompleteError(
+                f"trial {trial.trial_id!r} has not ended, {trial.samples_count} samples are stored so far: follow=True "
+                "waits for the others, partial=True reads those that are there"
+            )
+
+
 class SampleIterator:
     """An iteration over samples.
 
     It begins when its `async with` block is entered or, without one, when the first sample is requested. A deadline in
     effect at that time applies to the whole iteration. It ends with the last sample, with an error, or with `close`.
+
+    Raises:
+        NotFoundError: a trial does not exist.
+        TrialIncompleteError: a trial has not ended; see `DatastoreClient.samples`.
     """
 
     def __init__(
-        self, client: DatastoreClient, opener: CallOpener, request: RetrieveSamplesRequest, *, follow: bool
+        self,
+        client: DatastoreClient,
+        opener: CallOpener,
+        request: RetrieveSamplesRequest,
+        *,
+        follow: bool,
+        partial: bool,
     ) -> None:
         self._client = client
         self._opener = opener
         self._request = request
         self._follow = follow
+        self._partial = partial
         self._call: ClientCall | None = None
         self._over = not request.trial_ids
         self._trials: dict[str, StoredTrial] = {}
@@ -308,6 +332,8 @@ class SampleIterator:
         missing = [trial_id for trial_id in ids if trial_id not in self._trials]
         if missing:
             raise NotFoundError(f"trial_ids: {', '.join(map(repr, missing))}: not in the datastore")
+        if not self._follow and not self._partial:
+            _check_complete(self._trials.values())
         request = RetrieveSamplesRequest()
         request.CopyFrom(self._request)
         if not self._follow:

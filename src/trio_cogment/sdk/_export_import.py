@@ -115,7 +115,7 @@ async def export_trials(client: DatastoreClient, trial_ids: Sequence[str], *, ve
         {trial_id: trial.params for trial_id, trial in trials.items()}, version=version, timestamp=timestamp
     )
     counts = {trial_id: trial.samples_count for trial_id, trial in trials.items()}
-    return Export(client.samples(list(trials)), header, counts)
+    return Export(client.samples(list(trials), partial=True), header, counts)
 
 
 async def import_samples(

@@ -1,0 +1,142 @@
+"""What `wait_trial` promises is stored: a trial that has ended can be read at once, whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.cli.process import PATIENCE_SECONDS, listening
+from trio_cogment import (
+    ActorSession,
+    Controller,
+    DatastoreClient,
+    EnvironmentSession,
+    Participants,
+    actor_params,
+    open_platform,
+    trial_params,
+)
+from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.errors import TrialIncompleteError
+from trio_cogment.outcome import EndCause
+from trio_cogment.rpc import Channel
+
+STEPS = 20
+AT_ONCE = 10
+
+
+async def player(session: ActorSession) -> None:
+    async for event in session.all_events():
+        if event.observation is not None:
+            await session.do_action(b"a%d" % event.tick_id)
+
+
+async def world(session: EnvironmentSession) -> None:
+    await session.start([("*", b"o")])
+    async for event in session.all_events():
+        if event.actions is not None:
+            await session.produce_observations([("*", b"o")])
+
+
+def registered() -> Participants:
+    participants = Participants()
+    participants.register_environment(world)
+    participants.register_actor(player, "player")
+    return participants
+
+
+async def read_back(controller: Controller, store: DatastoreClient, trials: int) -> None:
+    """Play trials, and read each as soon as it is over."""
+    params = trial_params(
+        [actor_params("ann", "player"), actor_params("bob", "player")],
+        datalog_endpoint="cogment://discover",
+        max_steps=STEPS,
+    )
+    limit = trio.CapacityLimiter(AT_ONCE)
+    whole = 0
+
+    async def play() -> None:
+        nonlocal whole
+        async with limit:
+            outcome = await controller.wait_trial(await controller.start_trial(params))
+            assert (outcome.cause, outcome.stored) == (EndCause.STEP_LIMIT, True)
+            samples = [sample async for sample in store.samples(outcome.trial_id)]
+            assert [sample.tick_id for sample in samples] == list(range(outcome.ticks))
+            assert outcome.ticks == STEPS + 2
+            assert samples[-1].state == TrialState.ENDED
+            whole += 1
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(trials):
+            nursery.start_soon(play)
+    assert whole == trials
+
+
+@pytest.mark.parametrize("trials", [10, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("storage", ["memory", "sqlite"])
+@pytest.mark.parametrize("transport", ["in process", "over sockets"])
+async def test_it_is_read_back_whole(trials: int, storage: str, transport: str, tmp_path: Path) -> None:
+    address = "memory:" if storage == "memory" else f"sqlite:{tmp_path / 'trials.db'}"
+    async with open_platform(registered(), store=address) as platform:
+        if transport == "in process":
+            await read_back(platform.controller, DatastoreClient(platform.channel), trials)
+            return
+        async with (
+            listening(*platform.services) as endpoint,
+            Channel("127.0.0.1", int(endpoint.rpartition(":")[2])) as channel,
+        ):
+            await read_back(Controller(channel), DatastoreClient(channel), trials)
+
+
+async def test_with_a_datastore_elsewhere(tmp_path: Path) -> None:
+    params = trial_params([actor_params("ann", "player")], datalog_endpoint="grpc://127.0.0.1:1", max_steps=STEPS)
+    async with (
+        open_platform(store=f"sqlite:{tmp_path / 'trials.db'}") as keeping,
+        listening(*keeping.services) as endpoint,
+        open_platform(registered()) as platform,
+    ):
+        params.datalog.endpoint = endpoint
+        store = DatastoreClient(keeping.channel)
+        for _ in range(10):
+            with trio.fail_after(PATIENCE_SECONDS):
+                outcome = await platform.controller.wait_trial(await platform.controller.start_trial(params))
+            assert outcome.stored
+            assert len([sample async for sample in store.samples(outcome.trial_id)]) == outcome.ticks
+
+
+async def test_a_trial_that_is_not_complete_is_told_of() -> None:
+    going_on = trio.Event()
+
+    async def thinks(session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                if event.tick_id == STEPS:
+                    await going_on.wait()
+                await session.do_action(b"a")
+
+    participants = registered()
+    participants.register_actor(thinks, "thinker")
+    params = trial_params(
+        [actor_params("ann", "c", implementation="thinker")],
+        datalog_endpoint="cogment://discover",
+        max_steps=STEPS,
+    )
+    async with open_platform(participants, store="memory:") as platform:
+        store = DatastoreClient(platform.channel)
+        trial_id = await platform.controller.start_trial(params)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(TrialIncompleteError, match=f"trial '{trial_id}' has not ended, .* partial=True"):
+            [sample async for sample in store.samples(trial_id)]
+        with pytest.raises(TrialIncompleteError):
+            async with store.samples(trial_id):
+                pass
+        part: list[Any] = [sample.tick_id async for sample in store.samples(trial_id, partial=True)]
+        assert part == list(range(len(part)))
+        assert 0 < len(part) <= STEPS
+        going_on.set()
+        await platform.controller.wait_trial(trial_id)
+        assert len([sample async for sample in store.samples(trial_id)]) == STEPS + 2
