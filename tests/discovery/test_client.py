@@ -101,7 +101,31 @@ async def test_inquiries_on_the_wire(text: str, expected: InquireRequest, token:
     async with asking(fake, token) as directory:
         with pytest.raises(FailedPreconditionError):
             await directory.find(text, ServiceKind.ACTOR, context=CONTEXT)
-    assert inquiries(fake) == [(sent, expected)]
+    assert inquiries(fake)[0] == (sent, expected)
+    assert {token for token, _ in inquiries(fake)} == {sent}
+
+
+async def test_an_actor_without_a_class_is_found_if_there_is_none_of_the_class() -> None:
+    fake = FakeDirectory()
+    fake.add(ACTOR, "general", 1, {IMPLEMENTATION: "greedy"})
+    fake.add(ACTOR, "other", 2, {IMPLEMENTATION: "greedy", ACTOR_CLASS: "judge"})
+    fake.add(ACTOR, "lazy", 3, {IMPLEMENTATION: "lazy"})
+    fake.add(ACTOR, "mine", 4, {IMPLEMENTATION: "greedy"}, token="mine")
+
+    async def found(text: str = "", token: str = "", **context: str) -> object:
+        async with asking(fake, token) as directory:
+            return (await directory.find(text, ServiceKind.ACTOR, context=CONTEXT | context)).endpoint
+
+    assert await found() == GrpcEndpoint("general", 1)
+    assert await found("cogment://discover?__implementation=lazy") == GrpcEndpoint("lazy", 3)
+    assert await found("cogment://discover?__actor_class=anything") == GrpcEndpoint("general", 1)
+    assert await found(token="mine") == GrpcEndpoint("mine", 4)
+    assert await found("cogment://discover?__authentication-token=mine") == GrpcEndpoint("mine", 4)
+    assert await found(**{ACTOR_CLASS: "judge"}) == GrpcEndpoint("other", 2)  # the class comes first
+    with pytest.raises(FailedPreconditionError, match="knows no actor with __actor_class=player"):
+        await found(**{IMPLEMENTATION: "nobody"})
+    fake.add(ACTOR, "exact", 5, CONTEXT)
+    assert await found() == GrpcEndpoint("exact", 5)
 
 
 async def test_only_registrations_of_the_same_token_are_found() -> None:

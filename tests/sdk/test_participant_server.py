@@ -9,9 +9,18 @@ import pytest
 import trio
 
 from trio_cogment._version import __version__
+from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.discovery import DirectoryClient, Offer
+from trio_cogment.platform import open_platform
 from trio_cogment.rpc import InProcessChannel
-from trio_cogment.sdk import Participants, serve_participants
+from trio_cogment.sdk import (
+    ActorSession,
+    EnvironmentSession,
+    Participants,
+    actor_params,
+    serve_participants,
+    trial_params,
+)
 from trio_cogment.services import ServiceKind
 from trio_cogment.spec import ActorClass, Spec
 from trio_cogment.testing.fakes.directory import FakeDirectory
@@ -83,3 +92,40 @@ async def test_registered_while_served(given: str) -> None:
             }
             nursery.cancel_scope.cancel()
         assert not fake.entries
+
+
+async def test_an_actor_without_classes_is_found_through_a_directory_for_every_class() -> None:
+    classes: list[str] = []
+
+    async def world(session: EnvironmentSession) -> None:
+        await session.start([("*", b"begin")])
+        async for event in session.all_events():
+            if event.actions is not None:
+                await session.end([("*", b"end")])
+
+    async def anybody(session: ActorSession) -> None:
+        classes.append(session.actor_class)
+        async for event in session.all_events():
+            if event.observation is not None:
+                await session.do_action(b"done")
+
+    participants = Participants()
+    participants.register_environment(world)
+    participants.register_actor(anybody, "anybody")
+    with trio.fail_after(60):
+        async with (
+            DirectoryServer() as directory,
+            InProcessChannel(directory_services(directory)) as channel,
+            open_platform(directory=directory) as platform,
+            trio.open_nursery() as nursery,
+        ):
+            client = DirectoryClient(channel)
+            serve_them = partial(serve_participants, participants, address="127.0.0.1", directory=client)
+            await nursery.start(serve_them)
+            while len(await client.inquire()) < 2:  # noqa: ASYNC110  a directory has no event for it
+                await trio.sleep(0.01)
+            actors = [actor_params("ann", "player"), actor_params("bob", "judge", implementation="anybody")]
+            trial = await platform.controller.start_trial(trial_params(actors))
+            await platform.controller.wait_trial(trial)
+            nursery.cancel_scope.cancel()
+    assert sorted(classes) == ["judge", "player"]

@@ -44,7 +44,7 @@ from trio_cogment.errors import (
     UnavailableError,
 )
 from trio_cogment.rpc import CallOpener, methods_of
-from trio_cogment.services import AUTHENTICATION_TOKEN, SERVICES, ServiceKind
+from trio_cogment.services import ACTOR_CLASS, AUTHENTICATION_TOKEN, SERVICES, ServiceKind
 
 _METHODS = methods_of(SERVICES[ServiceKind.DIRECTORY].descriptor())
 _OK = RegisterReply.OK  # the same number in both replies
@@ -115,7 +115,8 @@ class DirectoryClient:
     ) -> Found:
         """Return the service that an endpoint leads to.
 
-        If several registrations match, the directory orders them, and the first is taken.
+        If several registrations match, the directory orders them, and the first is taken. An actor that is registered
+        without a class serves all classes; it is taken if none of the wanted class is registered.
 
         Args:
             endpoint: a `cogment://discover` endpoint, parsed or as text.
@@ -135,6 +136,8 @@ class DirectoryClient:
         wanted = endpoint.in_context(kind, context or {})
         assert wanted.kind is not None
         data = await self._inquire(inquiry_for(wanted), wanted.token, f"{field_name}: {wanted}")
+        if data is None and ACTOR_CLASS in wanted.properties:
+            data = await self._of_any_class(wanted)
         if data is None:
             hint = "Start it, or register it there with the same authentication token"
             raise FailedPreconditionError(f"{field_name}: {self.name} knows no {described(wanted)}. {hint}")
@@ -145,6 +148,12 @@ class DirectoryClient:
                 f"{field_name}: {wanted}: {self.name} returned service {data.service_id}, which {error}. "
                 "Register it again"
             ) from None
+
+    async def _of_any_class(self, wanted: DiscoverEndpoint) -> FullServiceData | None:
+        """Return an actor that matches and is registered without a class."""
+        properties = {name: value for name, value in wanted.properties.items() if name != ACTOR_CLASS}
+        found = await self.inquire(wanted.kind, properties, token=wanted.token)
+        return next((data for data in found if ACTOR_CLASS not in data.details.properties), None)
 
     async def look_up(self, service_id: int) -> FullServiceData | None:
         """Return one registration without validating it; None if the directory does not show it."""

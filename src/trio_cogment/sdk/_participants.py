@@ -226,9 +226,9 @@ class Participants:
     def offers(self, port: int) -> list[Offer]:
         """Return the services on a port to register with a directory, as the published SDK does.
 
-        An actor has one offer for each of its classes; if it serves all classes, one for each class of the spec. (If
-        there is no class, only endpoints that ask for none find it.) All hooks together are one offer, and the first
-        data log is one, since a directory cannot choose among several.
+        An actor has one offer for each of its classes; if it serves all classes, one for each class of the spec, and
+        without a spec a single one that names no class, which `DirectoryClient.find` takes for any. All hooks together
+        are one offer, and the first data log is one, since a directory cannot choose among several.
         """
         offers = []
         for kind, entries in self._registered.items():
