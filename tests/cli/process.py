@@ -120,6 +120,13 @@ class Server:
                 self.out += data.decode()
                 self.addresses = [(host, int(port), names) for host, port, names in LISTENING.findall(self.out)]
 
+    async def wait_serving(self) -> None:
+        """Wait until it serves the connections of its first port, which is open before that; without TLS."""
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+                await stream.send_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+                assert await stream.receive_some()
+
     async def keep_err(self) -> None:
         assert self.process.stderr is not None
         async for data in self.process.stderr:

@@ -14,7 +14,8 @@ import trio
 
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, run_main, server
 from trio_cogment import config as config_module
-from trio_cogment.cli.configuration import READERS, SECTIONS, load_configuration
+from trio_cogment.cli.configuration import SECTIONS, section_class
+from trio_cogment.cli.configuration_file import READERS, load_configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.orchestrator import OrchestratorSettings, orchestrator
@@ -191,6 +192,7 @@ async def test_a_server_with_a_file(tmp_path: Path) -> None:
     with trio.fail_after(PATIENCE_SECONDS):
         async with server("serve", variables={"TRIO_COGMENT_CONFIG": str(path)}) as running:
             assert running.addresses[0][0] == "127.0.0.1"
+            await running.wait_serving()
             assert status.read_text() == "IR"
             await running.stop()
 
@@ -198,7 +200,7 @@ async def test_a_server_with_a_file(tmp_path: Path) -> None:
 def test_every_class_of_settings_is_a_section() -> None:
     classes = {value for name, value in vars(config_module).items() if name.endswith("Config")}
     classes.remove(PlatformConfig)  # it is made of the others
-    assert set(SECTIONS.values()) == classes
+    assert set(map(section_class, SECTIONS)) == classes
     for kind in classes:
         assert set(get_type_hints(kind).values()) <= READERS.keys()
 
@@ -216,7 +218,7 @@ def rows(heading: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_document_has_every_setting_with_its_default(section: str) -> None:
-    kind: Any = SECTIONS[section]
+    kind: Any = section_class(section)
     expected = {
         field.name: "none" if field.default is None else f"{field.default:g}" if isinstance(field.default, float) else
         str(field.default)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from trio_cogment.cli.logs import LOG_LEVELS, TRACE, LogSettings, set_up_logging
+from trio_cogment.cli.log_setup import TRACE, set_up_logging
+from trio_cogment.cli.logs import LOG_LEVELS, LogSettings
 from trio_cogment.log_context import PREFIX, trial_bound
 
 #: What the programs that read the log as JSON know.

@@ -15,8 +15,9 @@ from trio_cogment.cli import main
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.services import services
 from trio_cogment.cli.services.directory_flags import directory_options
-from trio_cogment.cli.services.server import Application, Resources, Running, run_server
+from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
+from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.rpc import bind
 
@@ -52,12 +53,18 @@ async def opened(broken: str, said: trio.Path | None, resources: Resources) -> A
 def tiny(ctx: click.Context, /, port: int, broken: str, said: trio.Path | None, **_options: Any) -> None:
     """Run it."""
 
-    def prepare() -> Application:
-        if broken == "prepare":
+    def check() -> None:
+        if broken == "check":
             raise Failure("--broken: so it is")
-        return Application(name="tiny", ports=[port], open=lambda resources: opened(broken, said, resources))
 
-    run_server(ServerSettings(**common_settings(ctx)), prepare)
+    application = Application(
+        name="tiny",
+        ports=[port],
+        services=[["TrialDatastoreSP", "DatalogSP"]],
+        check=check,
+        open=lambda resources: opened(broken, said, resources),
+    )
+    run_server(ServerSettings(**common_settings(ctx)), application)
 
 
 if __name__ == "__main__":

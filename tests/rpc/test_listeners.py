@@ -19,7 +19,7 @@ import trio.testing
 
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.host import tcp
+from trio_cogment.host import binding
 from trio_cogment.rpc import CallOpener, Channel, RunningServer, open_listeners, open_unix_listener, serve
 from trio_cogment.testing.conformance.channel import ECHO_ONE, WAIT, CheckService
 
@@ -65,7 +65,7 @@ async def test_b14_names_are_resolved() -> None:
 
 async def test_b14_a_port_taken_on_one_family_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's choice for IPv4 is taken on IPv6: both move to another one."""
-    bind = tcp._bind
+    bind = binding._bind
     blockers: list[socket.socket] = []
 
     def take_the_other(family: int, kind: int, protocol: int, address: Any) -> Any:
@@ -73,11 +73,11 @@ async def test_b14_a_port_taken_on_one_family_is_not_chosen(monkeypatch: pytest.
         if not blockers:
             blocker = socket.socket(socket.AF_INET6)
             blockers.append(blocker)
-            blocker.bind(("::1", listener.socket.getsockname()[1]))
+            blocker.bind(("::1", listener.getsockname()[1]))
             blocker.listen()
         return listener
 
-    monkeypatch.setattr(tcp, "_bind", take_the_other)
+    monkeypatch.setattr(binding, "_bind", take_the_other)
     opened = await open_listeners(["127.0.0.1", "::1"])
     ports = {listener.socket.getsockname()[1] for listener in opened}
     assert len(ports) == 1
@@ -111,20 +111,20 @@ async def test_b14_the_port_is_free_again_at_once_after_a_restart() -> None:
 
 
 async def test_one_taken_address_opens_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[trio.SocketListener] = []
-    bind = tcp._bind
+    made: list[socket.socket] = []
+    bind = binding._bind
 
-    def note(*args: Any) -> trio.SocketListener:
+    def note(*args: Any) -> socket.socket:
         made.append(bind(*args))
         return made[-1]
 
-    monkeypatch.setattr(tcp, "_bind", note)
+    monkeypatch.setattr(binding, "_bind", note)
     with socket.socket(socket.AF_INET6) as taken:
         taken.bind(("::1", 0))
         taken.listen()
         with pytest.raises(OSError, match="cannot listen on ipv6:"):
             await open_listeners(["127.0.0.1", "::1"], taken.getsockname()[1])
-    assert [listener.socket.fileno() for listener in made] == [-1]
+    assert [bound.fileno() for bound in made] == [-1]
 
 
 async def test_addresses_this_machine_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:

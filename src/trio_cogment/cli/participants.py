@@ -17,10 +17,14 @@ import click
 
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.services.directory_flags import directory_options
+from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
+from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.services import SERVICES
 
 if TYPE_CHECKING:
-    from trio_cogment.cli.services.server import Application, Resources, Running
+    from purerpc import Service
+
     from trio_cogment.sdk import Participants
 
 _SERVICE = "PARTICIPANTS"
@@ -44,24 +48,23 @@ def participants(ctx: click.Context, /, module: str, port: int, **_options: Any)
     """
     settings = ServerSettings(**common_settings(ctx))
     found = load(module)
-    from trio_cogment.cli.services.server import run_server
+    services = _services(found)
+    application = Application(
+        name="participants",
+        ports=[port],
+        services=[[service.name.rpartition(".")[2] for service in services]],
+        open=functools.partial(_opened, found, services),
+    )
+    run_server(settings, application)
 
-    run_server(settings, lambda: _application(found, port))
 
-
-def _application(found: Participants, port: int) -> Application:
-    from trio_cogment.cli.services.server import Application
-
-    return Application(name="participants", ports=[port], open=functools.partial(_opened, found))
+def _services(found: Participants) -> list[Service]:
+    names = {SERVICES[kind].descriptor().full_name for kind in found.kinds()}
+    return [service for service in found.services() if service.name in names]
 
 
 @asynccontextmanager
-async def _opened(found: Participants, _resources: Resources) -> AsyncIterator[Running]:
-    from trio_cogment.cli.services.server import Running
-    from trio_cogment.services import SERVICES
-
-    names = {SERVICES[kind].descriptor().full_name for kind in found.kinds()}
-    services = [service for service in found.services() if service.name in names]
+async def _opened(found: Participants, services: list[Service], _resources: Resources) -> AsyncIterator[Running]:
     yield Running(services=[services], offers=found.offers)
 
 

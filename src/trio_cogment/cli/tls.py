@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied, nearest
+
+if TYPE_CHECKING:
+    import ssl
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -78,6 +80,8 @@ def load_tls(files: TlsFiles) -> Tls:
     Raises:
         Failure: a file cannot be read, has the wrong content, or does not match the others.
     """
+    import ssl
+
     from trio_cogment.rpc import client_tls, server_tls
 
     _check(files.private_key, "private_key", "PRIVATE KEY-----", "a private key in PEM form")

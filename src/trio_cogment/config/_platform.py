@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from trio_cogment.config._directory import DirectoryConfig
 from trio_cogment.config._orchestrator import OrchestratorConfig
 from trio_cogment.config._rpc import RpcConfig
 from trio_cogment.config._stores import DatastoreConfig, ModelRegistryConfig
+
+if TYPE_CHECKING:
+    import ssl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,41 @@
 
 `Host()` is the system. A simulation gives its programs hosts of its own (`trio_cogment.testing.World.host`), in which
 all of this comes from the seed. `files` and `blocking` have the interfaces of files and of blocking work.
+
+The names below are resolved when they are first used: `binding` needs no Trio.
 """
 
-from trio_cogment.host._host import Connect as Connect
-from trio_cogment.host._host import Host as Host
-from trio_cogment.host.blocking import Runner as Runner
-from trio_cogment.host.blocking import ThreadRunner as ThreadRunner
-from trio_cogment.host.blocking import inline_runner as inline_runner
-from trio_cogment.host.blocking import run_inline as run_inline
-from trio_cogment.host.files import Files as Files
-from trio_cogment.host.files import SystemFiles as SystemFiles
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trio_cogment.host._host import Connect as Connect
+    from trio_cogment.host._host import Host as Host
+    from trio_cogment.host.blocking import Runner as Runner
+    from trio_cogment.host.blocking import ThreadRunner as ThreadRunner
+    from trio_cogment.host.blocking import inline_runner as inline_runner
+    from trio_cogment.host.blocking import run_inline as run_inline
+    from trio_cogment.host.files import Files as Files
+    from trio_cogment.host.files import SystemFiles as SystemFiles
+
+_HOMES = {
+    "Connect": "_host",
+    "Files": "files",
+    "Host": "_host",
+    "Runner": "blocking",
+    "SystemFiles": "files",
+    "ThreadRunner": "blocking",
+    "inline_runner": "blocking",
+    "run_inline": "blocking",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

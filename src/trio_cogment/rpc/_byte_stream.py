@@ -23,7 +23,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.host.tcp import format_address
+from trio_cogment.host.binding import format_address
 
 _MIN_READ = 16 * 1024
 _MAX_READ = 1024 * 1024

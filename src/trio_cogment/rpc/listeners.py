@@ -17,7 +17,7 @@ from typing import Any, overload
 import trio
 
 from trio_cogment.host import Host
-from trio_cogment.host.tcp import BACKLOG, cannot_listen
+from trio_cogment.host.binding import BACKLOG, cannot_listen
 from trio_cogment.rpc.tls import FilePath, secured
 
 #: How long other servers may hold a directory while they put their socket there.

@@ -27,7 +27,7 @@ from purerpc import Service
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
-from trio_cogment.host.tcp import format_address
+from trio_cogment.host.binding import format_address
 from trio_cogment.rpc._byte_stream import byte_stream_over, peer_name
 from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._connection import Connection

@@ -230,6 +230,7 @@ async def test_a_stop_closes_connections_in_order() -> None:
 async def test_a_status_file_of_a_stopped_server_ends_with_t(tmp_path: Path) -> None:
     status = tmp_path / "status"
     async with server(*SERVE, f"--status_file={status}") as running:
+        await running.wait_serving()
         assert status.read_bytes() == b"IR"
         await running.stop(signal.SIGINT)
     assert status.read_bytes() == b"IRT"

@@ -19,6 +19,7 @@ from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.orchestrator import orchestrator_application
 from trio_cogment.cli.services.process import run_until_signal
 from trio_cogment.cli.services.server import _serve
+from trio_cogment.cli.services.start import Start
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import ActorSession, Controller, Participants, actor_params, trial_params
 from trio_cogment.testing.fakes.directory import FakeDirectory
@@ -70,8 +71,11 @@ async def test_a_stop_is_over_in_time(
         flags = ("--host=127.0.0.1", f"--port={port}", f"--directory_endpoint={directory}")
         found = settings(monkeypatch, serve, *flags)
 
+        start = Start(found, orchestrator_application(found))
+        start.prepare()
+
         async def run() -> None:
-            assert await run_until_signal(partial(_serve, found, partial(orchestrator_application, found))) is None
+            assert await run_until_signal(partial(_serve, start)) is None
             over.set()
 
         nursery.start_soon(run)

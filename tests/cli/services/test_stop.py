@@ -235,11 +235,13 @@ async def test_flags_and_their_environment_twins(tmp_path: Path) -> None:
     }
     async with server("services", "orchestrator", variables=variables) as running:
         assert running.addresses == [("0.0.0.0", port, "TrialLifecycleSP, ClientActorSP")]
+        await running.wait_serving()
         assert status.read_text() == "IR"
     other = tmp_path / "other"
     flags = ("--lifecycle_port=0", "--actor_port", "0", f"--status_file={other}")
     async with server("services", "orchestrator", *flags, variables=variables) as running:
         assert running.port != port
+        await running.wait_serving()
         assert other.read_text() == "IR"
         await running.stop()
         assert running.err == ""

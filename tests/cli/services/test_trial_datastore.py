@@ -78,8 +78,8 @@ async def test_serve_stores_trials_in_the_current_folder_unless_told_otherwise(t
     here = {"TRIO_COGMENT_STORAGE": ""}
     async with server("serve", "--host=127.0.0.1", "--port=0", variables=here, folder=tmp_path) as found:
         assert "TrialDatastoreSP" in found.addresses[0][2]
-        assert (tmp_path / ".cogment" / "trial_datastore.db").exists()
         assert (await client("list", f"--endpoint=grpc://127.0.0.1:{found.port}")).code == 0
+        assert (tmp_path / ".cogment" / "trial_datastore.db").exists()
     async with server("serve", "--host=127.0.0.1", "--port=0", "--storage=none", folder=tmp_path) as found:
         assert found.addresses[0][2] == "TrialLifecycleSP, ClientActorSP"
     output = await run_here("serve", "--storage=sqlite", "--port=0")
@@ -89,10 +89,12 @@ async def test_serve_stores_trials_in_the_current_folder_unless_told_otherwise(t
 async def test_the_reference_s_bare_flag_and_variables(tmp_path: Path) -> None:
     async with server(*SERVE, "--file_storage", folder=tmp_path) as found:
         assert found.addresses[0][2] == "DatalogSP, LogExporterSP, TrialDatastoreSP"
+        await found.wait_serving()
         assert (tmp_path / ".cogment" / "trial_datastore.db").exists()
         assert await found.stop() == 0
     variables = {"COGMENT_TRIAL_DATASTORE_FILE_STORAGE_PATH": "other.db", "COGMENT_TRIAL_DATASTORE_PORT": "0"}
-    async with server("services", "datastore", "--host=127.0.0.1", variables=variables, folder=tmp_path):
+    async with server("services", "datastore", "--host=127.0.0.1", variables=variables, folder=tmp_path) as found:
+        await found.wait_serving()
         assert (tmp_path / "other.db").exists()
     output = await run_here(*SERVE, "--memory_storage_max_samples_size=4294967296")
     assert output.code == 1

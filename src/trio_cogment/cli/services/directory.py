@@ -6,17 +6,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from trio_cogment.cli.options import applied, boolean_option
 from trio_cogment.cli.services.directory_flags import persistence_option
+from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
+from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.services import SERVICES, ServiceKind
-
-if TYPE_CHECKING:
-    from trio_cogment.cli.services.server import Application, Resources, Running
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -98,27 +97,20 @@ def run_directory(settings: DirectoryServerSettings) -> None:
     Raises:
         Failure: it cannot start.
     """
-    from trio_cogment.cli.services.server import run_server
-
-    run_server(settings, partial(_application, settings))
-
-
-def _application(settings: DirectoryServerSettings) -> Application:
-    from trio_cogment.cli.services.server import Application
-
-    return Application(
+    application = Application(
         name="directory",
         ports=[settings.port],
+        services=[[SERVICES[ServiceKind.DIRECTORY].name]],
         open=partial(_opened, settings),
         # The line that the reference's launch files wait for.
         ready="Listening [port:{port}]",
     )
+    run_server(settings, application)
 
 
 @asynccontextmanager
 async def _opened(settings: DirectoryServerSettings, _resources: Resources) -> AsyncIterator[Running]:
     from trio_cogment.cli.services.directory_access import opened_directory_server
-    from trio_cogment.cli.services.server import Running
     from trio_cogment.directory import directory_services
 
     async with opened_directory_server(settings.file, settings.configuration) as directory:

@@ -18,17 +18,20 @@ from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
+from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
+from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.errors import CogmentError
 from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
-    from trio_cogment.cli.services.server import Application, Resources, Running
     from trio_cogment.model_registry import ModelRegistry
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 _SERVICE = "MODEL_REGISTRY"
+#: What a model registry serves, by the names that are announced.
+REGISTRY_SERVICES = (SERVICES[ServiceKind.MODEL_REGISTRY].name,)
 _DEFAULT_ARCHIVE = Path(".cogment") / "model_registry"
 #: The value of `--archive_dir` with which `serve` has no model registry.
 _NO_ARCHIVE = Path("none")
@@ -131,20 +134,14 @@ def run_model_registry(settings: ModelRegistrySettings) -> None:
     Raises:
         Failure: it cannot start.
     """
-    from trio_cogment.cli.services.server import run_server
-
-    run_server(settings, partial(_application, settings))
-
-
-def _application(settings: ModelRegistrySettings) -> Application:
-    from trio_cogment.cli.services.server import Application
-
-    return Application(name="model_registry", ports=[settings.port], open=partial(_opened, settings))
+    application = Application(
+        name="model_registry", ports=[settings.port], services=[REGISTRY_SERVICES], open=partial(_opened, settings)
+    )
+    run_server(settings, application)
 
 
 @asynccontextmanager
 async def _opened(settings: ModelRegistrySettings, _resources: Resources) -> AsyncIterator[Running]:
-    from trio_cogment.cli.services.server import Running
     from trio_cogment.model_registry import model_registry_services
 
     async with opened_registry(settings.archive, settings.configuration) as registry:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,21 +16,20 @@ from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import FilePath, applied, as_list, port_option
 from trio_cogment.cli.services.directory_flags import directory_options
-from trio_cogment.cli.services.model_registry import opened_registry
+from trio_cogment.cli.services.model_registry import REGISTRY_SERVICES, opened_registry
+from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, server_options
-from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage
+from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.cli.services.trial_datastore import DATASTORE_SERVICES, StorageSettings, opened_storage
 from trio_cogment.endpoints import DiscoverEndpoint, Endpoint, parse_endpoint, parse_server_endpoint
 from trio_cogment.errors import CogmentError
 from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
-    from trio_cogment.cli.services.server import Application, Resources, Running
     from trio_cogment.datastore import TrialStore
     from trio_cogment.metrics import OrchestratorMetrics
     from trio_cogment.model_registry import ModelRegistry
-
-_log = logging.getLogger(__name__)
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -192,9 +190,7 @@ def run_orchestrator(settings: OrchestratorSettings) -> None:
     Raises:
         Failure: it cannot start.
     """
-    from trio_cogment.cli.services.server import run_server
-
-    run_server(settings, partial(orchestrator_application, settings))
+    run_server(settings, orchestrator_application(settings))
 
 
 def orchestrator_application(settings: OrchestratorSettings) -> Application:
@@ -203,35 +199,36 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
     Raises:
         Failure: with these settings no trial could start.
     """
-    from trio_cogment.cli.services.server import Application
-
     _check_hooks(settings.pre_trial_hooks, discovery=settings.directory is not None)
-    params = _load_params(settings)
+    names, others = ["orchestrator"], [SERVICES[ServiceKind.CLIENT_ACTOR].name]
+    lifecycle = [SERVICES[ServiceKind.LIFECYCLE].name]
+    if settings.storage is not None:
+        names.append("trial_datastore")
+        others += DATASTORE_SERVICES
+    if settings.archive is not None:
+        names.append("model_registry")
+        others += REGISTRY_SERVICES
+    if settings.directory is not None and settings.directory.endpoint is None:
+        names.append("directory")
+        # It is on the first port.
+        own = others if settings.lifecycle_port == settings.actor_port else lifecycle
+        own.append(SERVICES[ServiceKind.DIRECTORY].name)
+    params = cache(partial(_load_params, settings))
     return Application(
-        name=_name(settings),
+        name=", ".join(names),
         ports=[settings.lifecycle_port, settings.actor_port],
+        services=[lifecycle, others],
+        check=params if settings.params is not None else None,
         open=partial(_opened, settings, params),
         # As of the directory: launch files of the reference wait for it.
         ready="Trial Lifecycle service active",
     )
 
 
-def _name(settings: OrchestratorSettings) -> str:
-    """Return the name that is announced: those of all services that are served."""
-    parts = {
-        "orchestrator": True,
-        "trial_datastore": settings.storage is not None,
-        "model_registry": settings.archive is not None,
-        "directory": settings.directory is not None and settings.directory.endpoint is None,
-    }
-    return ", ".join(name for name, served in parts.items() if served)
-
-
 @asynccontextmanager
 async def _opened(
-    settings: OrchestratorSettings, params: TrialParams | None, resources: Resources
+    settings: OrchestratorSettings, params: Callable[[], TrialParams | None], resources: Resources
 ) -> AsyncIterator[Running]:
-    from trio_cogment.cli.services.server import Running
     from trio_cogment.config import PlatformConfig
     from trio_cogment.platform import open_platform
 
@@ -247,7 +244,7 @@ async def _opened(
                 pre_trial_hooks=tuple(settings.pre_trial_hooks),
                 client_tls=resources.client_tls,
             ),
-            default_params=params,
+            default_params=params(),
             directory=resources.directory,
             metrics=_metrics(settings, resources),
             store=store,
@@ -306,7 +303,9 @@ def _load_params(settings: OrchestratorSettings) -> TrialParams | None:
     # Hooks may change anything, and without actors the file may be for clients that bring their own.
     if params.actors and not settings.pre_trial_hooks:
         raise Failure(text)
-    _log.warning("%s", text)
+    import logging  # quicker without, and only these warnings need it
+
+    logging.getLogger(__name__).warning("%s", text)
     return params
 
 

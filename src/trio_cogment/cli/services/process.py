@@ -11,6 +11,7 @@ from pathlib import Path
 import trio
 
 from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.services.start import EarlySignals
 
 INITIALIZING = b"I"
 READY = b"R"
@@ -88,11 +89,14 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
 
 
-async def run_until_signal(serve: Callable[[StatusFile, Stop], Awaitable[None]]) -> Failure | None:
+async def run_until_signal(
+    serve: Callable[[StatusFile, Stop], Awaitable[None]], early: EarlySignals | None = None
+) -> Failure | None:
     """Run a server until SIGTERM or SIGINT have stopped it; a second signal ends the process at once.
 
     Args:
         serve: returns some time after `Stop.asked` is set; it writes what it has reached to the status file.
+        early: a signal may have come already.
 
     Returns:
         Why it could not start; None after a signal.
@@ -101,7 +105,7 @@ async def run_until_signal(serve: Callable[[StatusFile, Stop], Awaitable[None]])
     status, stop = StatusFile(), Stop()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_watch_signals, signals, stop, status)
+            nursery.start_soon(_watch_signals, signals, stop, status, early is not None and early.came)
             try:
                 with stop.finished:
                     await serve(status, stop)
@@ -113,8 +117,9 @@ async def run_until_signal(serve: Callable[[StatusFile, Stop], Awaitable[None]])
     return failure
 
 
-async def _watch_signals(signals: AsyncIterator[int], stop: Stop, status: StatusFile) -> None:
-    await anext(signals)
+async def _watch_signals(signals: AsyncIterator[int], stop: Stop, status: StatusFile, came: bool) -> None:
+    if not came:
+        await anext(signals)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stop.run)
         async for number in signals:

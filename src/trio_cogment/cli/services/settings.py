@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from trio_cogment.cli.configuration import Configuration, config_option, configuration_of
+from trio_cogment.cli.config_option import config_option
+from trio_cogment.cli.configuration import Configuration, configuration_of
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import LogSettings, log_options, log_settings
 from trio_cogment.cli.options import applied, as_list, boolean_option, port_option

@@ -17,16 +17,19 @@ import click
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
+from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
-from trio_cogment.services import SERVICES, ServiceKind
+from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.services import LOG_EXPORTER, SERVICES, ServiceKind
 
 if TYPE_CHECKING:
-    from trio_cogment.cli.services.server import Application, Resources, Running
     from trio_cogment.datastore import TrialStore
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 _SERVICE = "TRIAL_DATASTORE"
+#: What a datastore serves, by the names that are announced.
+DATASTORE_SERVICES = (SERVICES[ServiceKind.DATALOG].name, LOG_EXPORTER, SERVICES[ServiceKind.DATASTORE].name)
 #: The reference's default file, and that of `serve`.
 DEFAULT_FILE = Path(".cogment") / "trial_datastore.db"
 #: Of the reference.
@@ -173,20 +176,14 @@ def run_datastore(settings: DatastoreSettings) -> None:
     Raises:
         Failure: it cannot start.
     """
-    from trio_cogment.cli.services.server import run_server
-
-    run_server(settings, partial(_application, settings))
-
-
-def _application(settings: DatastoreSettings) -> Application:
-    from trio_cogment.cli.services.server import Application
-
-    return Application(name="trial_datastore", ports=[settings.port], open=partial(_opened, settings))
+    application = Application(
+        name="trial_datastore", ports=[settings.port], services=[DATASTORE_SERVICES], open=partial(_opened, settings)
+    )
+    run_server(settings, application)
 
 
 @asynccontextmanager
 async def _opened(settings: DatastoreSettings, _resources: Resources) -> AsyncIterator[Running]:
-    from trio_cogment.cli.services.server import Running
     from trio_cogment.datastore import Datastore, datastore_services
 
     async with (

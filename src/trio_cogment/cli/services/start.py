@@ -1,0 +1,205 @@
+"""How a server process starts: its ports are open and announced before anything slow.
+
+Trio, gRPC and protobuf take several times as long to import as Python and click to start. Connections that come
+meanwhile wait in the backlog of the sockets, and are served once everything is there. So this module, and what it
+imports at its top, imports none of them.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trio_cogment.cli.errors import Failure
+from trio_cogment.host.binding import listening_sockets
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+    from contextlib import AbstractAsyncContextManager
+
+    from prometheus_client import CollectorRegistry
+    from purerpc import Service
+
+    from trio_cogment.cli.services.settings import ServerSettings
+    from trio_cogment.cli.tls import Tls
+    from trio_cogment.discovery import DirectoryClient, Offer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What an application gets from the process that runs it.
+
+    Attributes:
+        client_tls: encrypts every call to other services.
+        directory: the directory that the flags name, whether or not it can be reached.
+        registry: where metrics go; None: there are no metrics.
+    """
+
+    client_tls: ssl.SSLContext | None = None
+    directory: DirectoryClient | None = None
+    registry: CollectorRegistry | None = None
+
+
+async def _no_farewell() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """An application that is ready to be served.
+
+    Attributes:
+        services: for each of the application's ports, the services there.
+        offers: gives what is registered with a directory, for a port; None: the services of the platform's own kinds.
+        stop: tells peers how it ended, before connections are drained; cancelled when a stop takes too long.
+    """
+
+    services: Sequence[Sequence[Service]]
+    offers: Callable[[int], Sequence[Offer]] | None = None
+    stop: Callable[[], Awaitable[None]] = _no_farewell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """What a server process serves.
+
+    Attributes:
+        name: as it is announced.
+        ready: a line that is printed too when it serves, with `{port}` in it, that of its first server.
+        ports: the same port twice, also 0 and 0, means one server for both.
+        services: the names of the services on each port, without their package, as they are announced.
+        check: reads files before the server is announced; it raises `Failure`. None: there is nothing to read.
+        open: entered when the ports are bound; left when the connections are drained, or with the error. The errors it
+            expects (`Failure`, `CogmentError`) end the process with one line.
+    """
+
+    name: str
+    ready: str = ""
+    ports: Sequence[int]
+    services: Sequence[Sequence[str]]
+    check: Callable[[], Any] | None = None
+    open: Callable[[Resources], AbstractAsyncContextManager[Running]]
+
+
+@dataclass(slots=True)
+class Start:
+    """The ports of a process, from when they are opened, and what was found on the way.
+
+    Attributes:
+        settings, application: what is started.
+        servers: the sockets of each server, in the order of their ports.
+        metrics: the sockets of the metrics.
+        tls: of the servers and of every call to others; None: no TLS.
+    """
+
+    settings: ServerSettings
+    application: Application
+    servers: list[list[socket.socket]] = field(default_factory=list)
+    metrics: list[socket.socket] = field(default_factory=list)
+    tls: Tls | None = None
+
+    def prepare(self) -> None:
+        """Open the ports, and check what can be checked.
+
+        Raises:
+            Failure: the server cannot start; the ports may be open still.
+        """
+        self._open()
+        if self.application.check is not None:
+            self.application.check()
+        if self.settings.tls is not None:
+            from trio_cogment.cli.tls import load_tls
+
+            self.tls = load_tls(self.settings.tls)
+
+    def _open(self) -> None:
+        hosts, metrics_port = self.settings.hosts, self.settings.prometheus_port
+        try:
+            for port in dict.fromkeys(self.application.ports):
+                self.servers.append(listening_sockets(hosts, port))
+            if metrics_port:
+                self.metrics = listening_sockets(hosts, metrics_port)
+        except (OSError, UnicodeError) as error:
+            raise Failure(_cannot_listen(error, hosts)) from error
+
+    def announce(self) -> None:
+        """Print a line for each address."""
+        for line in self.announcements():
+            say(line)
+
+    def announcements(self) -> list[str]:
+        """Return the lines."""
+        application = self.application
+        return [
+            f"{application.name} listening on {_address(one)} ({', '.join(names)})"
+            for sockets, names in zip(self.servers, merged(application.ports, application.services), strict=True)
+            for one in sockets
+        ]
+
+    def close(self) -> None:
+        """Close what is still open."""
+        for sockets in (*self.servers, self.metrics):
+            for one in sockets:
+                one.close()
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def merged(ports: Sequence[int], items: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Return what belongs to each server; there is one for each distinct port."""
+    found: dict[int, list[Any]] = {}
+    for port, some in zip(ports, items, strict=True):
+        found.setdefault(port, []).extend(some)
+    return list(found.values())
+
+
+def say(line: str) -> None:
+    """Print a line; that nobody reads it, or that it finds no room, does not stop a server."""
+    try:
+        click.echo(line)
+    except OSError:
+        pass
+
+
+def _cannot_listen(error: OSError | UnicodeError, hosts: Iterable[str]) -> str:
+    # A message of `listening_sockets` names the address; what looking up a name raises does not.
+    text = (error.strerror if isinstance(error, OSError) else "no host's name looks like that") or str(error)
+    return text if text.startswith("cannot listen") else f"cannot listen on {', '.join(hosts)}: {text}"
+
+
+class EarlySignals:
+    """Remembers a signal that comes when the server is announced but Trio does not yet wait for signals.
+
+    A second one ends the process at once.
+
+    Attributes:
+        came: a signal has come.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> EarlySignals:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._remember)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _remember(self, number: int, _frame: object) -> None:
+        if self.came:
+            import os
+
+            os._exit(128 + number)
+        self.came = True
