@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from trio_cogment.sdk import trial_params as trial_params
     from trio_cogment.spec import ActorClass as ActorClass
     from trio_cogment.spec import Spec as Spec
-    from trio_cogment.spec.project import load_spec as load_spec
+    from trio_cogment.spec import load_spec as load_spec
 
 _HOMES = {
     "ActorClass": "spec",
@@ -74,7 +74,7 @@ _HOMES = {
     "actor_params": "sdk",
     "connect": "sdk",
     "join_trial": "sdk",
-    "load_spec": "spec.project",
+    "load_spec": "spec",
     "open_platform": "platform",
     "run_participants": "sdk",
     "serve_participants": "sdk",

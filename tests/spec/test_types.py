@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from google.protobuf.wrappers_pb2 import StringValue, UInt32Value
 
@@ -39,3 +42,13 @@ def test_spec_knows_its_classes() -> None:
     assert spec.actor_class("stranger") == ActorClass("stranger")
     assert list(spec.names()) == ["player"]
     assert spec.environment_config is StringValue
+
+
+def test_types_need_no_reader_of_files() -> None:
+    code = "import sys, trio_cogment.spec; sys.exit('yaml' in sys.modules or 'subprocess' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    import trio_cogment.spec
+
+    assert trio_cogment.spec.load_params.__name__ == "load_params"
+    with pytest.raises(AttributeError, match="has no attribute 'load_nothing'"):
+        _ = trio_cogment.spec.load_nothing
