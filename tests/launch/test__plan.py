@@ -194,13 +194,12 @@ scripts:
         ),
         (
             "scripts:\n  a: {ready_output: '(', commands: [[x]]}",
-            "line 2: scripts.a.ready_output: expected a regular expression of Python, got '(': "
-            "missing ), unterminated subpattern at position 0",
+            "line 2: scripts.a.ready_output: expected a regular expression, got '(': "
+            "missing ), unterminated subpattern",
         ),
         (
-            "scripts:\n  a: {ready_output: '[[:alpha:]]', commands: [[x]]}",
-            "line 2: scripts.a.ready_output: expected a regular expression of Python, got '[[:alpha:]]': "
-            "Possible nested set at position 1",
+            "scripts:\n  a: {ready_output: '\\pL', commands: [[x]]}",
+            "line 2: scripts.a.ready_output: expected a regular expression, got '\\\\pL': bad escape \\p",
         ),
         (
             'scripts:\n  a: {commands: [["\\0"]]}',

@@ -76,7 +76,10 @@ async def _launch(plan: Plan, quietness: int, grace_seconds: float) -> int:
     screen = Screen(form, states=terminal and quietness < _RAW)
     ours = [sys.executable, "-m", "trio_cogment"]
     programs = Programs(fallbacks={"cogment": ours, "trio-cogment": ours})
-    with Strays() as strays, trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+    stopping = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
+        stopping.remove(signal.SIGHUP)
+    with Strays() as strays, trio.open_signal_receiver(*stopping) as signals:
         launcher = Launcher(plan, screen, programs=programs, find_strays=strays, grace_seconds=grace_seconds)
         try:
             async with trio.open_nursery() as nursery:

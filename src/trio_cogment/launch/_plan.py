@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import graphlib
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.launch._expressions import compiled
 from trio_cogment.launch._file import LaunchFile, ScriptSource, Value, read_launch_file
 from trio_cogment.launch.template import TemplateError
 
@@ -126,12 +126,9 @@ class _Planner:
         if not text:
             return None
         try:
-            with warnings.catch_warnings():
-                # Sets within sets, such as [[:alpha:]], mean something else here than to the reference.
-                warnings.simplefilter("error", FutureWarning)
-                return re.compile(text)
-        except (re.error, FutureWarning, OverflowError, RecursionError) as error:
-            raise value.fault(f"expected a regular expression of Python, got {text!r}: {error}") from error
+            return compiled(text)
+        except ValueError as error:
+            raise value.fault(f"expected a regular expression, got {text!r}: {error}") from error
 
     def _rendered(self, value: Value, environment: Mapping[str, str]) -> str:
         missing: set[str] = set()
