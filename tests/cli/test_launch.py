@@ -346,3 +346,41 @@ def test_on_a_terminal(tmp_path: Path) -> None:
     # Nothing of the last line is left.
     assert plain.endswith("\r\x1b[K")
     assert "\x1b" not in on_a_terminal(file, TERM="dumb")
+
+
+#: Makes stdin the controlling terminal, and becomes the launcher.
+ON_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "trio_cogment", "launch", sys.argv[1]])
+"""
+
+
+def test_control_c_on_a_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "launch.yaml"
+    command = "trap 'echo asked; exit 0' TERM; echo pid $$; while :; do sleep 0.01; done"
+    file.write_text(f'scripts: {{a: {{commands: [[sh, -c, "{command}"]]}}}}')
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", ON_TERMINAL, str(file)],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=environment_variables(TERM="xterm"),
+        start_new_session=True,
+    )
+    os.close(follower)
+    written = b""
+    with open(leader, "r+b", buffering=0) as terminal:
+        while not (found := re.search(rb"pid (\d+)\r", written)):
+            written += terminal.read(4096)
+        terminal.write(b"\x03")
+        try:
+            while data := terminal.read(4096):
+                written += data
+        except OSError:
+            pass  # Linux says so when the other side is closed
+    assert process.wait(PATIENCE_SECONDS) == 130
+    assert b"asked" in written
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(found[1]), 0)

@@ -342,6 +342,14 @@ async def test_fallbacks(display: Recorder) -> None:
     assert display.output() == [b"['version']"]
 
 
+async def test_no_descriptor_stays_open(display: Recorder) -> None:
+    await launched(display, shell("warm", "exit 0"))
+    before = len(os.listdir("/proc/self/fd"))
+    scripts = (shell("a", WAIT, ready="up"), shell("b", "exit 1", depends_on=("a",)), shell("c", "./none", "true"))
+    assert await launched(Recorder(), *scripts) in (1, 127)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 # Many
 
 

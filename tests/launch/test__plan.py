@@ -156,7 +156,7 @@ scripts:
         ),
         (
             "scripts:\n  a: {commands: [[{x: 1}]]}",
-            "line 2: scripts.a.commands[0][0]: expected one value, got a mapping",
+            "line 2: scripts.a.commands[0][0]: expected one value, got a mapping; what begins with {{ needs quotes",
         ),
         ("scripts:\n  a: {quiet: 2, commands: [[x]]}", "line 2: scripts.a.quiet: expected true or false, got '2'"),
         (

@@ -146,7 +146,7 @@ class _Reader:
         for key, key_node, value in [] if node is None else self._yaml.entries(node, name):
             if not key or "=" in key or "\0" in key:
                 raise self._yaml.fault(key_node, f"{name}: expected the name of a variable, got {key!r}")
-            self._yaml.text(value, f"{name}.{key}")
+            self._text(value, f"{name}.{key}")
             assert isinstance(value, yaml.ScalarNode)
             found[key] = self._template(environment_text(value), value, f"{name}.{key}")
         return found
@@ -185,7 +185,14 @@ class _Reader:
         return tuple(self._value(item, at) for at, item in self._yaml.items(node, name))
 
     def _value(self, node: yaml.Node, name: str) -> Value:
-        return self._template("" if is_blank(node) else self._yaml.text(node, name), node, name)
+        return self._template("" if is_blank(node) else self._text(node, name), node, name)
+
+    def _text(self, node: yaml.Node, name: str) -> str:
+        if isinstance(node, yaml.MappingNode):
+            raise self._yaml.fault(
+                node, f"{name}: expected one value, got a mapping; what begins with {{{{ needs quotes"
+            )
+        return self._yaml.text(node, name)
 
     def _template(self, source: str, node: yaml.Node, name: str) -> Value:
         try:
