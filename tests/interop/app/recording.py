@@ -13,6 +13,8 @@ class Record:
     def __init__(self, folder: str, trial_id: str, name: str, **facts: Any) -> None:
         self._path = os.path.join(folder, f"{trial_id}.{name}.json")
         self._story: dict[str, Any] = {"trial": trial_id, "name": name, **facts, "events": []}
+        #: Kind, tick and timestamp of what has one; in a file of their own.
+        self._times: list[list[Any]] = []
 
     def add(self, event: Any) -> None:
         seen: dict[str, Any] = {"type": event.type.name}
@@ -21,12 +23,14 @@ class Record:
                 "tick": event.observation.tick_id,
                 "step": event.observation.observation.step,
             }
+            self._times.append(["observation", event.observation.tick_id, event.observation.timestamp])
         if event.actions:
             seen["actions"] = [
                 {"actor": action.actor_index, "tick": action.tick_id, "status": action.status.name}
                 | ({} if action.action is None else {"action": content_of(action.action)})
                 for action in event.actions
             ]
+            self._times.append(["actions", event.actions[0].tick_id, event.actions[0].timestamp])
         if event.rewards:
             seen["rewards"] = [reward_of(reward) for reward in event.rewards]
         if event.messages:
@@ -34,6 +38,7 @@ class Record:
         self._story["events"].append(seen)
 
     def save(self) -> None:
+        save(self._path.removesuffix("json") + "times.json", self._times)
         save(self._path, self._story)
 
 
