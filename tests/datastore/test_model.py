@@ -16,7 +16,7 @@ from tests.datastore.stores import Make, in_memory, in_sqlite_inline
 from tests.datastore.test_conformance import name
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.datastore._merging import begin_waiting, merge_late
-from trio_cogment.datastore.storage import EndWrite, SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
+from trio_cogment.datastore.storage import EndWrite, OutcomeWrite, SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, late, new_trial, sample
 
 TRIALS = ("a", "b")
@@ -29,6 +29,7 @@ class Model:
     write: TrialWrite
     rows: list[tuple[int, int, bool, int, bytes]] = field(default_factory=list)
     end: TrialEnd = TrialEnd.OPEN
+    outcome: bytes = b""
 
     def add(self, write: SampleWrite) -> None:
         old = next((row for row in self.rows if row[0] == write.tick_id), None)
@@ -78,6 +79,7 @@ write_lists: st.SearchStrategy[list[Write]] = st.lists(
         st.builds(sample, names, few_ticks, run=st.integers(0, 1), state=states, kind=kinds),
         st.builds(late, names, few_ticks, st.sampled_from([0.5, 1.0, 2.0])),
         st.builds(EndWrite, names, st.sampled_from(TrialEnd)),
+        st.builds(OutcomeWrite, names, st.sampled_from([b"", b"one", b"two"])),
     ),
     max_size=12,
 )
@@ -104,6 +106,7 @@ async def run(make: Make, script: list[list[Write] | str]) -> None:
                 assert numbers.setdefault(trial.trial_id, trial.number) == trial.number
                 assert (trial.user_id, trial.logged) == (expected.write.user_id, expected.write.logged)
                 assert (trial.samples_count, trial.end) == (len(expected.rows), expected.end)
+                assert trial.outcome == expected.outcome
                 assert trial.last_state == expected.last_state()
                 found = await store.samples(trial.number, after=0, limit=ALL, max_bytes=MUCH)
                 assert [(one.tick_id, one.data) for one in found] == [(row[0], row[4]) for row in expected.rows]
@@ -129,6 +132,8 @@ def play(model: dict[str, Model], writes: list[Write]) -> list[int]:
             refused.append(index)
         elif isinstance(write, EndWrite):
             trial.finish(write.end)
+        elif isinstance(write, OutcomeWrite):
+            trial.outcome = write.outcome
         else:
             trial.add(write)
     return refused

@@ -18,7 +18,7 @@ from trio_cogment.datastore import _sqlite_reader, _sqlite_writer
 from trio_cogment.datastore._sqlite import open_sqlite
 from trio_cogment.datastore._sqlite_file import SCHEMA_VERSION, connect
 from trio_cogment.datastore.opening import open_store
-from trio_cogment.datastore.storage import WriteKind
+from trio_cogment.datastore.storage import OutcomeWrite, WriteKind
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import Host, inline_runner, run_inline
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, get, late, new_trial, read, sample, ticks
@@ -77,6 +77,26 @@ async def test_a_database_of_another_version(version: int, tmp_path: Path) -> No
     before = path.read_bytes()
     await refused(path, rf"a\.db was written by another version .* schema is {version}")
     assert path.read_bytes() == before
+
+
+async def test_a_database_of_the_first_version_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with open_store(f"sqlite:{path}") as store:
+        await store.apply([new_trial("a"), sample("a", 0)])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE trials DROP COLUMN outcome")
+        connection.execute("PRAGMA user_version = 1")
+        connection.commit()
+    for _ in range(2):
+        async with open_store(f"sqlite:{path}") as store:
+            trial = await store.trial("a")
+            assert trial is not None
+            assert (trial.samples_count, trial.outcome) == (1, b"")
+    async with open_store(f"sqlite:{path}") as store:
+        assert await store.apply([OutcomeWrite("a", b"over")]) == {}
+        trial = await store.trial("a")
+        assert trial is not None
+        assert trial.outcome == b"over"
 
 
 async def test_a_newer_version_that_is_in_the_log_only(tmp_path: Path) -> None:

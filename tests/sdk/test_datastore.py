@@ -6,6 +6,7 @@ import gc
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.config import DatastoreConfig, PlatformConfig
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, StatusCode
+from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import CallOpener, Channel, open_listeners, serve
 from trio_cogment.sdk import DatastoreClient, StoredSample, export_trials, import_samples
 from trio_cogment.sdk._sample_file import encode_header
@@ -338,6 +340,9 @@ async def test_what_is_exported_is_imported_as_it_was(how: str) -> None:
             assert before == after
         original, copy = await store.trials(["a", "x-a"])
         assert (copy.user_id, copy.ended, copy.params) == ("me", True, original.params)
+        assert original.outcome is not None
+        assert copy.outcome == replace(original.outcome, trial_id="x-a")
+        assert original.outcome.cause is EndCause.ENVIRONMENT
 
 
 @WAYS

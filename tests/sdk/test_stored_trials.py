@@ -140,3 +140,35 @@ async def test_a_trial_that_is_not_complete_is_told_of() -> None:
         going_on.set()
         await platform.controller.wait_trial(trial_id)
         assert len([sample async for sample in store.samples(trial_id)]) == STEPS + 2
+
+
+@pytest.mark.parametrize("storage", ["memory:", "sqlite"])
+async def test_how_it_ended_is_stored(storage: str, tmp_path: Path) -> None:
+    address = storage if storage == "memory:" else f"sqlite:{tmp_path / 'trials.db'}"
+
+    async def fails(session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.tick_id == 3:
+                raise ValueError("no idea")
+            await session.do_action(b"a")
+
+    participants = registered()
+    participants.register_actor(fails, "failing")
+    params = trial_params(
+        [actor_params("ann", "c", implementation="player"), actor_params("bob", "c", implementation="failing")],
+        datalog_endpoint="cogment://discover",
+        max_steps=STEPS,
+    )
+    async with open_platform(participants, store=address) as platform:
+        store = DatastoreClient(platform.channel)
+        trial_id = await platform.controller.start_trial(params)
+        outcome = await platform.controller.wait_trial(trial_id, check=False)
+        trial = await store.trial(trial_id)
+        assert trial is not None
+        assert trial.outcome is not None
+        assert (trial.outcome.cause, trial.outcome.participant) == (EndCause.PARTICIPANT_FAILED, "bob")
+        assert (trial.outcome.reason, trial.outcome.ticks) == (outcome.reason, outcome.ticks)
+        # Lines of the user's code stay in the process.
+        assert outcome.traceback
+        assert not trial.outcome.traceback
+        assert [sample async for sample in store.samples(trial_id)][-1].message.end == trial.outcome.message()

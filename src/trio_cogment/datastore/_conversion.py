@@ -111,7 +111,8 @@ class TrialConverter:
         yield write
 
     def _learn(self, sample: DatalogSample, write: SampleWrite) -> None:
-        if not sample.HasField("info") or sample.messages:
+        # There is one end in a trial.
+        if not sample.HasField("info") or sample.messages or sample.info.HasField("end"):
             return
         received: dict[int, list[int]] = {}
         sent: dict[int, list[int]] = {}
@@ -183,6 +184,8 @@ class TrialConverter:
         stored.state = state
         if info.special_events:
             stored.special_events.extend(info.special_events)
+        if info.HasField("end"):
+            stored.end.CopyFrom(info.end)
         return _LATE if info.out_of_sync else _LOGGED
 
     def _number(self, sample: DatalogSample, stored: StoredTrialSample) -> WriteKind:

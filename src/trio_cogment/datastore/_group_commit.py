@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import trio
 
 from trio_cogment.config import DatastoreConfig
-from trio_cogment.datastore.storage import SampleWrite, TrialStore, TrialWrite, Write
+from trio_cogment.datastore.storage import OutcomeWrite, SampleWrite, TrialStore, TrialWrite, Write
 from trio_cogment.errors import CogmentError, NotFoundError, UnavailableError
 
 _log = logging.getLogger(__name__)
@@ -229,6 +229,8 @@ class GroupCommit:
             size += len(write.data)
         elif type(write) is TrialWrite:
             size += write.params.ByteSize()
+        elif type(write) is OutcomeWrite:
+            size += len(write.outcome)
         stream.taken += 1
         self._held_writes += 1
         self._held_bytes += size

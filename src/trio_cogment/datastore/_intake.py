@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
 
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.datastore._conversion import TrialConverter
 from trio_cogment.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.datastore._leases import Leases
-from trio_cogment.datastore.storage import EndWrite, TrialEnd, TrialStore, TrialWrite, Write
+from trio_cogment.datastore.storage import EndWrite, OutcomeWrite, TrialEnd, TrialStore, TrialWrite, Write
 from trio_cogment.errors import CogmentError, InvalidArgumentError, ResourceExhaustedError, UnavailableError
 
+_log = logging.getLogger(__name__)
+
 _INFO = "info"
+_ENDED = TrialState.ENDED
+#: It is in every description of its trial.
+_MAX_OUTCOME_BYTES = 64 * 1024
 
 
 class IntakeStream:
@@ -34,6 +40,8 @@ class IntakeStream:
         self._converter = TrialConverter(trial_id, params, next_tick=next_tick)
         self._never_says = any(name.strip().lower() == _INFO for name in params.datalog.exclude_fields)
         self.writes = writes
+        #: Not among `writes`: the data log counts those.
+        self._outcomes = writer.stream()
         self.ended = False
 
     @property
@@ -62,10 +70,23 @@ class IntakeStream:
         await trio.lowlevel.checkpoint_if_cancelled()
         if not self.writes.put_nowait(write):
             await self._put(write)
+        if write.state == _ENDED and sample.info.HasField("end"):
+            await self._put_outcome(sample.info.end)
 
     async def _put(self, write: Write) -> None:
         try:
             await self.writes.put(write)
+        except CogmentError as error:
+            raise _for_data_log(error) from error
+
+    async def _put_outcome(self, end: EndOfTrial) -> None:
+        outcome = end.SerializeToString()
+        if len(outcome) > _MAX_OUTCOME_BYTES:
+            _log.warning("trial %s: how it ended is not kept: it takes %d bytes", self._trial_id, len(outcome))
+            return
+        try:
+            # Right behind its sample: the two are durable together.
+            await self._outcomes.put(OutcomeWrite(self._trial_id, outcome))
         except CogmentError as error:
             raise _for_data_log(error) from error
 
@@ -77,6 +98,7 @@ class IntakeStream:
         """
         try:
             await self.writes.flush()
+            await self._outcomes.flush()
         except CogmentError as error:
             raise _for_data_log(error) from error
         self.ended = self._converter.saw_end

@@ -11,7 +11,15 @@ import trio
 from trio_cogment.datastore._memory_trial import MemoryTrial, Undo
 from trio_cogment.datastore._watching import StoreWatch, Watches
 from trio_cogment.datastore._write_rules import NO_SUCH_TRIAL, refusal
-from trio_cogment.datastore.storage import EndWrite, SampleWrite, StoredSample, StoredTrial, TrialWrite, Write
+from trio_cogment.datastore.storage import (
+    EndWrite,
+    OutcomeWrite,
+    SampleWrite,
+    StoredSample,
+    StoredTrial,
+    TrialWrite,
+    Write,
+)
 from trio_cogment.errors import DataLossError, InvalidArgumentError, NotFoundError, ResourceExhaustedError
 
 
@@ -237,6 +245,9 @@ class _Batch:
         end = trial.head.end
         if isinstance(write, EndWrite):
             trial.head.finish(write)
+        elif isinstance(write, OutcomeWrite):
+            trial.end_with(write)
+            self.trials = True
         else:
             try:
                 trial.write(write, self._undo)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.datastore._merging import begin_waiting, merge_late
 from trio_cogment.datastore._write_rules import NO_TICK, RULES, Action, Found, Head
-from trio_cogment.datastore.storage import SampleWrite, StoredTrial, TrialEnd, TrialWrite, WriteKind
+from trio_cogment.datastore.storage import OutcomeWrite, SampleWrite, StoredTrial, TrialEnd, TrialWrite, WriteKind
 
 #: What Python needs for a sample beside its data, and for a trial beside its parameters; about.
 SAMPLE_BYTES = 300
@@ -44,6 +44,7 @@ class MemoryTrial:
     Attributes:
         head: what changes as samples come.
         evicted: what was taken away to make room.
+        outcome: see `StoredTrial`.
         info_bytes: what it takes without samples.
         sample_bytes: what its samples take.
     """
@@ -52,6 +53,7 @@ class MemoryTrial:
         self.head = Head(number)
         self.trial_id = write.trial_id
         self.evicted = Evicted()
+        self.outcome = b""
         self.sample_bytes = 0
         self._next_position = 1
         self._rows: dict[int, Row] = {}
@@ -67,6 +69,12 @@ class MemoryTrial:
         self.params.CopyFrom(write.params)
         # Twice: a parsed message takes more than a serialized one.
         self.info_bytes = TRIAL_BYTES + 2 * self.params.ByteSize() + len(self.trial_id) + len(self.user_id)
+        self.info_bytes += len(self.outcome)
+
+    def end_with(self, write: OutcomeWrite) -> None:
+        """Take how the trial ended."""
+        self.info_bytes += len(write.outcome) - len(self.outcome)
+        self.outcome = write.outcome
 
     def stored(self) -> StoredTrial:
         """Return what readers get."""
@@ -80,6 +88,7 @@ class MemoryTrial:
             end=self.head.end,
             logged=self.logged,
             evicted=self.evicted.ticks > 0,
+            outcome=self.outcome,
         )
 
     def has_properties(self, properties: Mapping[str, str]) -> bool:
@@ -148,11 +157,11 @@ class MemoryTrial:
     def remember(self) -> Undo:
         """Return what puts everything but the samples back as it is now."""
         head, evicted, said = replace(self.head), self.evicted, (self.user_id, self.logged, self.params)
-        info_bytes, next_position = self.info_bytes, self._next_position
+        info_bytes, next_position, outcome = self.info_bytes, self._next_position, self.outcome
 
         def undo() -> None:
             self.head, self.evicted = head, evicted
-            self.info_bytes, self._next_position = info_bytes, next_position
+            self.info_bytes, self._next_position, self.outcome = info_bytes, next_position, outcome
             self.user_id, self.logged, self.params = said
             while self._positions and self._positions[-1] >= next_position:
                 self._positions.pop()

@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 #: "TCgm", in the header of the file.
 APPLICATION_ID = 0x5443676D
 #: What this version writes. A later one adds its step to `_MIGRATIONS`.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 #: Rows of about a kilobyte: larger pages than SQLite's own 4 KiB take a tenth less time.
 PAGE_BYTES = 8192
 #: How long to wait for another process (a backup) that holds the database.
@@ -52,7 +52,8 @@ CREATE TABLE trials (
     ending INTEGER NOT NULL DEFAULT 0,
     samples_count INTEGER NOT NULL DEFAULT 0,
     high_tick INTEGER NOT NULL DEFAULT -1,
-    state INTEGER NOT NULL DEFAULT 0
+    state INTEGER NOT NULL DEFAULT 0,
+    outcome BLOB NOT NULL DEFAULT x''
 );
 CREATE INDEX trials_open ON trials (number) WHERE ending = 0 AND logged = 1;
 CREATE TABLE properties (
@@ -78,7 +79,9 @@ INSERT INTO recoveries VALUES (0);
 """
 
 #: Version -> what leads from it to the next, within one transaction.
-_MIGRATIONS: dict[int, str] = {}
+_MIGRATIONS: dict[int, str] = {
+    1: "ALTER TABLE trials ADD COLUMN outcome BLOB NOT NULL DEFAULT x''",
+}
 
 
 def lock(path: str) -> FileLock:

@@ -14,7 +14,15 @@ from trio_cogment.datastore._sqlite_disk_reserve import DiskReserve
 from trio_cogment.datastore._sqlite_file import connect, file_errors
 from trio_cogment.datastore._sqlite_statements import change_heads, insert_samples
 from trio_cogment.datastore._write_rules import MAX_NUMBER, NO_SUCH_TRIAL, NO_TICK, RULES, Action, Found, Head, refusal
-from trio_cogment.datastore.storage import SampleWrite, StoredSample, TrialEnd, TrialWrite, Write, WriteKind
+from trio_cogment.datastore.storage import (
+    OutcomeWrite,
+    SampleWrite,
+    StoredSample,
+    TrialEnd,
+    TrialWrite,
+    Write,
+    WriteKind,
+)
 from trio_cogment.errors import InvalidArgumentError
 
 #: Trials whose state is cached between batches; that of others is read again.
@@ -201,6 +209,8 @@ def _size(writes: Sequence[Write]) -> int:
             size += len(write.data)
         elif isinstance(write, TrialWrite):
             size += write.params.ByteSize()
+        elif isinstance(write, OutcomeWrite):
+            size += len(write.outcome)
     return size
 
 
@@ -253,6 +263,12 @@ class _Transaction:
             elif (known := self._look_up_trial(write.trial_id)) is None:
                 refused[index] = NO_SUCH_TRIAL.format(write.trial_id)
                 current = None
+            elif isinstance(write, OutcomeWrite):
+                self._connection.execute(
+                    "UPDATE trials SET outcome = ? WHERE number = ?", (write.outcome, known.head.number)
+                )
+                self._changes.trials = True
+                current = write.trial_id
             else:
                 known.head.finish(write)
                 current = write.trial_id

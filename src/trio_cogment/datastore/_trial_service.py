@@ -28,7 +28,15 @@ from trio_cogment.datastore._following import Follower, find_trials
 from trio_cogment.datastore._group_commit import GroupCommit
 from trio_cogment.datastore._selection import Selection
 from trio_cogment.datastore._write_rules import MAX_NUMBER
-from trio_cogment.datastore.storage import SampleWrite, StoredTrial, TrialEnd, TrialStore, TrialWrite, WriteKind
+from trio_cogment.datastore.storage import (
+    OutcomeWrite,
+    SampleWrite,
+    StoredTrial,
+    TrialEnd,
+    TrialStore,
+    TrialWrite,
+    WriteKind,
+)
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError
 from trio_cogment.rpc import ServerCall
 from trio_cogment.services import TRIAL_ID
@@ -156,6 +164,8 @@ class TrialService(About):
             await stream.put(
                 SampleWrite(trial_id, sample.tick_id, sample.timestamp, sample.state, data, WriteKind.STORED)
             )
+            if sample.HasField("end"):
+                await stream.put(OutcomeWrite(trial_id, sample.end.SerializeToString()))
         await stream.flush()
         return AddSamplesReply()
 
@@ -211,7 +221,7 @@ def _check(field: str, value: int, least: int, end: int) -> None:
 
 
 def _info(trial: StoredTrial) -> StoredTrialInfo:
-    return StoredTrialInfo(
+    info = StoredTrialInfo(
         trial_id=trial.trial_id,
         last_state=cast("TrialState", trial.last_state),
         user_id=trial.user_id,
@@ -219,6 +229,10 @@ def _info(trial: StoredTrial) -> StoredTrialInfo:
         params=trial.params,
         ended_abnormally=trial.end == TrialEnd.ABNORMAL,
     )
+    # Of a trial that is run again, it is what was said of the run before.
+    if trial.outcome and trial.end == TrialEnd.ENDED:
+        info.end.ParseFromString(trial.outcome)
+    return info
 
 
 def _position(handle: str) -> int:

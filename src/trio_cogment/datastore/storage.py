@@ -88,7 +88,15 @@ class EndWrite(NamedTuple):
     end: TrialEnd
 
 
-Write = TrialWrite | SampleWrite | EndWrite
+class OutcomeWrite(NamedTuple):
+    """Say how a trial ended; it takes the place of what was said before. It changes nothing else about the trial."""
+
+    trial_id: str
+    #: A serialized `EndOfTrial`.
+    outcome: bytes
+
+
+Write = TrialWrite | SampleWrite | EndWrite | OutcomeWrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,7 @@ class StoredTrial:
         end: whether more samples are to come.
         logged: see `TrialWrite`.
         evicted: its samples are gone, to make room.
+        outcome: see `OutcomeWrite`; empty if nothing was said.
     """
 
     number: int
@@ -117,6 +126,7 @@ class StoredTrial:
     end: TrialEnd
     logged: bool
     evicted: bool = False
+    outcome: bytes = b""
 
 
 class StoredSample(NamedTuple):
@@ -148,7 +158,7 @@ class TrialStore(Protocol):
         """Do all of this in one step: atomic, durable, in order.
 
         Returns:
-            Which writes were refused, by their index, and why: a sample or an end for a trial that is not there, a tick
+            Which writes were refused, by their index, and why: what is for a trial that is not there, a tick
             or timestamp of 2**63 or more, something LATE that is no serialized `StoredTrialSample`. The others are
             done.
         """

@@ -19,6 +19,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialSample,
 )
 from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.outcome import TrialOutcome
 from trio_cogment.sdk._arrays import as_array
 from trio_cogment.spec import Spec, decode
 
@@ -40,6 +41,7 @@ class StoredTrial:
         samples_count: the number of ticks with a sample, including those that the datastore had to evict.
         params: the parameters of the trial.
         ended_abnormally: whether its orchestrator went away without sending a last sample.
+        outcome: how it ended; None if it has not, or its last sample does not say.
     """
 
     trial_id: str
@@ -48,11 +50,21 @@ class StoredTrial:
     samples_count: int
     params: TrialParams
     ended_abnormally: bool = False
+    outcome: TrialOutcome | None = None
 
     @classmethod
     def of(cls, info: StoredTrialInfo) -> StoredTrial:
         """Return the trial that a message of the API describes."""
-        return cls(info.trial_id, info.user_id, info.last_state, info.samples_count, info.params, info.ended_abnormally)
+        outcome = TrialOutcome.of(info.trial_id, info.end) if info.HasField("end") else None
+        return cls(
+            info.trial_id,
+            info.user_id,
+            info.last_state,
+            info.samples_count,
+            info.params,
+            info.ended_abnormally,
+            outcome,
+        )
 
     @property
     def ended(self) -> bool:

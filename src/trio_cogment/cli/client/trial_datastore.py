@@ -111,13 +111,20 @@ def list_trials(ctx: click.Context, /, count: int, properties: dict[str, str], h
 
 def _table(reply: RetrieveTrialsReply) -> str:
     from trio_cogment.api.common_pb2 import TrialState
+    from trio_cogment.outcome import EndCause, TrialOutcome
 
-    rows = [("TRIAL", "STATE", "SAMPLES", "USER")]
+    rows = [("TRIAL", "STATE", "SAMPLES", "USER", "END")]
     for info in reply.trial_infos:
         state = TrialState.Name(info.last_state) if info.last_state in TrialState.values() else str(info.last_state)
         if info.ended_abnormally:
             state += " (abnormally)"
-        rows.append((info.trial_id, state, str(info.samples_count), info.user_id))
+        end = ""
+        if info.HasField("end"):
+            outcome = TrialOutcome.of(info.trial_id, info.end)
+            by = outcome.participant or outcome.failed_participant
+            end = outcome.cause.label if outcome.cause is not EndCause.UNKNOWN else ""
+            end += f" ({by})" if by else ""
+        rows.append((info.trial_id, state, str(info.samples_count), info.user_id, end))
     return f"{columns(rows)}\nnext: --from {reply.next_trial_handle}"
 
 

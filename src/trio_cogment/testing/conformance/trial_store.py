@@ -24,6 +24,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
 )
 from trio_cogment.datastore.storage import (
     EndWrite,
+    OutcomeWrite,
     SampleWrite,
     StoredSample,
     StoredTrial,
@@ -254,6 +255,21 @@ async def late_never_reopens(store: TrialStore) -> None:
     await store.apply([sample("a", 1, state=_ENDED), late("a", 0, 1.0), late("a", 7, 1.0)])
     trial = await get(store, "a")
     assert (trial.last_state, trial.end) == (_ENDED, TrialEnd.ENDED)
+
+
+async def outcomes(store: TrialStore) -> None:
+    """How a trial ended is kept as it is, whatever becomes of the trial's samples; the last word counts."""
+    await store.apply([new_trial("a"), new_trial("b"), sample("a", 0)])
+    assert (await get(store, "a")).outcome == b""
+    writes = (sample("a", 1, state=_ENDED), OutcomeWrite("a", b"one"), OutcomeWrite("nobody", b"x"))
+    assert list(await store.apply(writes)) == [2]
+    trial = await get(store, "a")
+    assert (trial.outcome, trial.end, trial.samples_count) == (b"one", TrialEnd.ENDED, 2)
+    assert await store.apply([OutcomeWrite("a", b"two")]) == {}
+    assert await store.apply([sample("a", 2), new_trial("a", user_id="bob")]) == {}
+    trial = await get(store, "a")
+    assert (trial.outcome, trial.end, trial.samples_count) == (b"two", TrialEnd.OPEN, 3)
+    assert (await get(store, "b")).outcome == b""
 
 
 async def ends(store: TrialStore) -> None:
@@ -563,6 +579,7 @@ CASES: tuple[Callable[[TrialStore], Awaitable[None]], ...] = (
     late_rewards_wait,
     late_never_reopens,
     ends,
+    outcomes,
     refused,
     large_numbers,
     logged_and_open,
