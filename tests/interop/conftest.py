@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.interop.processes import HERE
+from tests.interop.processes import HERE, Process
 from tests.interop.scenes import Scene
+
+BUSY_LOOPS = 4
+#: How much longer everything may take beside them.
+BUSY_SLOWNESS = 4
 
 
 @pytest.fixture(scope="session")
@@ -45,3 +51,14 @@ def scene(foreign_python: str, project: Path, tmp_path: Path) -> Iterator[Scene]
     scene = Scene(tmp_path, foreign_python, project)
     with scene:
         yield scene
+
+
+@pytest.fixture(scope="class")
+def busy_loops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the machine busy; each loop ends by itself after an hour at the latest."""
+    loop = "import time\nend = time.monotonic() + 3600\nwhile time.monotonic() < end: pass"
+    folder = tmp_path_factory.mktemp("busy")
+    with ExitStack() as stack:
+        for number in range(BUSY_LOOPS):
+            stack.enter_context(Process(f"busy-{number}", [sys.executable, "-c", loop], folder))
+        yield

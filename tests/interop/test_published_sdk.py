@@ -8,18 +8,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.interop.processes import HERE, Process, Stage, check_errors
+from tests.interop.conftest import BUSY_SLOWNESS
+from tests.interop.processes import HERE, Stage, check_errors
 from tests.ports import free_port
 
 ROUNDS = 20
-BUSY_LOOPS = 4
 
 # What the wheel has beyond the API in use: the datalog's old format, and three messages that no field refers to.
 OLD_MESSAGES = {"TrialConfig", "ActorConfig", "EnvironmentConfig"}
@@ -255,24 +254,13 @@ def test_application(foreign_python: str, project: Path, tmp_path: Path) -> None
     check(run_application(foreign_python, project, tmp_path / "run"))
 
 
-@pytest.fixture(scope="class")
-def busy_loops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the machine busy; each loop ends by itself after an hour at the latest."""
-    loop = "import time\nend = time.monotonic() + 3600\nwhile time.monotonic() < end: pass"
-    folder = tmp_path_factory.mktemp("busy")
-    with ExitStack() as stack:
-        for number in range(BUSY_LOOPS):
-            stack.enter_context(Process(f"busy-{number}", [sys.executable, "-c", loop], folder))
-        yield
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("busy_loops")
 class TestOnABusyMachine:
     @pytest.mark.parametrize("number", range(1, ROUNDS + 1))
     def test_application_many_times(self, foreign_python: str, project: Path, tmp_path: Path, number: int) -> None:
-        check(run_application(foreign_python, project, tmp_path / f"run-{number}", slowness=4))
+        check(run_application(foreign_python, project, tmp_path / f"run-{number}", slowness=BUSY_SLOWNESS))
 
 
 # --- the messages themselves ---
