@@ -63,16 +63,29 @@ def test_private_modules_are_told_from_public_ones() -> None:
     assert not is_open_to("trio_cogment.testing.sim._garbage", "trio_cogment.testing.fakes")
 
 
+#: The pure packages, and what they import besides the standard library.
+PURE = {"trial": {"google", "trio_cogment"}, "spaces": {"google", "trio_cogment", "numpy", "gymnasium"}}
+
+
 @pytest.mark.parametrize(
-    "path", [path for path in modules().values() if package_of(path) == "trial"], ids=lambda path: path.name
+    "path", [path for path in modules().values() if package_of(path) in PURE], ids=lambda path: path.name
 )
-def test_trial_is_pure(path: Path) -> None:
-    allowed = {*sys.stdlib_module_names, "google", "trio_cogment"}
+def test_the_pure_packages_are_pure(path: Path) -> None:
+    allowed = {*sys.stdlib_module_names, *PURE[package_of(path)]}
     banned = {"time", "random", "uuid", "datetime", "logging", "os", "socket", "threading", "asyncio", "secrets"}
     for name in imports_of(path):
         top = name.split(".")[0]
-        assert top in allowed, f"trial imports {name}"
-        assert top not in banned, f"trial imports {name}"
+        assert top in allowed, f"{path.name} imports {name}"
+        assert top not in banned, f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("package", PURE)
+def test_the_pure_packages_need_no_trio(package: str) -> None:
+    """And nothing that comes with it, nor any extra but NumPy."""
+    block = "import sys; sys.modules.update(dict.fromkeys(['trio', 'purerpc', 'anyio', 'gymnasium', 'minari']))"
+    code = f"{block}; import trio_cogment.{package}"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_nothing_imports_testing() -> None:
@@ -87,7 +100,8 @@ def test_the_pages_are_fresh() -> None:
 
 
 def test_importing_the_package_imports_no_trio() -> None:
-    code = "import sys; import trio_cogment; sys.exit('trio' in sys.modules or 'purerpc' in sys.modules)"
+    names = {"trio", "purerpc", "numpy", "gymnasium", "minari"}
+    code = f"import sys; import trio_cogment; sys.exit(bool({names} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -4,7 +4,8 @@ Run by `nox -s protos`; `--check` writes nothing and fails if the checked-in fil
 
 protoc names the Python modules after the proto files (`cogment/api/...`), and those names must stay in the
 descriptors: reflection shows them to foreign clients. Only the import statements are rewritten to our package, and for
-the standard services the pool: see `trio_cogment.rpc._protos`.
+the standard services the pool: see `trio_cogment.rpc._protos`. The project's own messages (`trio_cogment/api/...`) are
+where protoc puts them, so that code that protoc generates from protos that import them finds them there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ PROTOS = ROOT / "protos"
 SOURCE = ROOT / "src" / "trio_cogment"
 API = "api"
 STANDARD = "rpc/_protos"
+#: Where in `protos/` the sources of `API` are.
+FOLDERS = ("cogment/api", "trio_cogment/api")
 #: Files of the standard services, and what their modules are called.
 STANDARD_FILES = {
     "grpc_health/v1/health.proto": "health",
@@ -43,7 +46,7 @@ def generate(out: Path) -> dict[str, str]:
     """Return path below the package -> content of every generated module and stub."""
     from grpc_tools import protoc
 
-    sources = sorted(str(path.relative_to(PROTOS)) for path in PROTOS.glob("cogment/api/*.proto"))
+    sources = sorted(str(path.relative_to(PROTOS)) for folder in FOLDERS for path in PROTOS.glob(f"{folder}/*.proto"))
     code = protoc.main(
         [
             "protoc",
@@ -57,7 +60,7 @@ def generate(out: Path) -> dict[str, str]:
     )
     if code:
         raise SystemExit(code)
-    made = sorted((out / "cogment" / "api").glob("*_pb2.py*"))
+    made = sorted(path for folder in FOLDERS for path in (out / folder).glob("*_pb2.py*"))
     contents = {f"{API}/{path.name}": _IMPORT.sub("from trio_cogment.api import ", path.read_text()) for path in made}
     for source, name in STANDARD_FILES.items():
         module = out / source.replace(".proto", "_pb2")

@@ -33,11 +33,13 @@ NARROWED = {
     "metrics": {"config", "errors"},
     "plugins": {"errors", "host"},
     "trial": {"addressing", "api", "errors", "endpoints", "outcome", "rewards"},
+    "spaces": {"api", "errors"},
     "rpc": {"errors", "config", "host", "backoff"},
 }
 #: What a room may import besides the leaves.
 TABLE: dict[str, set[str]] = {
     "trial": set(),
+    "spaces": set(),
     "recording": {"trial"},
     "rpc": set(),
     "discovery": {"rpc"},

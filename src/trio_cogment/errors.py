@@ -63,6 +63,15 @@ class FailedPreconditionError(CogmentError):
     """The input is valid, but the state of the system does not allow the operation."""
 
 
+class MissingExtraError(FailedPreconditionError, ImportError):
+    """A package that only an extra of this one needs is not installed; the text has the command that installs it."""
+
+    @classmethod
+    def of(cls, package: str, extra: str) -> MissingExtraError:
+        """Return the error about a package that is not installed."""
+        return cls(f"{package} is not installed: pip install 'trio-cogment[{extra}]'")
+
+
 class ResourceExhaustedError(CogmentError):
     """A limit was reached; the text names it."""
 

@@ -1,1 +1,1 @@
-"""Messages of the Cogment API (protobuf package `cogmentAPI`), generated from `protos/` by `nox -s protos`."""
+"""Generated messages: the Cogment API (protobuf package `cogmentAPI`) and the project's own; see `nox -s protos`."""

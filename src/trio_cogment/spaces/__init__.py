@@ -1,0 +1,64 @@
+"""Arrays, spaces and values of spaces: as messages, as Minari's JSON, and as Gymnasium has them.
+
+Needs NumPy: `pip install 'trio-cogment[arrays]'`. Nothing here knows Trio. Every error is a `SpaceError` that names the
+place of the mistake.
+"""
+
+from __future__ import annotations
+
+from trio_cogment.spaces.arrays import decode_array, encode_array
+from trio_cogment.spaces.base import ArraySpace, Space
+from trio_cogment.spaces.box import Box
+from trio_cogment.spaces.columns import column_names, values_of_columns
+from trio_cogment.spaces.composite import Dict, Graph, GraphValue, OneOf, Sequence, Tuple
+from trio_cogment.spaces.elementary import Discrete, MultiBinary, MultiDiscrete, Text
+from trio_cogment.spaces.envelopes import (
+    Frame,
+    Observation,
+    decode_action,
+    decode_observation,
+    encode_action,
+    encode_observation,
+)
+from trio_cogment.spaces.errors import SpaceError
+from trio_cogment.spaces.gymnasium import from_gymnasium, to_gymnasium
+from trio_cogment.spaces.messages import decode_space, encode_space
+from trio_cogment.spaces.minari_json import from_json, from_jsonable, to_json, to_jsonable
+from trio_cogment.spaces.values import decode_value, encode_value
+
+__all__ = [
+    "ArraySpace",
+    "Box",
+    "Dict",
+    "Discrete",
+    "Frame",
+    "Graph",
+    "GraphValue",
+    "MultiBinary",
+    "MultiDiscrete",
+    "Observation",
+    "OneOf",
+    "Sequence",
+    "Space",
+    "SpaceError",
+    "Text",
+    "Tuple",
+    "column_names",
+    "decode_action",
+    "decode_array",
+    "decode_observation",
+    "decode_space",
+    "decode_value",
+    "encode_action",
+    "encode_array",
+    "encode_observation",
+    "encode_space",
+    "encode_value",
+    "from_gymnasium",
+    "from_json",
+    "from_jsonable",
+    "to_gymnasium",
+    "to_json",
+    "to_jsonable",
+    "values_of_columns",
+]

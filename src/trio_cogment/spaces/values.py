@@ -1,0 +1,186 @@
+"""Values of spaces as messages `Value`, and back.
+
+The message says by itself what the value is: an array, a dict of values, and so on. So a value goes both ways without
+its space, and so does information that has none, of the kind that JSON can hold. With the space at hand, what came is
+checked, and given the types that Gymnasium has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from trio_cogment.api import spaces_pb2 as pb
+from trio_cogment.spaces._numpy import np
+from trio_cogment.spaces.arrays import decode_array, decode_number, fill_array, fill_scalar
+from trio_cogment.spaces.base import Space, described
+from trio_cogment.spaces.composite import GraphValue, is_graph, part
+from trio_cogment.spaces.errors import MAX_DEPTH, SpaceError
+
+_INTEGERS = (-(2**63), 2**63 - 1)
+
+
+def encode_value(value: Any, space: Space | None = None) -> pb.Value:
+    """Return a value as a message.
+
+    Arrays, NumPy's and Python's numbers, strings, bytes, bools, None, and graphs are values; so are dicts with strings
+    as keys, tuples and lists of values.
+
+    Args:
+        value: what to encode.
+        space: what it has to be in, if given.
+
+    Raises:
+        SpaceError: a part of it is nothing of that kind, or is not in the space; the text names the part.
+    """
+    message = pb.Value()
+    fill_value(message, value if space is None else space.check(value))
+    return message
+
+
+def decode_value(message: pb.Value, space: Space | None = None, *, copy: bool = False) -> Any:
+    """Return a message as a value.
+
+    Args:
+        message: what to decode.
+        space: what the value has to be in, if given; then it has the types that `Space.check` gives.
+        copy: return arrays that can be written to; otherwise they are read-only and share the message's bytes.
+
+    Raises:
+        SpaceError: the message makes no sense, or its value is not in the space; the text names the part.
+    """
+    value = _decode(message, copy, 0)
+    return value if space is None else space.check(value)
+
+
+def fill_fields(message: pb.Value.Fields, values: dict[str, Any], depth: int = 0) -> None:
+    """Write a dict into an empty message; see `fill_value`."""
+    message.SetInParent()
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise SpaceError(f"expected strings as keys, got {described(key)}")
+        field = message.fields.add()
+        try:
+            field.key = key
+        except UnicodeEncodeError as error:
+            raise SpaceError(f"expected keys that UTF-8 can encode: {error.reason}") from error
+        part(fill_value, key, field.value, value, depth + 1)
+
+
+def decode_fields(message: pb.Value.Fields, *, copy: bool = False, depth: int = 0) -> dict[str, Any]:
+    """Return the dict that a message holds; see `decode_value`."""
+    found: dict[str, Any] = {}
+    for field in message.fields:
+        if field.key in found:
+            raise SpaceError("expected each key once").inside(field.key)
+        found[field.key] = part(_decode, field.key, field.value, copy, depth + 1)
+    return found
+
+
+def fill_value(message: pb.Value, value: Any, depth: int = 0) -> None:
+    """Write a value into an empty message, which may be a part of another: that saves copies; see `encode_value`."""
+    if type(value) is np.ndarray:
+        fill_array(message.array, value)
+        return
+    if depth >= MAX_DEPTH:
+        raise SpaceError(f"expected at most {MAX_DEPTH} levels of nesting")
+    if is_graph(value):
+        _fill_graph(message.graph, value, depth)
+        return
+    for kind, writer in _WRITERS:
+        if isinstance(value, kind):
+            writer(message, value, depth)
+            return
+    raise SpaceError(
+        "expected an array, a number, a string, bytes, a bool, None, or a dict, tuple or list of such; "
+        f"got {described(value)}"
+    )
+
+
+def _fill_graph(message: pb.Value.Graph, value: Any, depth: int) -> None:
+    part(fill_value, "nodes", message.nodes, value.nodes, depth + 1)
+    if value.edges is not None:
+        part(fill_value, "edges", message.edges, value.edges, depth + 1)
+    if value.edge_links is not None:
+        part(fill_array, "edge_links", message.edge_links, value.edge_links)
+
+
+def _fill_text(message: pb.Value, value: str, _depth: int) -> None:
+    try:
+        message.text = value
+    except UnicodeEncodeError as error:
+        raise SpaceError(f"expected text that UTF-8 can encode: {error.reason}") from error
+
+
+def _fill_bool(message: pb.Value, value: bool, _depth: int) -> None:
+    message.boolean = value
+
+
+def _fill_integer(message: pb.Value, value: int, _depth: int) -> None:
+    lowest, highest = _INTEGERS
+    if not lowest <= value <= highest:
+        raise SpaceError(f"expected integers of 64 bits, got one of {value.bit_length()}")
+    message.integer = value
+
+
+def _fill_real(message: pb.Value, value: float, _depth: int) -> None:
+    message.real = value
+
+
+def _fill_bytes(message: pb.Value, value: bytes, _depth: int) -> None:
+    message.data = value
+
+
+def _fill_items(message: pb.Value.Items, values: Any, depth: int) -> None:
+    message.SetInParent()
+    for position, value in enumerate(values):
+        part(fill_value, position, message.items.add(), value, depth + 1)
+
+
+#: The first that fits writes. NumPy's scalars come first: some are Python's numbers, too; and a bool is an integer.
+_WRITERS: tuple[tuple[type, Callable[[pb.Value, Any, int], None]], ...] = (
+    (np.generic, lambda message, value, _depth: fill_scalar(message.array, value)),
+    (dict, lambda message, value, depth: fill_fields(message.dict, value, depth)),
+    (str, _fill_text),
+    (bool, _fill_bool),
+    (int, _fill_integer),
+    (float, _fill_real),
+    (tuple, lambda message, value, depth: _fill_items(message.tuple, value, depth)),
+    (list, lambda message, value, depth: _fill_items(message.list, value, depth)),
+    (type(None), lambda message, _value, _depth: message.null.SetInParent()),
+    (bytes, _fill_bytes),
+    (np.ndarray, lambda message, value, _depth: fill_array(message.array, value)),
+)
+
+
+def _decode(message: pb.Value, copy: bool, depth: int) -> Any:
+    if depth >= MAX_DEPTH:
+        raise SpaceError(f"expected at most {MAX_DEPTH} levels of nesting")
+    kind = message.WhichOneof("kind")
+    if kind == "array":
+        return decode_number(message.array, copy=copy)
+    if kind == "dict":
+        return decode_fields(message.dict, copy=copy, depth=depth)
+    if kind == "tuple":
+        return tuple(_decode_items(message.tuple, copy, depth))
+    if kind == "list":
+        return _decode_items(message.list, copy, depth)
+    if kind == "graph":
+        return _decode_graph(message.graph, copy, depth)
+    if kind == "null":
+        return None
+    if kind is None:
+        raise SpaceError("expected a value, got none, or one of a newer version")
+    return getattr(message, kind)
+
+
+def _decode_items(message: pb.Value.Items, copy: bool, depth: int) -> list[Any]:
+    return [part(_decode, position, item, copy, depth + 1) for position, item in enumerate(message.items)]
+
+
+def _decode_graph(message: pb.Value.Graph, copy: bool, depth: int) -> GraphValue:
+    nodes = part(_decode, "nodes", message.nodes, copy, depth + 1)
+    edges = part(_decode, "edges", message.edges, copy, depth + 1) if message.HasField("edges") else None
+    has_links = message.HasField("edge_links")
+    links = part(lambda: decode_array(message.edge_links, copy=copy), "edge_links") if has_links else None
+    return GraphValue(nodes, edges, links)
