@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
-import warnings
 from typing import Any
 
 import numpy as np
@@ -111,13 +110,9 @@ def test_both_agree_on_what_is_in_a_space(space: Any, other: Any, seed: int) -> 
     value = other.sample()
     if any(isinstance(part, gym.Sequence) and part.stack for part in (space, other)):
         return  # Gymnasium fails, instead of saying no, when a batch is something else
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # it warns when it tries to make an array of something else
-        try:
-            found = value in space
-        except ValueError:
-            found = False  # likewise
-    assert from_gymnasium(space).contains(value) == found
+    if isinstance(space, gym.Box | gym.MultiDiscrete | gym.MultiBinary) and not isinstance(value, np.ndarray):
+        return  # Gymnasium tries to make an array of it
+    assert from_gymnasium(space).contains(value) == (value in space)
 
 
 def test_the_order_of_keys_survives() -> None:
