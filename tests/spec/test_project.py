@@ -299,3 +299,9 @@ def test_any_file_loads_or_is_refused_in_one_line(tmp_path: Path, entries: list[
         said = str(error)
     assert said.startswith(f"{path}: ")
     assert "\n" not in said
+
+
+def test_a_compiler_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_cogment.spec._protoc.PATIENCE_SECONDS", 0.001)
+    with pytest.raises(InvalidArgumentError, match=r"protoc took more than 0.001 s"):
+        load_spec(project(tmp_path))
