@@ -136,7 +136,8 @@ class Stage:
         status = self.folder / "orchestrator.status"
         ports = [f"--lifecycle_port={lifecycle_port}", "--actor_port=0", f"--status_file={status}"]
         found = self.ours("orchestrator", "services", "orchestrator", *ports, *flags, ports=2 if lifecycle_port else 1)
-        assert "R" in status.read_text()
+        # It listens before it is ready.
+        self.until("the orchestrator is ready", lambda: "R" in status.read_text())
         return found
 
     def ours(self, name: str, *arguments: str, ports: int = 1) -> Server:
