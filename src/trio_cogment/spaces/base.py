@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_NUMPY = {name: np.dtype(name) for name in BY_NAME}
+
+
 class Space(ABC):
     """A set of values, as those of Gymnasium: what an observation or an action can be.
 
@@ -90,7 +93,7 @@ class ArraySpace(Space):
     @property
     def dtype(self) -> np.dtype[Any]:
         """NumPy's type of the elements."""
-        return np.dtype(self.row.name)
+        return _NUMPY[self.row.name]
 
     @abstractmethod
     def bounds(self) -> tuple[Any, Any]:
@@ -124,12 +127,16 @@ class ArraySpace(Space):
             raise SpaceError(f"expected {self.row.name}, got {array.dtype}")
         return array
 
-    def _checked(self, array: NDArray[Any]) -> Any:
+    def within(self, array: NDArray[Any]) -> bool:
+        """Whether all elements of an array, of the space's shape or more dimensions, are within the bounds."""
         low, high = self.bounds()
         # NaN is not within any bounds.
-        if not ((array >= low).all() and (array <= high).all()):
-            raise self._outside(array, low, high)
-        return array.astype(self.dtype, copy=False)
+        return bool((array >= low).all() and (array <= high).all())
+
+    def _checked(self, array: NDArray[Any]) -> Any:
+        if not self.within(array):
+            raise self._outside(array, *self.bounds())
+        return array if array.dtype == self.dtype and array.dtype.isnative else array.astype(self.dtype)
 
     def _outside(self, array: NDArray[Any], low: Any, high: Any) -> SpaceError:
         where = np.argwhere(~((array >= low) & (array <= high)))[0]

@@ -21,7 +21,7 @@ class Box(ArraySpace):
         high: the highest values, likewise. Infinite ones mean that there is no bound.
     """
 
-    __slots__ = ("high", "low", "row", "shape")
+    __slots__ = ("_ends", "_whole", "high", "low", "row", "shape")
 
     def __init__(
         self,
@@ -49,6 +49,7 @@ class Box(ArraySpace):
         self.high = self._bound(high, "high")
         if not (self.low <= self.high).all():
             raise SpaceError("low: expected no value above that of high")
+        self._ends, self._whole = self._ends_of_all()
 
     @staticmethod
     def _shape_of_bounds(low: ArrayLike, high: ArrayLike) -> tuple[int, ...]:
@@ -69,6 +70,23 @@ class Box(ArraySpace):
         else:
             converted = _as_integers(array, self.dtype, field)
         return frozen(np.broadcast_to(converted, self.shape))
+
+    def _ends_of_all(self) -> tuple[tuple[Any, Any] | None, bool]:
+        """Return the bounds if all elements have the same, and whether these are the ends of a type of integers."""
+        if not self.low.size or (self.low != self.low.flat[0]).any() or (self.high != self.high.flat[0]).any():
+            return None, False
+        ends = self.low.flat[0], self.high.flat[0]
+        return ends, self.row.kind != "f" and (int(ends[0]), int(ends[1])) == integer_range(self.dtype)
+
+    def within(self, array: NDArray[Any]) -> bool:
+        """Whether all elements are within the bounds; images, which use all of `uint8`, are not looked at."""
+        if self._whole and array.dtype == self.dtype:
+            return True
+        if self._ends is None or not array.size:
+            return super().within(array)
+        low, high = self._ends
+        # The least of some numbers and NaN is NaN.
+        return bool(low <= array.min() and array.max() <= high)
 
     def bounds(self) -> tuple[Any, Any]:
         """Return `low` and `high`."""
