@@ -49,7 +49,7 @@ TABLE: dict[str, set[str]] = {
     "orchestrator": {"trial", "rpc", "discovery"},
     "spec": set(),
     "launch": {"spec"},
-    "sdk": {"spec", "rpc", "discovery"},
+    "sdk": {"spec", "spaces", "rpc", "discovery"},
     "platform": {
         "orchestrator",
         "datastore",

@@ -94,10 +94,10 @@ def test_texts_and_scalars_and_npy() -> None:
 @pytest.mark.parametrize(
     ("message", "text"),
     [
-        (Array(dtype=0, shape=[2], raw_data=bytes(8)), "array.dtype: expected one of"),
-        (Array(dtype=1, shape=[3], raw_data=bytes(8)), "expected 3 values"),
-        (Array(dtype=1, shape=[2], raw_data=bytes(7)), "expected a multiple of 4 bytes, got 7"),
-        (Array(dtype=2, shape=[1], npy_data=b"nonsense"), "array.npy_data"),
+        (Array(dtype=0, shape=[2], raw_data=bytes(8)), "array: dtype: expected one of"),
+        (Array(dtype=1, shape=[3], raw_data=bytes(8)), "expected 12 bytes for float32"),
+        (Array(dtype=1, shape=[2], raw_data=bytes(7)), "expected 8 bytes for float32 .* got 7"),
+        (Array(dtype=2, shape=[1], npy_data=b"nonsense"), "array: npy_data"),
         (TrialParams(), "payload: expected an array, got TrialParams"),
         (b"bytes", "payload: expected an array, got bytes"),
         (Observation(), "payload: expected an array"),
@@ -118,9 +118,11 @@ def npy(array: np.ndarray[Any, Any]) -> bytes:
     "array", [np.asfortranarray(np.arange(6).reshape(2, 3)), np.zeros((0, 3)), np.array(3, dtype=">i2")]
 )
 def test_npy_of_every_kind(array: np.ndarray[Any, Any]) -> None:
-    found = as_array(Array(dtype=2, shape=array.shape, npy_data=npy(array)))
+    # For what it has no number for, cogment-lab writes an unknown type.
+    message = Array(dtype=TYPES.get(array.dtype.name, 0), shape=array.shape, npy_data=npy(array))
+    found = as_array(message)
     np.testing.assert_array_equal(found, array)
-    assert found.dtype == array.dtype
+    assert found.dtype == array.dtype.newbyteorder("=")
 
 
 def test_npy_that_is_something_else() -> None:
@@ -128,7 +130,7 @@ def test_npy_that_is_something_else() -> None:
     np.savez(archive, np.eye(2))
     huge = npy(np.zeros(3)).replace(b"(3,)", b"(%d,)" % 10**15)
     for data in (archive.getvalue(), archive.getvalue()[:50], huge):
-        with pytest.raises(InvalidArgumentError, match=r"array\.npy_data: "):
+        with pytest.raises(InvalidArgumentError, match="array: npy_data: "):
             as_array(Array(dtype=2, shape=[3], npy_data=data))
 
 

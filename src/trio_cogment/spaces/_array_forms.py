@@ -86,8 +86,8 @@ def array_of_npy(data: bytes) -> NDArray[Any]:
         row = dtype_of_kind(dtype.kind, dtype.itemsize, dtype)
         array: NDArray[Any] = np.frombuffer(data[file.tell() :], dtype=dtype)
         array = array.reshape(shape, order="F" if by_columns else "C")
-    except SpaceError:
-        raise
+    except SpaceError as error:
+        raise SpaceError(f"npy_data: {error.reason}") from None
     except (ValueError, TypeError, OverflowError, SyntaxError, TokenError, RecursionError, Warning) as error:
         # Which of them NumPy raises for a header that makes no sense depends on the nonsense.
         raise SpaceError(f"npy_data: {error}") from error

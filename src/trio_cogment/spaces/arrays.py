@@ -152,7 +152,7 @@ def _decode_uncommon(message: Any, shape: tuple[int, ...], raw: bytes) -> NDArra
     if raw:
         array = array_of_text_bytes(raw, math.prod(shape))
     else:
-        array = strings(message.string_data) if row.kind == "U" else array_of_lists(message, row)
+        array = strings(getattr(message, "string_data", ())) if row.kind == "U" else array_of_lists(message, row)
     if array.size != math.prod(shape):
         raise SpaceError(f"expected {math.prod(shape)} elements for the shape {shape}, got {array.size}")
     try:
