@@ -56,6 +56,11 @@ def test_beside_asyncio() -> None:
     assert output_of("-c", program) == "the trial has ended\n"
 
 
+def test_in_an_asyncio_program() -> None:
+    (program,) = programs("In an asyncio program")
+    assert output_of("-c", program).splitlines() == ["hello", "goodbye"]
+
+
 @pytest.mark.parametrize("module", ["trio_cogment", "game"])
 async def test_a_program_that_serves_participants(module: str, tmp_path: Path) -> None:
     """As a command and as a program; a trial with both participants."""

@@ -62,7 +62,7 @@ TABLE: dict[str, set[str]] = {
         "rpc",
     },
     "sync": {"platform", "sdk"},
-    "aio": {"platform", "sdk"},
+    "aio": {"platform", "sdk", "rpc"},
     "demo": {"platform", "sdk", "spec", "rpc"},
     "testing": {
         *("platform", "orchestrator", "datastore", "model_registry", "directory", "discovery"),

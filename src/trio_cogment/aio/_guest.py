@@ -1,0 +1,191 @@
+"""Trio as a guest of a running asyncio loop, and calls from one to the other (Trio's reference, "Using guest mode").
+
+Both run in the same thread, by turns. A call creates a task on the other side and waits for its end; cancelling either
+side cancels the other, and waits until it has cleaned up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+import trio
+
+from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.rpc import OwnNursery
+
+if TYPE_CHECKING:
+    from outcome import Outcome
+
+P = ParamSpec("P")
+T = TypeVar("T")
+V = TypeVar("V")
+
+#: How long a cancelled coroutine of asyncio may take to end.
+_CANCELLATION_SECONDS = 10.0
+
+
+class Guest(Generic[V]):
+    """A Trio program in asyncio's thread, with an asynchronous context manager open; itself one, of asyncio.
+
+    Args:
+        opened: what is opened, in Trio.
+    """
+
+    def __init__(self, opened: AbstractAsyncContextManager[V]) -> None:
+        self._opened = opened
+        self._open = False
+
+    async def __aenter__(self) -> V:
+        self._loop = asyncio.get_running_loop()
+        # Coroutines of participants run in the context of whoever opened it, not in that of a task of Trio.
+        self._context = contextvars.copy_context()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        ready: asyncio.Future[V] = self._loop.create_future()
+        self._scope = trio.CancelScope()
+        trio.lowlevel.start_guest_run(
+            self._main,
+            ready,
+            run_sync_soon_threadsafe=self._loop.call_soon_threadsafe,
+            done_callback=self._done,
+            host_uses_signal_set_wakeup_fd=True,  # asyncio does
+        )
+        self._token = trio.lowlevel.current_trio_token()
+        try:
+            either: set[asyncio.Future[Any]] = {ready, self._ended}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not ready.done():  # cancelled, or it cannot be opened
+                ready.cancel()
+                await self._end()
+        if ready.cancelled():
+            self._ended.result()
+        return ready.result()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._end()
+        if kind is None:
+            self._ended.result()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has been closed, or has ended by itself."""
+        return not self._open
+
+    async def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function in Trio, from asyncio; return its result or raise its exception, with its traceback.
+
+        When the task that waits is cancelled, so is the function, and it has ended when this raises `CancelledError`.
+
+        Raises:
+            FailedPreconditionError: it is closed, or was closed before the function returned.
+        """
+        if self.closed:
+            raise FailedPreconditionError("the platform is closed")
+        result: asyncio.Future[T] = self._loop.create_future()
+        scope = trio.CancelScope()
+        self._soon(partial(self._start, partial(function, *args, **kwargs), scope, result))
+        await _wait(result, on_cancel=lambda: self._soon(scope.cancel))
+        if result.cancelled():
+            raise FailedPreconditionError("the platform was closed before the call returned")
+        return result.result()
+
+    async def from_trio(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
+        """Run a coroutine function in asyncio, from Trio; return, or raise its exception.
+
+        After `Cancelled` the coroutine has been cancelled, and has ended unless it took longer than
+        `_CANCELLATION_SECONDS`.
+        """
+        task = self._loop.create_task(function(*args), context=self._context.copy())
+        ended = trio.Event()
+        task.add_done_callback(lambda _: self._soon(ended.set))
+        try:
+            await ended.wait()
+        finally:
+            if not task.done():
+                # In asyncio's turn, not in the middle of Trio's.
+                self._loop.call_soon(task.cancel)
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + _CANCELLATION_SECONDS):
+                    await ended.wait()
+                if task.done() and not task.cancelled():
+                    task.result()
+        if task.cancelled():
+            raise RuntimeError(f"{function!r} was cancelled by its own program")
+        task.result()
+
+    # Private
+
+    async def _main(self, ready: asyncio.Future[V]) -> None:
+        # Participants call until the platform has closed, so these calls end after it.
+        async with OwnNursery() as self._calls:
+            with self._scope:
+                async with self._opened as value:
+                    if not ready.done():  # cancelled meanwhile
+                        self._open = True
+                        ready.set_result(value)
+                        await trio.sleep_forever()
+            self._open = False
+            self._calls.cancel_scope.cancel()
+
+    def _done(self, ended: Outcome[None]) -> None:
+        self._open = False
+        try:
+            ended.unwrap()
+        except BaseException as error:  # noqa: BLE001  whoever closes it gets the exception, whatever it is
+            self._ended.set_exception(error)
+            self._ended.exception()  # seen, if nobody asks
+        else:
+            self._ended.set_result(None)
+
+    async def _end(self) -> None:
+        """Cancel the Trio program and wait for its end, also when this task is cancelled meanwhile."""
+        self._soon(self._scope.cancel)
+        await _wait(self._ended, on_cancel=lambda: None)
+
+    def _soon(self, function: Callable[[], object]) -> None:
+        try:
+            self._token.run_sync_soon(function)
+        except trio.RunFinishedError:
+            pass  # there is nothing to wake up any more
+
+    def _start(
+        self, function: Callable[[], Awaitable[Any]], scope: trio.CancelScope, result: asyncio.Future[Any]
+    ) -> None:
+        if self._open:
+            self._calls.start_soon(self._run, function, scope, result)
+        else:
+            result.cancel()
+
+    async def _run(
+        self, function: Callable[[], Awaitable[Any]], scope: trio.CancelScope, result: asyncio.Future[Any]
+    ) -> None:
+        try:
+            with scope:
+                result.set_result(await function())
+        except Exception as error:  # noqa: BLE001  it is the caller's
+            result.set_exception(error)
+        finally:
+            if not result.done():
+                result.cancel()
+
+
+async def _wait(future: asyncio.Future[Any], *, on_cancel: Callable[[], None]) -> None:
+    """Wait until a future is done, however often this task is cancelled; raise `CancelledError` then."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError as error:
+            cancelled = error
+            on_cancel()
+    if cancelled is not None:
+        if not future.cancelled():
+            future.exception()  # seen
+        raise cancelled
