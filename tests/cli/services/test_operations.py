@@ -176,8 +176,6 @@ PARAMS = "trial_params: {{environment: {{endpoint: 'grpc://h:1'}}, actors: [{{{}
         ("actor_class: c", "trial_params.actors[0].name: it must not be empty"),
         ("name: env, actor_class: c", "trial_params.actors[0].name: 'env' is the environment's name"),
         ("name: a, actor_class: c, response_timeout: -1", "trial_params.actors[0].response_timeout: seconds"),
-        ("name: a, actor_class: c, endpoint: 'http://h:1'", "trial_params.actors[0].endpoint: 'http://h:1'"),
-        ("name: a, actor_class: c, endpoint:", "trial_params.actors[0].endpoint: cogment://discover: discovery"),
     ],
 )
 def test_params_with_which_no_trial_could_start(actor: str, expected: str, tmp_path: Path) -> None:
@@ -205,6 +203,33 @@ async def test_params_that_may_be_mended_only_warn(text: str, hooks: list[str], 
     (line,) = [line for line in running.err.splitlines() if "WARNING" in line]
     assert f"--params: {path}: " in line
     assert expected in line
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "problem"),
+    [
+        ("cogment://runner", "'cogment://runner': expected cogment://client or cogment://discover"),
+        ("cogment://discover/nothing", "'cogment://discover/nothing': expected a path among actor, environment"),
+        ("http://h:1", "'http://h:1': expected grpc://host:port"),
+        ("''", "cogment://discover"),
+    ],
+)
+async def test_an_endpoint_that_leads_nowhere_fails_the_trial_that_needs_it(
+    endpoint: str, problem: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(PARAMS.format(f"name: a, actor_class: c, endpoint: {endpoint}"))
+    async with server(*SERVE, f"--params={path}") as running:
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with Channel("127.0.0.1", running.port) as channel:
+                for _ in range(2):
+                    with pytest.raises(RpcError) as caught:
+                        await Controller(channel).start_trial()
+                    assert f"actors[0].endpoint: {problem}" in caught.value.message
+        assert await running.stop() == 0
+    (line,) = [line for line in running.err.splitlines() if "WARNING" in line and "--params" in line]
+    assert f"--params: {path}: trial_params.actors[0].endpoint: {problem}" in line
+    assert line.endswith("; trials that need it fail")
 
 
 async def test_a_stop_closes_connections_in_order() -> None:

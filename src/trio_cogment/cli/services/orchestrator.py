@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -290,48 +290,51 @@ def _metrics(settings: OrchestratorSettings, resources: Resources) -> Orchestrat
 def _load_params(settings: OrchestratorSettings) -> TrialParams | None:
     if settings.params is None:
         return None
-    from trio_cogment.spec import load_params
+    import logging  # what listens without a params file is quicker without
 
+    from trio_cogment.spec import load_params
+    from trio_cogment.trial import validate_params
+
+    log = logging.getLogger(__name__)
     try:
         params = load_params(settings.params)
-        problem = _problem(params, settings)
     except CogmentError as error:
         raise Failure(f"--params: {error}") from error
-    if problem is None:
+    try:
+        checked = validate_params(params)
+    except CogmentError as error:
+        text = f"--params: {settings.params}: trial_params.{error}"
+        # Hooks may change anything, and without actors the file may be for clients that bring their own.
+        if params.actors and not settings.pre_trial_hooks:
+            raise Failure(text) from error
+        log.warning("%s", text)
         return params
-    text = f"--params: {settings.params}: {problem}"
-    # Hooks may change anything, and without actors the file may be for clients that bring their own.
-    if params.actors and not settings.pre_trial_hooks:
-        raise Failure(text)
-    import logging  # quicker without, and only these warnings need it
-
-    logging.getLogger(__name__).warning("%s", text)
+    for problem in _unreachable(checked, settings):
+        # A trial may come with parameters of its own, and hooks may give others.
+        log.warning("--params: %s: trial_params.%s; trials that need it fail", settings.params, problem)
     return params
 
 
-def _problem(params: TrialParams, settings: OrchestratorSettings) -> str | None:
-    """Return why no trial could start with these parameters as they are."""
-    from trio_cogment.trial import validate_params
-
+def _unreachable(params: TrialParams, settings: OrchestratorSettings) -> Iterator[str]:
+    """Give for each endpoint that leads nowhere from here why."""
     discovery = settings.directory is not None
     found_here = {"datalog.endpoint"} if settings.storage is not None else set()
-    try:
-        checked = validate_params(params)
-        fields = {f"actors[{number}].endpoint": actor.endpoint for number, actor in enumerate(checked.actors)}
-        fields["environment.endpoint"] = checked.environment.endpoint
-        if checked.datalog.endpoint:  # an empty one means that there is no data log
-            fields["datalog.endpoint"] = checked.datalog.endpoint
-        for name, endpoint in fields.items():
-            parsed: Endpoint
+    fields = {f"actors[{number}].endpoint": actor.endpoint for number, actor in enumerate(params.actors)}
+    fields["environment.endpoint"] = params.environment.endpoint
+    if params.datalog.endpoint:  # an empty one means that there is no data log
+        fields["datalog.endpoint"] = params.datalog.endpoint
+    for name, text in fields.items():
+        endpoint: Endpoint
+        try:
             if name.startswith("actors"):
-                parsed = parse_endpoint(endpoint, field_name=name)
+                endpoint = parse_endpoint(text, field_name=name)
             else:
-                parsed = parse_server_endpoint(endpoint, discovery=True, field_name=name)
-            if isinstance(parsed, DiscoverEndpoint) and not discovery and name not in found_here:
-                return f"trial_params.{name}: {parsed}: discovery needs a directory (--directory_endpoint)"
-    except CogmentError as error:
-        return f"trial_params.{error}"
-    return None
+                endpoint = parse_server_endpoint(text, discovery=True, field_name=name)
+        except CogmentError as error:
+            yield str(error)
+            continue
+        if isinstance(endpoint, DiscoverEndpoint) and not discovery and name not in found_here:
+            yield f"{name}: {endpoint}: discovery needs a directory (--directory_endpoint)"
 
 
 def _check_hooks(endpoints: Iterable[str], *, discovery: bool) -> None:
