@@ -14,7 +14,16 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.spec.projects import DATA, SPEC, project
-from trio_cogment import Spec, load_spec
+from trio_cogment import (
+    ActorSession,
+    EnvironmentSession,
+    EventType,
+    Spec,
+    actor_params,
+    load_spec,
+    open_platform,
+    trial_params,
+)
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.spec import encode
 from trio_cogment.spec._lookup import advice, resolve
@@ -305,3 +314,35 @@ def test_a_compiler_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("trio_cogment.spec._protoc.PATIENCE_SECONDS", 0.001)
     with pytest.raises(InvalidArgumentError, match=r"protoc took more than 0.001 s"):
         load_spec(project(tmp_path))
+
+
+async def test_trial_with_types_in_memory(spec: Spec) -> None:
+    """Payloads of the loaded types, and an Any field of one of them passed on as a message."""
+    observation, action, move = (spec.message(f"acme.game.{name}") for name in ("Observation", "Action", "Move"))
+    seen: list[object] = []
+
+    async def environment(session: EnvironmentSession) -> None:
+        first = observation(counts={"a": 1})
+        first.anything.Pack(move(x=2))
+        await session.start([("*", first)])
+        async for event in session.all_events():
+            if event.message is not None:
+                found = move()
+                assert event.message.payload.Unpack(found)
+                seen.append(found.x)
+            if event.actions is not None:
+                seen.append(event.actions[0].payload == action(text="yes"))
+                await session.end([("*", observation())])
+
+    async def player(session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.observation is not None and event.type is EventType.ACTIVE:
+                await session.send_message(event.observation.payload.anything, session.environment_name)
+                await session.do_action(action(text="yes"))
+
+    async with open_platform(spec) as platform:
+        platform.participants.register_environment(environment)
+        platform.participants.register_actor(player, "player", ["player"])
+        trial = await platform.controller.start_trial(trial_params([actor_params("ann", "player")]))
+        await platform.controller.wait_trial(trial)
+    assert seen == [2.0, True]

@@ -195,6 +195,9 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         if not isinstance(payload, Message):
             got = type(payload).__name__
             raise InvalidArgumentError(f"{self._who}: {doing}: expected a protobuf message, got {got}")
+        if payload.DESCRIPTOR.full_name == AnyMessage.DESCRIPTOR.full_name:
+            # From a field of a message whose spec was loaded from files: there it has a class of its own.
+            return AnyMessage.FromString(payload.SerializeToString())
         packed = AnyMessage()
         packed.Pack(payload)
         return packed
