@@ -132,7 +132,7 @@ async def test_more_trials_than_fit_into_a_reply() -> None:
         output = json.loads(await asked("list", endpoint, "--count=100", "--console_output=json"))
         assert [trial["trialId"] for trial in output["trialInfos"]] == [f"{number}" for number in range(9)]
         more = await asked("list", endpoint, "--count=100", f"--from={output['nextTrialHandle']}")
-        assert more == f"TRIAL  STATE  SAMPLES  USER\nnext: --from {output['nextTrialHandle']}\n"
+        assert more == f"TRIAL  STATE  SAMPLES  USER  END\nnext: --from {output['nextTrialHandle']}\n"
 
 
 async def test_files_that_are_none(tmp_path: Path) -> None:
