@@ -12,6 +12,7 @@ import trio
 
 from tests.cli.process import PATIENCE_SECONDS, server
 from tests.ports import free_port
+from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import Controller
 
@@ -44,6 +45,20 @@ def test_readme_has_its_two_commands() -> None:
     assert first.endswith("trio-cogment demo")
     assert second.endswith("nox")
     assert "nox" not in first
+
+
+def test_ends() -> None:
+    """The program of the page prints what the page says, and the log has the traceback, once."""
+    (program,) = programs("docs/ends.md")
+    (expected,) = programs("docs/ends.md", "text")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, expected)
+    assert done.stderr.count("in careless") == 1
+
+
+def test_ends_has_every_cause() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "ends.md").read_text(), re.MULTILINE)
+    assert rows == [cause.label for cause in EndCause if cause is not EndCause.UNKNOWN]
 
 
 async def test_getting_started(tmp_path: Path) -> None:
