@@ -63,7 +63,6 @@ WAYS: list[tuple[Callable[[Play], object], EndCause, str]] = [
     (lambda play: play.half_close(1), EndCause.PARTICIPANT_LEFT, "b"),
     (lambda play: play.lose(1), EndCause.PARTICIPANT_LOST, "b"),
     (lambda play: play.lose(ENVIRONMENT), EndCause.PARTICIPANT_LOST, "env"),
-    (lambda play: play.ready(1), EndCause.PARTICIPANT_REFUSED, "b"),
     (environment_never_acknowledges, EndCause.ACKNOWLEDGEMENT_MISSING, "env"),
     (no_patience, EndCause.PATIENCE, ""),
 ]
@@ -116,6 +115,12 @@ def test_who_cannot_be_reached_did_not_come() -> None:
     play = Play(make_params(actor("a"), actor("b"))).begin()
     play.lose(1, "no route")
     check(play, EndCause.PARTICIPANT_MISSING, "b")
+
+
+def test_who_begins_with_something_else_is_refused() -> None:
+    play = Play(make_params(actor("a"), actor("b"))).begin()
+    play.act(1)
+    check(play, EndCause.PARTICIPANT_REFUSED, "b")
 
 
 def test_no_action_in_time() -> None:
