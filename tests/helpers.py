@@ -75,6 +75,9 @@ class Everything:
     def find(self, kind: ServiceKind, _properties: Mapping[str, str]) -> CallOpener:
         return LocalSink(self.sink) if self.sink is not None and kind is ServiceKind.DATALOG else self.channel
 
+    def registered(self, _kind: ServiceKind) -> str:
+        return "everything"
+
 
 class Bench:
     """An orchestrator on a table, with its in-process channel and a controller."""

@@ -36,6 +36,10 @@ class _Local:
         found = self._participants.find(kind, properties)
         return self._sink if found is None and kind is ServiceKind.DATALOG and not properties else found
 
+    def registered(self, kind: ServiceKind) -> str:
+        """Return the names of the participants of a kind."""
+        return self._participants.registered(kind)
+
 
 class Platform:
     """What `open_platform` gives: one orchestrator, the participants of this process, and control.

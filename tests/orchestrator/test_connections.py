@@ -24,6 +24,9 @@ class Local:
         self.asked.append((kind, dict(properties)))
         return self.channel
 
+    def registered(self, _kind: ServiceKind) -> str:
+        return ""
+
 
 async def test_channels_are_shared_while_used_and_kept_for_a_while(autojump_clock: trio.testing.MockClock) -> None:
     endpoint = GrpcEndpoint("127.0.0.1", 9)

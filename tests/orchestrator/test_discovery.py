@@ -158,6 +158,9 @@ async def test_what_is_served_here_is_not_asked_for(autojump_clock: Clock) -> No
         def find(self, kind: ServiceKind, _properties: object) -> CallOpener | None:
             return local if kind is ServiceKind.ENVIRONMENT else None
 
+        def registered(self, _kind: ServiceKind) -> str:
+            return "'world'"
+
     async with net() as network, local, table(fake, network, local=OnlyEnvironments()) as bench:
         a_world(network, fake)
         trial_id = await bench.controller.start_trial(params_of("a"))
@@ -250,7 +253,11 @@ def with_endpoint(where: str, endpoint: str) -> TrialParams:
     return params
 
 
-WHERE = {"datalog": "datalog.endpoint", "environment": "environment.endpoint", "actor": "actors[0].endpoint"}
+WHERE = {
+    "datalog": "datalog.endpoint",
+    "environment": "environment.endpoint",
+    "actor": "actors[0].endpoint (actor 'a')",
+}
 
 
 @pytest.mark.parametrize("where", WHERE)

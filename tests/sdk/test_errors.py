@@ -9,7 +9,16 @@ import pytest
 from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import StringValue, UInt32Value
 
-from trio_cogment import ActorClass, ActorSession, EnvironmentSession, Participants, Spec
+from trio_cogment import (
+    ActorClass,
+    ActorSession,
+    EnvironmentSession,
+    Participants,
+    Spec,
+    actor_params,
+    open_platform,
+    trial_params,
+)
 from trio_cogment.api.common_pb2 import (
     ActorInitialInput,
     ActorRunTrialInput,
@@ -129,6 +138,21 @@ async def test_unknown_implementation_of_an_environment() -> None:
     assert error.message == (
         "trial 't', environment 'env': expected implementation 'game'; registered in this program: none. Register it, "
         "or correct the implementation or the endpoint in the trial's parameters"
+    )
+
+
+async def test_unknown_implementation_within_one_program() -> None:
+    async with open_platform() as platform:
+        platform.participants.register_environment(never, "game")
+        platform.participants.register_actor(never, "player", ["number"])
+        params = trial_params([actor_params("nora", "number", implementation="plyer")], environment="game")
+        with pytest.raises(RpcError) as caught:
+            await platform.controller.start_trial(params)
+    assert caught.value.code is StatusCode.FAILED_PRECONDITION
+    assert caught.value.message == (
+        "actors[0].endpoint (actor 'nora'): cogment://discover/actor?__actor_class=number&__implementation=plyer: "
+        "nothing like that is registered in this process (registered: 'player' (number)), and no directory is "
+        "configured to look further (--directory_endpoint). Register it, or correct the parameters"
     )
 
 

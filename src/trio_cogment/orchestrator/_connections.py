@@ -43,6 +43,9 @@ class LocalServices(Protocol):
     def find(self, kind: ServiceKind, properties: Mapping[str, str]) -> CallOpener | None:
         """Return where a service of this kind with all these properties is called, None if there is none here."""
 
+    def registered(self, kind: ServiceKind) -> str:
+        """Return the names of what there is of a kind, for errors; empty if there is nothing."""
+
 
 class Connections:
     """Resolves endpoints and lends channels. Its channels live in `nursery`, shielded: `abandon` must follow a cancel.
@@ -118,9 +121,11 @@ class Connections:
             if opener is not None:
                 return opener
         if self._directory is None:
+            have = "" if self._local is None else self._local.registered(wanted.kind)
             raise FailedPreconditionError(
-                f"{field_name}: {wanted}: nothing like that is registered in this process, and no directory is "
-                "configured to look further (--directory_endpoint)"
+                f"{field_name}: {wanted}: nothing like that is registered in this process "
+                f"(registered: {have or 'none'}), and no directory is configured to look further "
+                "(--directory_endpoint). Register it, or correct the parameters"
             )
         found = await self._directory.find(wanted, kind, field_name=field_name)
         if isinstance(found.endpoint, ClientEndpoint):

@@ -323,7 +323,7 @@ class Orchestrator:
             target = await resolve(
                 actor.endpoint,
                 ServiceKind.ACTOR,
-                f"actors[{number}].endpoint",
+                f"actors[{number}].endpoint (actor {actor.name!r})",
                 _properties(**{ACTOR_CLASS: actor.actor_class, IMPLEMENTATION: actor.implementation}),
             )
             if target is None:

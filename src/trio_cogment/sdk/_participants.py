@@ -186,14 +186,17 @@ class Participants:
             raise NotFoundError(f"{who}: {self._missing(kind, chosen[0] if chosen else name, actor_class)}")
         return entry
 
+    def registered(self, kind: ServiceKind) -> str:
+        """Return the names of the implementations of a kind, with the classes of actors, for errors."""
+        return ", ".join(
+            repr(own) + (f" ({', '.join(sorted(entry.actor_classes))})" if entry.actor_classes else "")
+            for own, entry in self._registered.get(kind, {}).items()
+        )
+
     def _missing(self, kind: ServiceKind, name: str, actor_class: str) -> str:
         wanted = f"implementation {name!r}" if name else "any implementation"
         of_class = f" for actor class {actor_class!r}" if actor_class else ""
-        registered = [
-            repr(own) + (f" ({', '.join(sorted(entry.actor_classes))})" if entry.actor_classes else "")
-            for own, entry in self._registered.get(kind, {}).items()
-        ]
-        have = ", ".join(registered) or "none"
+        have = self.registered(kind) or "none"
         return (
             f"expected {wanted}{of_class}; registered in this program: {have}. Register it, or correct the "
             "implementation or the endpoint in the trial's parameters"
@@ -278,6 +281,10 @@ class LocalParticipants:
         if kind is ServiceKind.PRE_TRIAL_HOOK and not properties:
             return self._channel  # all of them
         return WithMetadata(self._channel, {CHOSEN: chosen})
+
+    def registered(self, kind: ServiceKind) -> str:
+        """See `Participants.registered`."""
+        return self._participants.registered(kind)
 
 
 def _only(call: ServerCall, name: str) -> str:
