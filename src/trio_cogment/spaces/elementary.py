@@ -71,7 +71,9 @@ class Discrete(ArraySpace):
 
     def sample(self, generator: np.random.Generator) -> np.integer[Any]:
         """Return one of the integers."""
-        found: np.integer[Any] = self.dtype.type(generator.integers(*self.bounds(), dtype=self.dtype, endpoint=True))
+        found: np.integer[Any] = self.dtype.type(
+            generator.integers(*self.bounds(), dtype=self.dtype.type, endpoint=True)
+        )
         return found
 
     def sample_batch(self, generator: np.random.Generator, count: int) -> NDArray[Any]:
