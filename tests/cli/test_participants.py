@@ -18,6 +18,8 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.participants import load
 from trio_cogment.discovery import DirectoryClient, open_directory
+from trio_cogment.errors import TrialFailedError
+from trio_cogment.platform import open_platform
 from trio_cogment.rpc import Channel
 from trio_cogment.sdk import Controller, actor_params, trial_params
 from trio_cogment.services import ServiceKind
@@ -124,7 +126,7 @@ async def test_a_trial_with_participants_found_in_a_directory(tmp_path: Path, co
             await wait_registered(client)
             await run_a_trial(orchestrator)
             assert await process.stop(signal.SIGINT) == 0
-            assert "Traceback" not in process.err
+            assert "Traceback" not in process.err, process.err
             assert process.out.count("listening on") == 1
         assert not await is_found(client, ServiceKind.ENVIRONMENT)
         assert not await is_found(client, ServiceKind.ACTOR)
@@ -145,7 +147,7 @@ async def test_a_function_and_flags(tmp_path: Path) -> None:
         async with server("participants", target, "--port=0", "--host=127.0.0.1", folder=tmp_path) as process:
             assert process.addresses[0][2] == "EnvironmentSP, ServiceActorSP"
             assert await process.stop() == 0
-            assert "Traceback" not in process.err
+            assert "Traceback" not in process.err, process.err
 
 
 async def is_open(port: int) -> bool:
@@ -215,3 +217,23 @@ def test_what_is_wrong_with_the_command(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(Failure) as caught:
             load(target)
         assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize("module", ["trio_cogment", "game"])
+async def test_control_c_in_the_middle_of_a_trial(tmp_path: Path, module: str) -> None:
+    """The trial loses its participants, and these end without a traceback."""
+    write(tmp_path, "game", PROGRAM.replace("if event.tick_id == 2", "if False"))
+    arguments = ["participants", "game"] if module == "trio_cogment" else []
+    variables = {"COGMENT_PARTICIPANTS_PORT": "0"}
+    async with server(*arguments, module=module, variables=variables, folder=tmp_path) as process:
+        there = f"grpc://127.0.0.1:{process.port}"
+        async with open_platform() as platform:
+            ann = actor_params("ann", "talker", implementation="echo", endpoint=there)
+            params = trial_params([ann], environment="world", environment_endpoint=there)
+            async with platform.controller.watch_trials([TrialState.RUNNING]) as running:
+                trial_id = await platform.controller.start_trial(params)
+                await running.receive()
+            assert await process.stop(signal.SIGINT) == 0
+            with trio.fail_after(PATIENCE_SECONDS), pytest.raises(TrialFailedError):
+                await platform.controller.wait_trial(trial_id)
+        assert "Traceback" not in process.err, process.err
