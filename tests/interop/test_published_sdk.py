@@ -32,6 +32,9 @@ OUR_MESSAGES = {
     *(".cogmentAPI.EndOfTrial", ".cogmentAPI.ParticipantLoss"),
 }
 OUR_ENUMS = {".cogmentAPI.EndCause"}
+#: A protobuf package of our own, which the wheel has nothing in, and its files.
+OUR_PACKAGE = ".trio_cogment."
+OUR_FILES = "trio_cogment/"
 
 TRIALS = ("by-environment", "soft", "hard")
 LAST_TICK = 4  # of a trial that ends in order
@@ -289,6 +292,9 @@ def test_every_message_and_service_has_the_wheels_layout(foreign_python: str) ->
     theirs, ours = layout(foreign_python, "cogment.api"), layout(sys.executable, "trio_cogment.api")
     old = {name for name in theirs["messages"] if name.endswith(OLD_SUFFIX) or name.rpartition(".")[2] in OLD_MESSAGES}
     theirs["messages"] = {name: message for name, message in theirs["messages"].items() if name not in old}
+    assert not any(name.startswith((OUR_PACKAGE, OUR_FILES)) for kind in theirs.values() for name in kind)
+    for kind, found in ours.items():
+        ours[kind] = {name: part for name, part in found.items() if not name.startswith((OUR_PACKAGE, OUR_FILES))}
     # Nothing in use refers to what was left out.
     used = {field["type_name"] for message in theirs["messages"].values() for field in message["fields"].values()} | {
         name for service in theirs["services"].values() for method in service.values() for name in method.values()
