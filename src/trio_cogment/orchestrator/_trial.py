@@ -91,6 +91,9 @@ class Trial:
         samples_lost: how many samples did not reach the data log; known when it takes no more of them.
     """
 
+    #: Of the class until it is known: there are many trials.
+    samples_lost = 0
+
     def __init__(
         self,
         user_id: str,
@@ -106,7 +109,6 @@ class Trial:
         self._wall_clock = wall_clock
         self._on_state = on_state
         self._on_settled = on_settled
-        self.samples_lost = 0
         self.starting = trio.CancelScope()
         self.settled = trio.Event()
         self.refusal: CogmentError | None = None

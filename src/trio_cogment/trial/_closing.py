@@ -127,7 +127,7 @@ def break_off(trial: TrialMemory, _participant: Participant | None, why: Breakag
 
 def _end(trial: TrialMemory, why: Breakage, details: str) -> None:
     ticks = 0 if trial.latest_observation is None else trial.tick_id + 1
-    trial.outcome = TrialOutcome(trial.trial_id, why.cause, why.participant, why.reason, ticks, tuple(trial.losses))
+    trial.outcome = TrialOutcome(trial.trial_id, why.cause, why.participant, why.reason, ticks, trial.losses)
     # To everybody in the parameters, those left out included; the stream's table knows who can hear it.
     for participant in trial.participants.values():
         trial.send_end(participant, details)

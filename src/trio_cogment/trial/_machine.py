@@ -211,7 +211,7 @@ class TrialMachine(TrialMemory):
         verdict = participant.step(symbol)
         participant.heard_at = self.now
         if symbol is _END:
-            participant.last_words = message.details
+            self.last_words = {**self.last_words, participant.index: message.details}
         if verdict is not _DELIVER:
             self._judge(participant, symbol, verdict, "")
             return
@@ -258,9 +258,10 @@ class TrialMachine(TrialMemory):
 
     def _lose(self, participant: Participant, reason: str, cause: EndCause, traceback: str = "") -> None:
         """A participant takes no part any more."""
-        if participant.last_words:
+        words = self.last_words.get(participant.index)
+        if words:
             # A client cannot end its call with a status; it says why it goes before it does.
-            reason, _, traceback = participant.last_words.partition("\n")
+            reason, _, traceback = words.partition("\n")
             cause = EndCause.PARTICIPANT_FAILED
         self.disarm(Timer(TimerKind.HEARTBEAT, participant.index))
         participant.present = False

@@ -12,7 +12,8 @@ object. Its attributes are public to them; the table alone decides which action 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from trio_cogment.addressing import ActorAddresses
@@ -41,6 +42,8 @@ from trio_cogment.trial._samples import SampleLog
 from trio_cogment.trial._stream_table import StreamInput, Verdict
 from trio_cogment.trial._trial_table import PUBLIC_STATE, Input, Phase
 
+#: One for all trials: few participants say why they go.
+_NO_WORDS: Mapping[int, str] = MappingProxyType({})
 PATIENCE = Timer(TimerKind.PATIENCE, NO_PARTICIPANT)
 INACTIVITY = Timer(TimerKind.INACTIVITY, NO_PARTICIPANT)
 
@@ -78,6 +81,7 @@ class TrialMemory:
         contents: this tick's actions, None where there is none (yet).
         answered: this tick's action set is done with: sent, or not wanted.
         owing: participants whose LAST_ACK is awaited.
+        last_words: why participants go, as far as they say so before (`details` of an END), by index.
         losses: who was lost on the way; `ack_loss`: the environment, if it did not acknowledge the end.
         orderly_cause: why the trial is about to end in good order; UNKNOWN while it is not.
         outcome: how the trial ended; None until then.
@@ -90,8 +94,8 @@ class TrialMemory:
     __slots__ = (
         "_armed", "_counters", "_noted", "ack_loss", "actors", "addresses", "answered", "awaited", "before",
         "collect_samples", "contents", "end_marked", "engaged", "environment", "final_marked", "last_activity",
-        "latest_observation", "log", "losses", "max_steps", "now", "orderly_cause", "out", "outcome", "owing",
-        "params", "participants", "phase", "row",
+        "last_words", "latest_observation", "log", "losses", "max_steps", "now", "orderly_cause", "out",
+        "outcome", "owing", "params", "participants", "phase", "row",
         "rules", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
     )  # fmt: skip
 
@@ -121,7 +125,8 @@ class TrialMemory:
         self.answered = True
         self.owing: set[int] = set()
         self.ack_loss: Breakage | None = None
-        self.losses: list[Loss] = []
+        self.last_words: Mapping[int, str] = _NO_WORDS
+        self.losses: tuple[Loss, ...] = ()
         self.orderly_cause = EndCause.UNKNOWN
         self.outcome: TrialOutcome | None = None
         self.end_marked = False
@@ -242,7 +247,7 @@ class TrialMemory:
         """Keep that a participant was lost, for the outcome."""
         required = not isinstance(participant, Actor) or participant.required
         loss = Loss(participant.name, why.cause, why.reason, required, max(0, self.tick_id), why.traceback)
-        self.losses.append(loss)
+        self.losses += (loss,)
 
     def is_expected_to_write(self, participant: Participant) -> bool:
         """Tell whether the trial waits for a participant, which may therefore be busy rather than gone."""

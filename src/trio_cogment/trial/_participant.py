@@ -68,12 +68,11 @@ class Participant(ABC):
         said: how many messages and rewards it sent in tick `said_tick`.
         heard_at: when it sent something last, on the scale of `now`.
         heartbeat_sent_at: when it was sent its last heartbeat.
-        last_words: why it goes, if it said so before it went (`details` of its END).
         unanswered_heartbeats: how many of those it was sent it has not answered.
     """
 
     __slots__ = (
-        "_rows", "heard_at", "heartbeat_sent_at", "held", "index", "last_words", "name", "present", "row", "said",
+        "_rows", "heard_at", "heartbeat_sent_at", "held", "index", "name", "present", "row", "said",
         "said_tick", "state", "unanswered_heartbeats",
     )  # fmt: skip
 
@@ -90,7 +89,6 @@ class Participant(ABC):
         self.heard_at = 0.0
         self.heartbeat_sent_at = 0.0
         self.unanswered_heartbeats = 0
-        self.last_words = ""
 
     def step(self, symbol: StreamInput) -> Verdict:
         """Take one input of the stream's table, or raise LocalProtocolError and change nothing."""
