@@ -15,8 +15,15 @@ from trio_cogment.errors import (
     ProtocolError,
     RpcError,
     StatusCode,
+    TrialFailedError,
     status_of,
 )
+from trio_cogment.outcome import EndCause, Loss, TrialOutcome
+
+LOSS = Loss(
+    "alice", EndCause.PARTICIPANT_FAILED, "it raised ValueError", True, 2, '  File "player.py", line 3\nValueError: no'
+)
+FAILED = TrialOutcome("t1", EndCause.PARTICIPANT_FAILED, "alice", "it raised ValueError", 3, (LOSS,))
 
 
 def all_errors() -> list[type[CogmentError]]:
@@ -27,9 +34,15 @@ def test_every_error_has_one_root_and_a_status() -> None:
     for kind in all_errors():
         if kind in {CogmentError, ProtocolError, RpcError}:
             continue
-        code, text = status_of(kind("why"))
+        code, text = status_of(kind("why") if kind is not TrialFailedError else TrialFailedError(FAILED))
         assert code not in {StatusCode.OK, StatusCode.UNKNOWN}, kind
-        assert text == "why"
+        assert text == ("why" if kind is not TrialFailedError else str(FAILED))
+
+
+def test_a_failed_trial_has_the_traceback_as_a_note_that_no_peer_gets() -> None:
+    error = TrialFailedError(FAILED)
+    assert "ValueError: no" not in status_of(error)[1]
+    assert error.__notes__ == ['  File "player.py", line 3\nValueError: no']
 
 
 def test_nearest_listed_ancestor_decides() -> None:

@@ -91,6 +91,9 @@ class UnimplementedError(CogmentError):
 class TrialFailedError(CogmentError):
     """A trial that was waited for has failed, or not all of its samples were stored.
 
+    The last lines of the participant's traceback, if they are known, are a note of the error: Python prints it below
+    the error, and it is no part of the text, which a peer may get.
+
     Attributes:
         outcome: how it ended.
     """
@@ -98,6 +101,8 @@ class TrialFailedError(CogmentError):
     def __init__(self, outcome: TrialOutcome) -> None:
         super().__init__(outcome)
         self.outcome = outcome
+        if outcome.traceback:
+            self.add_note(outcome.traceback)
 
     def __str__(self) -> str:
         text = str(self.outcome)
@@ -105,8 +110,7 @@ class TrialFailedError(CogmentError):
             text += f"; {self.outcome.samples_lost} samples did not reach the data log"
         elif self.outcome.samples_pending:
             text += "; the data log has not taken all samples"
-        lines = self.outcome.traceback
-        return f"{text}\n{lines}" if lines else text
+        return text
 
 
 class TrialIncompleteError(CogmentError):
@@ -179,6 +183,8 @@ STATUS_OF: dict[type[Exception], StatusCode] = {
     DataLossError: StatusCode.DATA_LOSS,
     UnavailableError: StatusCode.UNAVAILABLE,
     UnimplementedError: StatusCode.UNIMPLEMENTED,
+    TrialFailedError: StatusCode.ABORTED,
+    TrialIncompleteError: StatusCode.FAILED_PRECONDITION,
     RemoteProtocolError: StatusCode.INVALID_ARGUMENT,
     LocalProtocolError: StatusCode.INTERNAL,
 }

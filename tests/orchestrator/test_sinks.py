@@ -141,7 +141,7 @@ async def test_registered_data_log_comes_before_the_platforms_sink(autojump_cloc
 
     async def log(session: Any) -> None:
         async for sample in session:
-            got.append(sample.info.tick_id)
+            got.append(sample.tick_id)
 
     sink = Sink()
     async with open_platform(sample_sink=sink) as platform:

@@ -225,7 +225,7 @@ async def test_an_endpoint_that_leads_nowhere_fails_the_trial_that_needs_it(
                 for _ in range(2):
                     with pytest.raises(RpcError) as caught:
                         await Controller(channel).start_trial()
-                    assert f"actors[0].endpoint: {problem}" in caught.value.message
+                    assert f"actors[0].endpoint (actor 'a'): {problem}" in caught.value.message
         assert await running.stop() == 0
     (line,) = [line for line in running.err.splitlines() if "WARNING" in line and "--params" in line]
     assert f"--params: {path}: trial_params.actors[0].endpoint: {problem}" in line
