@@ -7,7 +7,8 @@ a quarter less time.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from operator import itemgetter
 
 from trio_cogment.datastore._write_rules import Head
 
@@ -23,18 +24,22 @@ _TRIALS_AT_ONCE = (8, 4, 2, 1)
 _HEAD_COLUMNS = ("number", "ending", "samples_count", "high_tick", "state")
 
 
-def _follow(trials: int) -> str:
-    """Return the statement that changes so many heads."""
+def _follow(trials: int) -> tuple[str, list[int]]:
+    """Return the statement that changes so many heads, and which of their values its parameters have."""
     width = len(_HEAD_COLUMNS)
-    numbers = [1 + trial * width for trial in range(trials)]
-    changes = [
-        f"{name} = CASE number {' '.join(f'WHEN ?{number} THEN ?{number + column}' for number in numbers)} END"
-        for column, name in enumerate(_HEAD_COLUMNS[1:], 1)
-    ]
-    return f"UPDATE trials SET {', '.join(changes)} WHERE number IN ({', '.join(f'?{number}' for number in numbers)})"
+    numbers = [trial * width for trial in range(trials)]
+    cases = f"CASE number {'WHEN ? THEN ? ' * trials}END"
+    changes = ", ".join(f"{name} = {cases}" for name in _HEAD_COLUMNS[1:])
+    order = [of for column in range(1, width) for number in numbers for of in (number, number + column)]
+    return f"UPDATE trials SET {changes} WHERE number IN ({', '.join('?' * trials)})", order + numbers
 
 
-_FOLLOWS = [(_follow(trials), trials * len(_HEAD_COLUMNS)) for trials in _TRIALS_AT_ONCE]
+#: Statements, how many values they take, and these as parameters: Python takes no numbered ones (`?1`) from a sequence.
+_FOLLOWS = [
+    (statement, trials * len(_HEAD_COLUMNS), itemgetter(*order))
+    for trials in _TRIALS_AT_ONCE
+    for statement, order in [_follow(trials)]
+]
 
 
 def insert_samples(connection: sqlite3.Connection, values: list[int | bytes]) -> None:
@@ -44,7 +49,12 @@ def insert_samples(connection: sqlite3.Connection, values: list[int | bytes]) ->
         connection: in a transaction.
         values: position, trial, tick, timestamp, whether it waits, and data of one sample after the other.
     """
-    _execute(connection, _INSERTS, values)
+    done = 0
+    most = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
+    for statement, size in _INSERTS:
+        while size <= most and len(values) - done >= size:
+            connection.execute(statement, values[done : done + size])
+            done += size
 
 
 def change_heads(connection: sqlite3.Connection, heads: Iterable[Head]) -> None:
@@ -57,14 +67,8 @@ def change_heads(connection: sqlite3.Connection, heads: Iterable[Head]) -> None:
     values: list[int | bytes] = []
     for head in heads:
         values += head.number, head.end, head.count, head.high_tick, head.state
-    _execute(connection, _FOLLOWS, values)
-
-
-def _execute(connection: sqlite3.Connection, statements: Sequence[tuple[str, int]], values: list[int | bytes]) -> None:
-    """Execute statements, of which the longest comes first, with all the values."""
     done = 0
-    most = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
-    for statement, size in statements:
-        while size <= most and len(values) - done >= size:
-            connection.execute(statement, values[done : done + size])
+    for statement, size, parameters in _FOLLOWS:
+        while len(values) - done >= size:
+            connection.execute(statement, parameters(values[done : done + size]))
             done += size
