@@ -82,6 +82,14 @@ def test_generate_with_wrong_flags(
     assert refusal("generate", *flags).startswith(expected)
 
 
+def test_generate_does_not_write_one_module_over_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    expected = "generate: trio_cog_settings.py is the module for this SDK; give that for the published SDK another name"
+    assert refusal("generate", "--output=trio_cog_settings.py") == expected
+    assert not list(tmp_path.glob("*.py"))
+
+
 def test_generate_says_where_a_proto_is_broken_and_writes_nothing(tmp_path: Path) -> None:
     file = project(tmp_path, data=DATA.replace("uint32 rounds = 1;", "uint32 rounds = 1"))
     made = tmp_path / "made"
@@ -172,10 +180,19 @@ def test_run_works_in_the_folder_of_the_file(folder: Path) -> None:
 def test_run_passes_arguments_and_the_exit_code(folder: Path) -> None:
     done = command("run", "say", "a b", "--file=x", folder=folder)
     assert (done.returncode, done.stdout, done.stderr) == (7, "say a b 2\n", "")
-    done = command("run", "python", "-f", "x", folder=folder)
-    assert (done.returncode, done.stdout, done.stderr) == (3, "['-f', 'x']\n", "")
+    done = command("run", "python", "--", "-f", "x", "--help", "--", folder=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "['-f', 'x', '--help', '--']\n", "")
     done = command("run", "none", folder=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("given", [["-f", "sub/other.yaml"], ["--file", "sub/other.yaml"], ["--file=sub/other.yaml"]])
+def test_run_takes_the_file_after_the_name(given: list[str], folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "other.yaml").write_text("commands: {say: 'echo \"$@\"'}")
+    for separator in ([], ["--"]):
+        done = command("run", "say", *given, *separator, "-x", "-f", folder=folder)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "-x -f\n", "")
 
 
 async def test_run_gets_the_signals(folder: Path) -> None:
@@ -201,6 +218,8 @@ async def test_run_gets_the_signals(folder: Path) -> None:
         (["zzz"], "run: cogment.yaml: there is no command 'zzz'; expected one of where, say, python, wait, none"),
         (["-f", "other.yaml", "a"], "run: other.yaml: there is no command 'a'; it has no section 'commands'"),
         (["-f", "nowhere", "a"], "run: nowhere: No such file or directory"),
+        (["a", "-f", "nowhere"], "run: nowhere: No such file or directory"),
+        (["a", "-f"], "Option '-f' requires an argument (see trio-cogment run --help)"),
         ([], "Missing argument 'NAME' (see trio-cogment run --help)"),
     ],
 )

@@ -103,6 +103,26 @@ def test_settings_in_node(folder: Path, loaded: Project) -> None:
     }
 
 
+def test_packages_and_messages_with_names_of_the_language(folder: Path, tmp_path: Path) -> None:
+    bare = 'syntax = "proto3"; message Map { int32 x = 1; } message protobuf { Map map = 1; }'
+    inside = 'syntax = "proto3"; package function.new; message Action { int32 x = 1; }'
+    spec = """\
+import: {proto: [bare.proto, inside.proto]}
+actor_classes: [{name: delete, observation: {space: protobuf}, action: {space: function.new.Action}}]
+"""
+    write_files(
+        folder / "made", javascript_modules(Project(project(tmp_path / "names", spec, bare=bare, inside=inside)))
+    )
+    (folder / "names.js").write_text(
+        'import * as found from "./made/bare_pb.js";\n'
+        'import { cogSettings } from "./made/CogSettings.js";\n'
+        "const { actionSpace, observationSpace } = cogSettings.actorClasses.delete;\n"
+        "console.log(actionSpace.create({ x: 3 }) instanceof found.function.new.Action);\n"
+        "console.log(observationSpace.fromObject({ map: { x: 3 } }).map instanceof found.Map);\n"
+    )
+    assert run(folder, "node", "names.js") == "true\ntrue\n"
+
+
 @pytest.mark.parametrize("typescript", [False, True])
 def test_types_in_typescript(folder: Path, loaded: Project, typescript: bool) -> None:
     write_files(folder / "made", javascript_modules(loaded, typescript=typescript))

@@ -237,6 +237,7 @@ def test_messages_in_javascript(loaded: Project) -> None:
     text = javascript_modules(loaded)["CogMessages.js"]
     found = json.loads(text[text.index("{") : text.index(";\n\nconst root")])
     assert found == description(loaded.files)
+    assert "const $Plain = messages.Plain;\nexport { $Plain as Plain };\n" in text
     game = found["nested"]["acme"]["nested"]["game"]["nested"]
     assert game["Observation"]["fields"] == {
         "inner": {"type": ".acme.shared.Outer.Inner", "id": 1},

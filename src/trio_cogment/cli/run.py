@@ -29,10 +29,12 @@ def run(file: Path, name: str, arguments: tuple[str, ...]) -> None:
     """Run the command NAME of a project file, in the folder of the file.
 
     It is a script for /bin/sh, or for what its first line says (#!). It takes the place of this process, so its exit
-    code and signals are its own. Further arguments are the script's: "$1", "$2", ..., "$@".
+    code and signals are its own. Further arguments are the script's: "$1", "$2", ..., "$@". "-f FILE" may also follow
+    NAME; "--" says that what comes next is for the script.
     """
     from trio_cogment.spec.commands import find_file, read_commands
 
+    file, arguments = _after_name(file, arguments)
     try:
         file = find_file(file)
         commands = read_commands(file)
@@ -51,6 +53,21 @@ def run(file: Path, name: str, arguments: tuple[str, ...]) -> None:
         os.execv("/bin/sh", ["sh", "-c", script, name, *arguments])
     except OSError as error:
         raise Failure(f"run: {name}: {error.strerror or error}") from error
+
+
+def _after_name(file: Path, arguments: tuple[str, ...]) -> tuple[Path, tuple[str, ...]]:
+    """Return the file and the script's arguments, once `-f FILE` and `--` are taken from their beginning.
+
+    Raises:
+        click.UsageError: `-f` has no value.
+    """
+    if arguments[:1] in {("-f",), ("--file",)}:
+        if len(arguments) < 2:
+            raise click.UsageError(f"Option '{arguments[0]}' requires an argument.")
+        file, arguments = Path(arguments[1]), arguments[2:]
+    elif arguments and arguments[0].startswith("--file="):
+        file, arguments = Path(arguments[0].removeprefix("--file=")), arguments[1:]
+    return file, arguments[1:] if arguments[:1] == ("--",) else arguments
 
 
 def _execute_file(script: str, name: str, arguments: tuple[str, ...]) -> None:

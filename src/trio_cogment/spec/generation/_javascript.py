@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from trio_cogment.spec.generation._names import Names, identifier, pascal_case
+from trio_cogment.spec.generation._names import Names, pascal_case
 from trio_cogment.spec.generation._protobufjs import declarations, description
 from trio_cogment.spec.project import Project
 
@@ -109,10 +109,9 @@ def _messages(described: Mapping[str, Any]) -> str:
         "",
         _MAKE,
     ]
-    names = Names(("protobuf", "root", "exported", "description", "messages"))
-    for package in sorted(described.get("nested", {})):
-        local = names.take(identifier(package))
-        lines += [f"const {local} = messages.{package};", f"export {{ {local} as {package} }};"]
+    for name in sorted(described.get("nested", {})):
+        # Its own name may be one that the module uses, or a reserved word: a package may be called `function`.
+        lines += [f"const ${name} = messages.{name};", f"export {{ ${name} as {name} }};"]
     return "\n".join([*lines, ""])
 
 

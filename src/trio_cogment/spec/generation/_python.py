@@ -36,8 +36,12 @@ def python_modules(project: Project, settings: str = DEFAULT_SETTINGS) -> Mappin
 
     Raises:
         FailedPreconditionError: `grpcio-tools` is not installed.
-        InvalidArgumentError: two protos make the same module.
+        InvalidArgumentError: two modules have the same name.
     """
+    if settings == TYPED_SETTINGS:
+        raise InvalidArgumentError(
+            f"{settings} is the module for this SDK; give that for the published SDK another name"
+        )
     protos = [file for file in project.files.file if not file.name.startswith(WELL_KNOWN)]
     modules: dict[str, str] = {}
     for file in protos:
@@ -192,6 +196,9 @@ def _published_settings(project: Project) -> str:
     return "\n".join(
         [
             f"# {_GENERATED}",
+            # Its SDK is not typed, and rarely installed beside this one.
+            "# mypy: ignore-errors",
+            "# pyright: basic, reportMissingImports=false",
             '"""The types of the project, for the published Python SDK."""',
             "from types import SimpleNamespace",
             "",
