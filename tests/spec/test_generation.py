@@ -30,6 +30,7 @@ from trio_cog_settings import SPEC, EnvironmentSession, PlayerSession, SmartJudg
 
 async def environment(session: EnvironmentSession) -> None:
     plain: Plain | None = session.config
+    print(session.required_config.name)
     await session.start([("*", Observation(counts={"a": 1}))])
     async for event in session.all_events():
         for action in event.actions or []:
@@ -62,6 +63,8 @@ participants.register_actor(judge, "judge", ["smart-judge"])
 MISTAKES = [
     ('do_action(Action(text="yes"))', "do_action(Observation())", "[arg-type]"),
     ("payload.inner.x", "payload.inner.y", "[attr-defined]"),
+    ("required_config.name", "required_config.nam", "[attr-defined]"),
+    ("Plain | None = session.config", "Plain = session.config", "[assignment]"),
     ("session.end([(0, Observation())])", "session.end([(0, Action())])", "[list-item]"),
 ]
 

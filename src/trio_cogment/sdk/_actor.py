@@ -24,7 +24,8 @@ from trio_cogment.spec import Payload, Spec
 
 #: The type of actions, and of the configuration; a session without type arguments takes and has anything.
 SentActionT = TypeVar("SentActionT", bound=Payload, default=Payload)
-ConfigT = TypeVar("ConfigT", default=Any)
+ConfigT = TypeVar("ConfigT", default=Any, covariant=True)
+GivenConfigT = TypeVar("GivenConfigT")
 
 
 class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentActionT, ConfigT]):
@@ -62,6 +63,16 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
     def name(self) -> str:
         """See `Session.name`."""
         return self._name
+
+    @property
+    def required_config(self: ActorSession[Any, Any, GivenConfigT | None]) -> GivenConfigT:
+        """`config`, for an implementation that cannot do without it.
+
+        Raises:
+            FailedPreconditionError: the trial's parameters give this participant none.
+        """
+        config: GivenConfigT = self._given_config()
+        return config
 
     @property
     def _config_hint(self) -> str:

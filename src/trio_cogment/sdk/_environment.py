@@ -28,7 +28,8 @@ from trio_cogment.spec import ActorClass, Payload, Spec
 Target: TypeAlias = str | int
 #: The type of observations, and of the configuration; a session without type arguments takes and has anything.
 SentObservationT = TypeVar("SentObservationT", bound=Payload, default=Payload)
-ConfigT = TypeVar("ConfigT", default=Any)
+ConfigT = TypeVar("ConfigT", default=Any, covariant=True)
+GivenConfigT = TypeVar("GivenConfigT")
 Observations: TypeAlias = Sequence[tuple[Target, SentObservationT]]
 
 
@@ -75,6 +76,16 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
     def name(self) -> str:
         """See `Session.name`."""
         return self._name
+
+    @property
+    def required_config(self: EnvironmentSession[Any, Any, GivenConfigT | None]) -> GivenConfigT:
+        """`config`, for an implementation that cannot do without it.
+
+        Raises:
+            FailedPreconditionError: the trial's parameters give this participant none.
+        """
+        config: GivenConfigT = self._given_config()
+        return config
 
     @property
     def _config_hint(self) -> str:

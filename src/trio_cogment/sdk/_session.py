@@ -85,12 +85,11 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
     def name(self) -> str:
         """The participant's name in the trial."""
 
-    @property
-    def required_config(self) -> Any:
-        """`config`, for an implementation that cannot do without it.
+    def _given_config(self) -> Any:
+        """Return `config`.
 
         Raises:
-            FailedPreconditionError: the trial's parameters give this participant none.
+            FailedPreconditionError: it is None.
         """
         if self.config is None:
             kind = "bytes" if self._config_type is None else self._config_type.__name__

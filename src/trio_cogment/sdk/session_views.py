@@ -70,7 +70,7 @@ class _SessionView(View[_SessionT, CallerT]):
 
     @property
     def required_config(self) -> Any:
-        """`config`, for an implementation that cannot do without it; see `Session.required_config`."""
+        """`config`, for an implementation that cannot do without it; see `ActorSession.required_config`."""
         return self._target.required_config
 
 
