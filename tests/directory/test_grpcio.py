@@ -69,7 +69,7 @@ class Stub:
 
 @asynccontextmanager
 async def stub() -> AsyncIterator[Stub]:
-    server = new_server(None, DirectoryServerConfig())
+    server = new_server(None, DirectoryServerConfig(startup_lag_seconds=0))
     async with server, trio.open_nursery() as nursery:
         services = [*directory_services(server), service_of(Told("5"))]
         services += standard_services(services)

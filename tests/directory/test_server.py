@@ -513,6 +513,53 @@ async def test_waiting_inquiries_end_with_their_callers_and_with_us(autojump_clo
         assert trio.current_time() < 7
 
 
+# startup_lag
+
+
+async def test_a_directory_that_has_just_started_waits_before_it_says_that_there_is_nothing(
+    autojump_clock: Clock,
+) -> None:
+    async with directory(DirectoryServerConfig(startup_lag_seconds=5)) as at:
+        found: list[tuple[list[str], Any]] = []
+
+        async def ask() -> None:
+            hosts = await at.hosts()
+            found.append((hosts, trio.current_time()))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await trio.sleep(1)
+            at.net.host("late")
+            await at.register(registration("late"))
+        assert found == [(["late"], pytest.approx(1, abs=0.5))]
+        assert await at.inquire(token="other") == []
+        assert trio.current_time() == pytest.approx(5)
+        assert await at.inquire(token="other") == []
+        assert trio.current_time() == pytest.approx(5)
+
+
+async def test_an_unknown_number_is_answered_at_once_after_the_start(autojump_clock: Clock) -> None:
+    async with directory() as at:
+        assert await at.inquire(InquireRequest(service_id=7)) == []
+        assert trio.current_time() == pytest.approx(0)
+
+
+async def test_the_longer_of_the_two_waits_counts(autojump_clock: Clock) -> None:
+    async with directory(DirectoryServerConfig(startup_lag_seconds=5, registration_lag_seconds=30)) as at:
+        assert await at.inquire() == []
+        assert trio.current_time() == pytest.approx(30)
+
+
+async def test_a_restarted_directory_waits_for_the_first_checks_of_what_it_has_read(autojump_clock: Clock) -> None:
+    options: dict[str, Any] = {"disk": SimDisk(random.Random(0)), "path": "state"}
+    async with directory(**options) as at:
+        at.net.host("here")
+        await at.register(registration("here"))
+    async with directory(**options) as at:
+        at.net.host("here")
+        assert await at.hosts() == ["here"]
+
+
 # The file, and the end
 
 

@@ -92,7 +92,7 @@ async def served(server: DirectoryServer, port: int = 0) -> AsyncIterator[Runnin
 
 def sockets(**options: Any) -> DirectoryServer:
     """Return a directory that connects over sockets, and looks often."""
-    often = {"check_interval_seconds": 0.05, "scan_interval_seconds": 0.02}
+    often = {"check_interval_seconds": 0.05, "scan_interval_seconds": 0.02, "startup_lag_seconds": 0}
     config = DirectoryServerConfig(**{**often, **options.pop("config", {})})
     return new_server(None, config, **options)
 

@@ -55,6 +55,9 @@ class DirectoryServerConfig:
         inquiry_wait_seconds: how long an inquiry waits for checks (`check_on_inquire`).
         fresh_check_seconds: a check that is not older than this is not repeated for an inquiry.
         registration_lag_seconds: how long an inquiry without results waits for a service to appear; 0: not at all.
+        startup_lag_seconds: during this time from its start a directory lets every inquiry without results wait for a
+            service to appear, as services that start at the same moment, or were registered before a restart, may come
+            a little later; 0: not at all.
         farewell_seconds: how long a directory that stops waits for further deregistrations, while services that are
             checked are registered; 0: not at all.
         load_balancing: show only the services with the lowest load, in random order.
@@ -81,6 +84,7 @@ class DirectoryServerConfig:
     inquiry_wait_seconds: float = 2.0
     fresh_check_seconds: float = 0.1
     registration_lag_seconds: float = 0.0
+    startup_lag_seconds: float = 5.0
     farewell_seconds: float = 1.0
     load_balancing: bool = False
     check_on_inquire: bool = False
@@ -109,6 +113,7 @@ _SERVER_RANGES: dict[str, Range] = {
     "inquiry_wait_seconds": SECONDS_OR_NEVER,
     "fresh_check_seconds": SECONDS_OR_NEVER,
     "registration_lag_seconds": SECONDS_OR_NEVER,
+    "startup_lag_seconds": SECONDS_OR_NEVER,
     "farewell_seconds": SECONDS_OR_NEVER,
     "max_entries": SIZE,
     "max_duplicates": SIZE,

@@ -77,6 +77,7 @@ class DirectoryServer:
         )
         self._changed = trio.Event()  # replaced whenever inquiries may find more than before
         self._tasks = OwnNursery()
+        self._settled_at = 0.0  # when the services that start with the directory had time to register
         self._closing = False  # no registration is accepted any more
         self._stopping = False
 
@@ -88,6 +89,7 @@ class DirectoryServer:
             await self._changes.begin(entries, write=outdated)
             self._nursery = await self._tasks.__aenter__()
             undo.pop_all()
+        self._settled_at = trio.current_time() + self.config.startup_lag_seconds
         self._nursery.start_soon(self._changes.run, name="changes of the registrations")
         self._nursery.start_soon(self._checks.run, name="health checks")
         return self
@@ -204,14 +206,15 @@ class DirectoryServer:
     async def find(self, inquiry: Inquiry, *, token: str = "") -> list[Entry]:
         """Return the registrations that answer an inquiry, the preferred one first.
 
-        With load balancing these are the least loaded ones, in random order; without, all, the newest first.
+        When there are none, and the directory has only just started or has a `registration_lag_seconds`, this waits for
+        the first. With load balancing these are the least loaded ones, in random order; without, all, the newest first.
 
         Raises:
             UnavailableError: the directory is stopping.
         """
         await trio.lowlevel.checkpoint()
         digest = self._file.hasher.digest(token)
-        deadline = trio.current_time() + self.config.registration_lag_seconds
+        deadline = max(self._settled_at, trio.current_time() + self.config.registration_lag_seconds)
         while True:
             self._check_running()
             changed = self._changed

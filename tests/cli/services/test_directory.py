@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ START = ("services", "directory", "--host=127.0.0.1", "--port=0")
 
 async def test_a_process_keeps_registrations_and_never_registers_itself(tmp_path: Path) -> None:
     file, link = tmp_path / "state", tmp_path / "link"
-    async with server(*START, f"--persistence_file={file}") as found:
+    async with server(*START, f"--persistence_file={file}", "--registration_lag=0") as found:
         assert found.addresses[0][2] == "DirectorySP"
         with trio.fail_after(PATIENCE_SECONDS):
             while "]" not in found.out:
@@ -84,6 +85,16 @@ def test_its_rules_by_flag_and_variable(
     assert said == expected
     assert found.port == 9005
     assert found.directory is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [((), (0, 5)), (["--registration_lag=3"], (3, 0)), (["--registration_lag=0"], (0, 0))]
+)
+def test_the_lag_that_is_given_is_the_only_one(
+    arguments: Sequence[str], expected: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = settings(monkeypatch, *arguments).configuration.directory_server
+    assert (rules.registration_lag_seconds, rules.startup_lag_seconds) == expected
 
 
 def test_a_flag_can_take_back_what_the_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

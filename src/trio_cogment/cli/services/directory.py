@@ -53,7 +53,8 @@ def directory_server_options(command: _Decorated) -> _Decorated:
             metavar="SECONDS",
             envvar=f"COGMENT_{_SERVICE}_REGISTRATION_LAG",
             show_envvar=True,
-            help="How long an inquiry that finds no service waits for one to register; the default is 0, no wait.",
+            help="How long an inquiry that finds no service waits for one to register; 0: not at all. "
+            "By default it waits only in the first 5 s after the start.",
         ),
     )
     return applied(options, command)
@@ -70,9 +71,11 @@ def directory_server_settings(ctx: click.Context) -> DirectoryServerSettings:
         Failure: the flags contradict each other.
     """
     common = common_settings(ctx)
+    lag: int | None = ctx.params["registration_lag"]
     common["configuration"] = common["configuration"].overridden(
         "directory_server",
-        registration_lag_seconds=ctx.params["registration_lag"],
+        registration_lag_seconds=lag,
+        startup_lag_seconds=None if lag is None else 0,  # the flag says all
         load_balancing=ctx.params["load_balancing"],
         check_on_inquire=ctx.params["check_on_inquire"],
         force_permanent=ctx.params["force_permanent"],
