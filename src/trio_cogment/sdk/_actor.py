@@ -14,7 +14,6 @@ from trio_cogment.api.common_pb2 import (
     ActorRunTrialOutput,
 )
 from trio_cogment.errors import LocalProtocolError
-from trio_cogment.log_context import trial_bound
 from trio_cogment.metrics import SessionMetrics
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import Event, EventType, ObservationT, RecvObservation, RecvReward
@@ -154,6 +153,5 @@ async def run_actor(
 ) -> ActorSession:
     """Run an implementation over a call whose initial message has been received; return its session."""
     session = ActorSession(call, trial_id, init, spec=spec, wall_clock=wall_clock, joined=joined)
-    with trial_bound(trial_id):
-        await session.run(implementation, metrics)
+    await session.run(implementation, metrics)
     return session

@@ -23,6 +23,7 @@ from trio_cogment.api.orchestrator_pb2 import (
 )
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, TrialFailedError, UnavailableError
 from trio_cogment.host import Host
+from trio_cogment.log_context import trial_bound
 from trio_cogment.outcome import EndCause, TrialOutcome
 from trio_cogment.rpc import CallOpener, ClientCall, methods_of
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
@@ -201,15 +202,16 @@ async def join_trial(
         init = await receive_init(call, ActorRunTrialOutput)
         if init is not None:
             try:
-                session = await run_actor(
-                    call,
-                    trial_id,
-                    init,
-                    implementation,
-                    spec=spec or Spec(),
-                    wall_clock=(host or Host()).wall_clock,
-                    joined=True,
-                )
+                with trial_bound(trial_id):
+                    session = await run_actor(
+                        call,
+                        trial_id,
+                        init,
+                        implementation,
+                        spec=spec or Spec(),
+                        wall_clock=(host or Host()).wall_clock,
+                        joined=True,
+                    )
             except Exception as error:
                 await say_goodbye(call, words_for(error))
                 raise

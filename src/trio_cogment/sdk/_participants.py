@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.discovery import Offer
-from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError
+from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, RpcError
 from trio_cogment.host import Host
 from trio_cogment.log_context import bind_trial
 from trio_cogment.metrics import ParticipantMetrics
@@ -209,18 +208,12 @@ class Participants:
             return [self.find(ServiceKind.PRE_TRIAL_HOOK, call, who).implementation]
         return [entry.implementation for entry in self._registered.get(ServiceKind.PRE_TRIAL_HOOK, {}).values()]
 
-    @contextmanager
-    def failing(self, call: ServerCall, trial_id: str, who: str) -> Iterator[None]:
-        """Turn what an implementation raises within the block into a record in the log and the status of its call.
+    def failed(self, call: ServerCall, trial_id: str, who: str, error: Exception) -> RpcError:
+        """Log what an implementation raised, and return the status that its call ends with.
 
-        Raises:
-            RpcError: it raised.
+        Not a context manager: each trial would keep one for each of its participants, as long as it runs.
         """
-        try:
-            yield
-        except Exception as error:
-            tracebacks = self._send_tracebacks or call.peer == IN_PROCESS
-            raise failure_of(error, trial_id, who, tracebacks=tracebacks) from error
+        return failure_of(error, trial_id, who, tracebacks=self._send_tracebacks or call.peer == IN_PROCESS)
 
     def kinds(self) -> set[ServiceKind]:
         """Return the kinds of the registered implementations."""
@@ -313,7 +306,7 @@ class _EnvironmentService(About):
             who = f"trial {trial_id!r}, environment {init.name!r}"
             found = participants.find(ServiceKind.ENVIRONMENT, call, who, init.impl_name)
             metrics = participants.metrics
-            with participants.failing(call, trial_id, f"the environment '{init.name}'"):
+            try:
                 await run_environment(
                     call,
                     trial_id,
@@ -323,6 +316,8 @@ class _EnvironmentService(About):
                     wall_clock=participants.host.wall_clock,
                     metrics=None if metrics is None else metrics.environment_started(found.name),
                 )
+            except Exception as error:
+                raise participants.failed(call, trial_id, f"the environment '{init.name}'", error) from error
 
 
 class _ServiceActorService(About):
@@ -337,7 +332,7 @@ class _ServiceActorService(About):
             who = f"trial {trial_id!r}, actor {init.actor_name!r}"
             found = participants.find(ServiceKind.ACTOR, call, who, init.impl_name, init.actor_class)
             metrics = participants.metrics
-            with participants.failing(call, trial_id, f"actor '{init.actor_name}'"):
+            try:
                 await run_actor(
                     call,
                     trial_id,
@@ -347,6 +342,8 @@ class _ServiceActorService(About):
                     wall_clock=participants.host.wall_clock,
                     metrics=None if metrics is None else metrics.actor_started(init.actor_name, found.name),
                 )
+            except Exception as error:
+                raise participants.failed(call, trial_id, f"actor '{init.actor_name}'", error) from error
 
 
 class _TrialHooksService(About):
