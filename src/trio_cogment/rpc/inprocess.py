@@ -273,7 +273,8 @@ async def _end_at(exchange: Exchange, deadline: float, scope: trio.CancelScope) 
 
 
 async def _run_handler(handler: Handler, exchange: Exchange, room: trio.Semaphore) -> None:
-    outcome: RpcError | None = RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
+    stopping = RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
+    outcome: RpcError | None = stopping
     try:
         with exchange.scope as scope:
             await handler(InProcessServerCall(exchange))
@@ -286,5 +287,11 @@ async def _run_handler(handler: Handler, exchange: Exchange, room: trio.Semaphor
         # Outside of the scope: user code that is cancelled may fail on its way out, which makes a mixed group.
         outcome = outcome_of(failures, exchange.method.path)
     finally:
-        exchange.finish(outcome)
-        room.release()
+        try:
+            if outcome is stopping:
+                # Cancelled from outside, often with the whole program. Trio wakes all its tasks in the same turn, in
+                # any order; a caller that is one of them must learn of it before it learns what became of this call.
+                await trio.lowlevel.cancel_shielded_checkpoint()
+        finally:
+            exchange.finish(outcome)
+            room.release()

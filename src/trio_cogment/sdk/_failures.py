@@ -18,7 +18,7 @@ import trio
 from trio_cogment.api.common_pb2 import ActorRunTrialOutput
 from trio_cogment.errors import TRACEBACK, CogmentError, RpcError, StatusCode, status_of
 from trio_cogment.rpc import ClientCall
-from trio_cogment.sdk._session import END
+from trio_cogment.sdk._session import END, StreamLostError
 
 _log = logging.getLogger(__name__)
 
@@ -55,14 +55,19 @@ def last_lines(error: Exception) -> str:
 def failure_of(error: Exception, trial_id: str, who: str, *, tracebacks: bool) -> RpcError:
     """Log what an implementation raised, and return the status that its orchestrator gets.
 
+    If it raised because its stream broke, there is nobody to get a status, and nothing to find in a traceback.
+
     Args:
         error: what it raised.
         trial_id: for the log.
         who: for the log.
         tracebacks: send the last lines of the traceback, too.
     """
-    _log.error("trial %s: %s failed", trial_id, who, exc_info=error)
     cause = _cause_of(error)
+    if isinstance(cause, StreamLostError):
+        _log.warning("trial %s: %s: the connection to the orchestrator was lost: %s", trial_id, who, cause)
+        return RpcError(cause.code, cause.message)
+    _log.error("trial %s: %s failed", trial_id, who, exc_info=error)
     code, text = status_of(cause)
     if code is StatusCode.UNKNOWN or code in _NOT_ITS_OWN:
         code, text = StatusCode.UNKNOWN, words_for(error)

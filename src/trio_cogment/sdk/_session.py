@@ -27,6 +27,13 @@ END = CommunicationState.END
 WallClock = Callable[[], int]
 
 
+class StreamLostError(RpcError):
+    """The stream to the orchestrator broke: the trial cannot go on here, and the implementation is not to blame.
+
+    A type of its own, so that it differs from what the implementation's own calls may raise.
+    """
+
+
 async def receive_init(call: Call, output_type: type[Message]) -> Any:
     """Wait for the `init_input` of a participant's stream; None when the trial ends before.
 
@@ -119,6 +126,9 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         Requesting the first event starts the session if `start` was not called. Requesting the next event after the
         final data tells the orchestrator that this participant is done, unless the session was started with
         `auto_done_sending=False`. After `Cancelled` no event is lost: the next request returns it.
+
+        The request raises `RpcError` if the connection to the orchestrator is lost. An implementation need not handle
+        that: the SDK logs it as what it is.
         """
         return EventStream(self)
 
@@ -272,13 +282,17 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
 
         Raises:
             StopAsyncIteration: the trial is over.
+            StreamLostError: the stream broke before the trial was over.
         """
         if not self._started:
             await self._ensure_started()
         if self._final_data and self._auto_done_sending:
             await self._acknowledge()
         while not self._over:
-            message = await self._receive()
+            try:
+                message = await self._receive()
+            except RpcError as error:
+                raise StreamLostError(error.code, error.message, error.trailing_metadata) from error
             if message is None:
                 self._over = True
                 self.details = "the stream was closed"

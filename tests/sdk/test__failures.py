@@ -1,0 +1,86 @@
+"""What is logged of participants whose trial is taken away from them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from tests.cli.process import PATIENCE_SECONDS, served
+from trio_cogment import EnvironmentSession, Participants, actor_params, open_platform, trial_params
+from trio_cogment.outcome import EndCause
+
+#: Runs a trial with the participants at an endpoint, and is killed.
+ORCHESTRATES = """
+import sys, trio
+from trio_cogment import actor_params, open_platform, trial_params
+
+async def main():
+    at = sys.argv[1]
+    async with open_platform() as platform:
+        params = trial_params([actor_params("ann", "player", endpoint=at)], environment_endpoint=at)
+        await platform.controller.start_trial(params, trial_id="t")
+        await trio.sleep_forever()
+
+trio.run(main)
+"""
+
+
+async def waits(session: Any) -> None:
+    if isinstance(session, EnvironmentSession):
+        await session.start([("*", b"o")])
+    async for _ in session.all_events():
+        await trio.sleep_forever()
+
+
+async def test_who_cancels_everything_blames_no_participant(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    # Trio wakes cancelled tasks in any order: of several trials some would be told the wrong thing first.
+    trials: list[str] = []
+    with trio.CancelScope() as everything:
+        async with open_platform() as platform:
+            platform.participants.register_environment(waits)
+            platform.participants.register_actor(waits, "player")
+            for _ in range(5):
+                params = trial_params([actor_params("ann", "player"), actor_params("bob", "player")])
+                trials.append(await platform.controller.start_trial(params))
+            await trio.testing.wait_all_tasks_blocked()
+            everything.cancel()
+            await trio.sleep_forever()
+    for trial in platform.orchestrator.known(trials):
+        assert trial.outcome is not None
+        assert (trial.outcome.cause, trial.outcome.participant) == (EndCause.SERVER_STOPPED, "")
+        assert trial.outcome.losses == ()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_a_lost_orchestrator_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    playing = trio.Event()
+
+    async def plays(session: Any) -> None:
+        if isinstance(session, EnvironmentSession):
+            await session.start([("*", b"o")])
+        async for _ in session.all_events():
+            playing.set()
+
+    participants = Participants()
+    participants.register_environment(plays)
+    participants.register_actor(plays, "player")
+    lines: list[str] = []
+    async with served(participants) as endpoint, trio.open_nursery() as nursery:
+        run = partial(trio.run_process, [sys.executable, "-c", ORCHESTRATES, endpoint], check=False)
+        process: trio.Process = await nursery.start(run)
+        with trio.fail_after(PATIENCE_SECONDS):
+            await playing.wait()
+            process.kill()
+            while len(lines) < 2:
+                await trio.testing.wait_all_tasks_blocked(0.01)
+                lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    lost = "the connection to the orchestrator was lost: CANCELLED: the connection to the caller is lost"
+    assert sorted(lines) == [f"trial t: actor 'ann': {lost}", f"trial t: the environment 'env': {lost}"]
+    assert "Traceback" not in caplog.text
