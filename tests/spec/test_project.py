@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -29,6 +31,8 @@ from trio_cogment.spec import encode
 from trio_cogment.spec._lookup import advice, resolve
 from trio_cogment.spec._project_file import ProjectFile, read_commands
 from trio_cogment.spec._protoc import explained
+from trio_cogment.spec.generation import python_modules, write_files
+from trio_cogment.spec.project import Project
 from trio_cogment.spec.yaml_file import MAX_BYTES
 
 
@@ -308,6 +312,52 @@ def test_any_file_loads_or_is_refused_in_one_line(tmp_path: Path, entries: list[
         said = str(error)
     assert said.startswith(f"{path}: ")
     assert "\n" not in said
+
+
+#: In a process of its own, since nothing leaves the default pool again.
+DEFAULT_POOL = """\
+from google.protobuf.descriptor_pool import Default
+from google.protobuf.timestamp_pb2 import Timestamp
+from trio_cogment import load_spec
+from trio_cogment.errors import InvalidArgumentError
+
+{before}
+spec = load_spec("cogment.yaml", pool=Default())
+again = load_spec("cogment.yaml", pool=Default())
+{after}
+Observation = spec.message("acme.game.Observation")
+seen = Observation(seen_at=Timestamp(seconds=3))
+seen.seen_at.CopyFrom(Timestamp(seconds=4))
+assert Observation is generated is again.message("acme.game.Observation")
+assert spec.message("google.protobuf.Timestamp") is Timestamp
+with open("data.proto", "a") as proto:
+    proto.write("message Another {{}}")
+assert load_spec(".").message("acme.game.Another")().ByteSize() == 0
+try:
+    load_spec(".", pool=Default())
+except InvalidArgumentError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("generated_first", [False, True])
+def test_the_default_pool_has_the_types_of_the_program(tmp_path: Path, generated_first: bool) -> None:
+    path = project(tmp_path)
+    write_files(tmp_path, python_modules(Project(path)))
+    use = "from data_pb2 import Observation as generated"
+    code = DEFAULT_POOL.format(before=use if generated_first else "", after="" if generated_first else use)
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("data.proto: the descriptor pool has another file of this name, or other messages")
+
+
+def test_a_pool_that_is_given(folder: Path) -> None:
+    pool = DescriptorPool()
+    spec = load_spec(folder, pool=pool)
+    named = pool.FindMessageTypeByName("google.protobuf.Timestamp")
+    assert spec.message("google.protobuf.Timestamp").DESCRIPTOR is named
+    assert spec.message("acme.game.Observation")(seen_at=spec.message("google.protobuf.Timestamp")(seconds=3))
 
 
 def test_a_compiler_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

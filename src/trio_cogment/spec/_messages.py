@@ -1,4 +1,4 @@
-"""The message types of a project, as classes, in a descriptor pool of their own."""
+"""The message types of a project, as classes: in a descriptor pool of their own, or in one that is given."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from google.protobuf.descriptor_pool import Default, DescriptorPool
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from trio_cogment.errors import InvalidArgumentError
+
 #: The folder of the types that come with protobuf.
 WELL_KNOWN = "google/protobuf/"
 
@@ -19,22 +21,40 @@ class MessageTypes(Mapping[str, type[Message]]):
 
     Projects with the same names do not disturb each other: each has a pool. Types that come with protobuf are those
     of `google.protobuf`; within a message of the project, such a field is of a class of its own with the same methods.
+    In a pool that is given, all types are those of the pool.
 
     Args:
         files: the descriptors, each after those that it imports.
+        pool: the pool to which they are added; by default a new one.
+
+    Raises:
+        InvalidArgumentError: the pool has another file or message with one of these names.
     """
 
-    def __init__(self, files: FileDescriptorSet) -> None:
-        self._pool = DescriptorPool()
+    def __init__(self, files: FileDescriptorSet, pool: DescriptorPool | None = None) -> None:
+        self._is_own = pool is None
+        self._pool = DescriptorPool() if pool is None else pool
         self._files: dict[str, str] = {}
         for file in files.file:
-            self._pool.AddSerializedFile(file.SerializeToString())
+            self._add(file)
             self._files.update(dict.fromkeys(message_names(file), file.name))
+
+    def _add(self, file: FileDescriptorProto) -> None:
+        if file.name.startswith(WELL_KNOWN) and self._pool is Default():
+            _import_well_known(file.name)
+            return
+        try:
+            self._pool.AddSerializedFile(without_json_names(file).SerializeToString(deterministic=True))
+        except TypeError:  # what protobuf raises
+            raise InvalidArgumentError(
+                f"{file.name}: the descriptor pool has another file of this name, or other messages with its names; "
+                "use one pool for each project, or restart the program after a change of its protos"
+            ) from None
 
     def __getitem__(self, name: str) -> type[Message]:
         file = self._files[name]
-        if file.startswith(WELL_KNOWN):
-            importlib.import_module(f"{file.removesuffix('.proto').replace('/', '.')}_pb2")
+        if file.startswith(WELL_KNOWN) and self._is_own:
+            _import_well_known(file)
             return GetMessageClass(Default().FindMessageTypeByName(name))
         return GetMessageClass(self._pool.FindMessageTypeByName(name))
 
@@ -49,6 +69,11 @@ class MessageTypes(Mapping[str, type[Message]]):
         return self._files[name]
 
 
+def _import_well_known(file: str) -> None:
+    """Import the module of a proto that comes with protobuf, which adds it to the default pool."""
+    importlib.import_module(f"{file.removesuffix('.proto').replace('/', '.')}_pb2")
+
+
 def message_names(file: FileDescriptorProto) -> Iterator[str]:
     """Yield the full names of all messages in a file, except for the entries of maps."""
 
@@ -61,3 +86,19 @@ def message_names(file: FileDescriptorProto) -> Iterator[str]:
 
     for message in file.message_type:
         yield from within(f"{file.package}." if file.package else "", message)
+
+
+def without_json_names(file: FileDescriptorProto) -> FileDescriptorProto:
+    """Return a file as protoc's own modules hold it: protobuf refuses a second one of that name only if it differs."""
+    copy = FileDescriptorProto()
+    copy.CopyFrom(file)
+    messages: list[FileDescriptorProto | DescriptorProto] = [copy]
+    while messages:
+        message = messages.pop()
+        fields = [*message.extension, *(message.field if isinstance(message, DescriptorProto) else ())]
+        for field in fields:
+            first, *others = field.name.split("_")
+            if field.json_name == first + "".join(word[:1].upper() + word[1:] for word in others):
+                field.ClearField("json_name")
+        messages += message.nested_type if isinstance(message, DescriptorProto) else message.message_type
+    return copy

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
 
 from trio_cogment.spec._lookup import advice, resolve
 from trio_cogment.spec._messages import MessageTypes
@@ -18,6 +19,7 @@ class Project:
 
     Args:
         path: the project file, or its folder.
+        pool: see `load_spec`.
 
     Attributes:
         declared: what the file says.
@@ -27,15 +29,15 @@ class Project:
 
     Raises:
         InvalidArgumentError: the file or a proto cannot be read or is invalid, or a type does not exist; the text names
-            the file, the line and what to do.
+            the file, the line and what to do. Or the pool has other messages with these names.
         FailedPreconditionError: there are protos, and `grpcio-tools` is not installed.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, pool: DescriptorPool | None = None) -> None:
         self.declared = declared = ProjectFile(path)
         protos = [proto.text for proto in declared.protos]
         self.files = compile_protos(declared.folder, protos) if protos else FileDescriptorSet()
-        self.messages = MessageTypes(self.files)
+        self.messages = MessageTypes(self.files, pool)
         self.spec = Spec(
             actor_classes=tuple(
                 ActorClass(
@@ -67,7 +69,7 @@ class Project:
         return name
 
 
-def load_spec(path: str | Path = ".") -> Spec:
+def load_spec(path: str | Path = ".", *, pool: DescriptorPool | None = None) -> Spec:
     """Return the types of a project; its protos are compiled in memory, and nothing is written.
 
     Every call compiles again, which takes a fraction of a second, and makes new classes: call it once per process, or
@@ -75,10 +77,14 @@ def load_spec(path: str | Path = ".") -> Spec:
 
     Args:
         path: the project file, or the folder of `cogment.yaml`.
+        pool: the descriptor pool in which the messages are made; by default a new one. In protobuf's default pool,
+            `descriptor_pool.Default()`, they are the classes of generated modules, if there are any, and go together
+            with all other messages of the program, such as its `Timestamp`; another project with the same names does
+            not fit into that pool.
 
     Raises:
         InvalidArgumentError: the file or a proto cannot be read or is invalid, or a type does not exist; the text names
-            the file, the line and what to do.
+            the file, the line and what to do. Or the pool has other messages with these names.
         FailedPreconditionError: there are protos, and `grpcio-tools` is not installed.
     """
-    return Project(path).spec
+    return Project(path, pool=pool).spec

@@ -10,10 +10,10 @@ import keyword
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.spec._messages import WELL_KNOWN
+from trio_cogment.spec._messages import WELL_KNOWN, without_json_names
 from trio_cogment.spec._protoc import type_stubs
 from trio_cogment.spec.generation._names import Names, identifier, is_plain, pascal_case
 from trio_cogment.spec.project import Project
@@ -77,7 +77,7 @@ def _proto_module(file: FileDescriptorProto) -> str:
         lines.append(f'_module = _importlib.import_module("{module_name(dependency)}")')
         if dependency in public:
             lines.append("globals().update({key: vars(_module)[key] for key in vars(_module) if key[0] != '_'})")
-    content = _without_json_names(file).SerializeToString(deterministic=True)
+    content = without_json_names(file).SerializeToString(deterministic=True)
     lines += [
         "",
         f"DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile({content!r})",
@@ -85,22 +85,6 @@ def _proto_module(file: FileDescriptorProto) -> str:
         f'_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "{module_name(file.name)}", globals())',
     ]
     return "\n".join([*lines, ""])
-
-
-def _without_json_names(file: FileDescriptorProto) -> FileDescriptorProto:
-    """Return a file as protoc's own modules hold it: protobuf refuses a second one of that name only if it differs."""
-    copy = FileDescriptorProto()
-    copy.CopyFrom(file)
-    messages: list[FileDescriptorProto | DescriptorProto] = [copy]
-    while messages:
-        message = messages.pop()
-        fields = [*message.extension, *(message.field if isinstance(message, DescriptorProto) else ())]
-        for field in fields:
-            first, *others = field.name.split("_")
-            if field.json_name == first + "".join(word[:1].upper() + word[1:] for word in others):
-                field.ClearField("json_name")
-        messages += message.nested_type if isinstance(message, DescriptorProto) else message.message_type
-    return copy
 
 
 def _stub(text: str) -> str:
