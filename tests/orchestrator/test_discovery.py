@@ -193,7 +193,9 @@ async def test_hooks_are_found_at_each_start(autojump_clock: Clock) -> None:
         with pytest.raises(RpcError) as caught:
             await bench.controller.start_trial(trial_id="t")
         assert caught.value.code is StatusCode.UNAVAILABLE
-        assert caught.value.message.startswith("pre_trial_hooks[0]: cogment://discover/prehook?stage=1: the directory")
+        assert caught.value.message.startswith(
+            "trial 't': pre_trial_hooks[0]: cogment://discover/prehook?stage=1: the directory"
+        )
         fake.failing.clear()
         assert await bench.controller.start_trial(trial_id="t") == "t"
         await bench.controller.wait_trial_state("t")
@@ -297,7 +299,7 @@ async def test_what_cannot_be_found_fails_the_start_and_leaves_nothing(
             await bench.controller.start_trial(with_endpoint(where, endpoint), trial_id="t")
         assert trio.current_time() - started <= 5.001
         assert caught.value.code is code
-        assert caught.value.message.startswith(f"{WHERE[where]}: ")
+        assert caught.value.message.startswith(f"trial 't': {WHERE[where]}: ")
         assert not await bench.controller.trial_infos()
         assert not network.dialled
         states = [(await watch.receive()).state for _ in range(2)]

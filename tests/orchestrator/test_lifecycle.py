@@ -423,7 +423,7 @@ async def test_a_start_that_a_stop_interrupts_says_so(where: str, autojump_clock
         await table.orchestrator.stop()
         await trio.testing.wait_all_tasks_blocked()
         assert [(error.code, error.message) for error in caught] == [
-            (StatusCode.UNAVAILABLE, "the orchestrator is stopping")
+            (StatusCode.UNAVAILABLE, "trial 't': the orchestrator is stopping")
         ]
         assert not await table.controller.trial_infos()
 
@@ -449,7 +449,10 @@ async def test_why_a_start_failed_is_told_and_logged_without_tokens(
     assert caught.value.code is StatusCode.UNAVAILABLE
     assert "cogment://discover?for=us" in caught.value.message
     (line,) = [text for text in caplog.messages if "could not start" in text]
-    assert caught.value.message in line
+    # It is that trial's line.
+    trial, _, why = caught.value.message.partition(": ")
+    assert line.startswith(trial.replace("'", ""))
+    assert why in line
     assert "hidden" not in caplog.text + caught.value.message
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,8 +13,10 @@ from google.protobuf.wrappers_pb2 import StringValue, UInt32Value
 from trio_cogment import (
     ActorClass,
     ActorSession,
+    DatalogSession,
     EnvironmentSession,
     Participants,
+    PreTrialSession,
     Spec,
     actor_params,
     open_platform,
@@ -21,13 +24,17 @@ from trio_cogment import (
 )
 from trio_cogment.api.common_pb2 import (
     ActorInitialInput,
+    ActorParams,
     ActorRunTrialInput,
     CommunicationState,
     Observation,
     SerializedMessage,
     TrialActor,
+    TrialParams,
 )
+from trio_cogment.api.datalog_pb2 import RunTrialDatalogInput, RunTrialDatalogOutput
 from trio_cogment.api.environment_pb2 import ActionSet, EnvInitialInput, EnvRunTrialInput
+from trio_cogment.config import PlatformConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
 from trio_cogment.host import Host
 from trio_cogment.rpc import RpcError, StatusCode, methods_of, open_in_process
@@ -147,13 +154,55 @@ async def test_unknown_implementation_within_one_program() -> None:
         platform.participants.register_actor(never, "player", ["number"])
         params = trial_params([actor_params("nora", "number", implementation="plyer")], environment="game")
         with pytest.raises(RpcError) as caught:
-            await platform.controller.start_trial(params)
+            await platform.controller.start_trial(params, trial_id="t")
     assert caught.value.code is StatusCode.FAILED_PRECONDITION
     assert caught.value.message == (
-        "actors[0].endpoint (actor 'nora'): cogment://discover/actor?__actor_class=number&__implementation=plyer: "
-        "nothing like that is registered in this process (registered: 'player' (number)), and no directory is "
-        "configured to look further (--directory_endpoint). Register it, or correct the parameters"
+        "trial 't': actors[0].endpoint (actor 'nora'): cogment://discover/actor?__actor_class=number&"
+        "__implementation=plyer: nothing like that is registered in this process (registered: 'player' (number)), and "
+        "no directory is configured to look further (--directory_endpoint). Register it, or correct the parameters"
     )
+
+
+async def test_hook_that_raises(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(_session: PreTrialSession) -> None:
+        raise ValueError("no map\nfor it")
+
+    async with open_platform(config=PlatformConfig(pre_trial_hooks=("cogment://discover",))) as platform:
+        platform.participants.register_pre_trial_hook(broken, "maps")
+        with pytest.raises(RpcError) as caught:
+            await platform.controller.start_trial(trial_id="t")
+    assert caught.value.code is StatusCode.UNAVAILABLE
+    assert caught.value.message == ("trial 't': pre-trial hook 1 (cogment://discover): UNKNOWN: ValueError: no map")
+    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert record.getMessage() == "trial t: pre-trial hook 'maps' failed"
+    assert record.exc_info is not None
+    assert record.exc_info[1] is not None
+    assert traceback.extract_tb(record.exc_info[2])[-1].name == "broken"
+
+
+async def test_data_log_that_raises(caplog: pytest.LogCaptureFixture) -> None:
+    params = TrialParams(actors=[ActorParams(name="nora", actor_class="number")])
+    participants = Participants(SPEC)
+
+    async def broken(_session: DatalogSession) -> None:
+        raise OSError("disk full")
+
+    participants.register_datalog(broken, "files")
+    method = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunTrialDatalog"]
+    metadata = {"trial-id": "t", "user-id": "u"}
+    async with (
+        open_in_process(Host(), participants.services()) as channel,
+        channel.call(method, metadata=metadata) as call,
+    ):
+        await call.send(RunTrialDatalogInput(trial_params=params))
+        assert await call.receive() == RunTrialDatalogOutput()
+        with pytest.raises(RpcError) as caught:
+            await call.receive()
+    assert (caught.value.code, caught.value.message) == (StatusCode.UNKNOWN, "OSError: disk full")
+    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert record.getMessage() == "trial t: data log 'files' failed"
+    assert record.exc_info is not None
+    assert traceback.extract_tb(record.exc_info[2])[-1].name == "broken"
 
 
 async def test_action_of_the_wrong_type() -> None:

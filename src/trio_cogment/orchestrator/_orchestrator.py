@@ -15,7 +15,13 @@ from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialSta
 from trio_cogment.config import OrchestratorConfig, RpcConfig
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import CLIENT, parse_endpoint
-from trio_cogment.errors import AlreadyExistsError, CogmentError, FailedPreconditionError, UnavailableError
+from trio_cogment.errors import (
+    AlreadyExistsError,
+    CogmentError,
+    FailedPreconditionError,
+    RpcError,
+    UnavailableError,
+)
 from trio_cogment.host import Host
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
@@ -183,7 +189,8 @@ class Orchestrator:
         """Start a trial and return its id when it is PENDING; an empty text when the id asked for is taken.
 
         With `params` they are used as they are; without, the default ones with `trial_config`, through the hooks.
-        A start that fails leaves nothing behind, and its id is free; so does one that is cancelled.
+        A start that fails leaves nothing behind, and its id is free; so does one that is cancelled. The error names the
+        trial nevertheless, as its records in the log do.
 
         Raises:
             InvalidArgumentError: bad parameters; the text names the field.
@@ -216,7 +223,7 @@ class Orchestrator:
             started = True
         except CogmentError as error:
             details += f": {error}"
-            raise
+            raise _of_trial(trial_id, error) from error
         finally:
             if not started:
                 trial.hard_end(details, EndCause.NOT_STARTED)
@@ -352,6 +359,14 @@ class Orchestrator:
 
 def _properties(**properties: str) -> dict[str, str]:
     return {name: value for name, value in properties.items() if value}
+
+
+def _of_trial(trial_id: str, error: CogmentError) -> CogmentError:
+    """Return an error of the same kind whose text begins with the trial; the one given may be shared by several."""
+    prefix = f"trial {trial_id!r}: "
+    if isinstance(error, RpcError):
+        return RpcError(error.code, prefix + error.message, error.trailing_metadata)
+    return type(error)(f"{prefix}{error}")
 
 
 def _rules_of(config: OrchestratorConfig) -> TrialRules:

@@ -201,12 +201,12 @@ class Participants:
             "implementation or the endpoint in the trial's parameters"
         )
 
-    def hooks(self, call: ServerCall) -> list[PreTrialHook]:
+    def hooks(self, call: ServerCall) -> list[_Registered]:
         """Return the pre-trial hooks for a call, in the order of their registrations."""
         if call.metadata.texts(CHOSEN):
             who = f"trial {_trial_id(call)!r}, pre-trial hook"
-            return [self.find(ServiceKind.PRE_TRIAL_HOOK, call, who).implementation]
-        return [entry.implementation for entry in self._registered.get(ServiceKind.PRE_TRIAL_HOOK, {}).values()]
+            return [self.find(ServiceKind.PRE_TRIAL_HOOK, call, who)]
+        return list(self._registered.get(ServiceKind.PRE_TRIAL_HOOK, {}).values())
 
     def failed(self, call: ServerCall, trial_id: str, who: str, error: Exception) -> RpcError:
         """Log what an implementation raised, and return the status that its call ends with.
@@ -351,10 +351,12 @@ class _TrialHooksService(About):
         self._participants = participants
 
     async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:
-        spec = self._participants.spec
-        session = PreTrialSession(_trial_id(call), _only(call, USER_ID), request.params, spec)
-        for hook in self._participants.hooks(call):
-            await hook(session)
+        participants = self._participants
+        trial_id = _trial_id(call)
+        session = PreTrialSession(trial_id, _only(call, USER_ID), request.params, participants.spec)
+        for hook in participants.hooks(call):
+            with participants.failing(call, trial_id, f"pre-trial hook '{hook.name}'"):
+                await hook.implementation(session)
         return PreTrialParams(params=session.params)
 
 
@@ -369,4 +371,6 @@ class _DatalogService(About):
         if first is None or not first.HasField("trial_params"):
             raise InvalidArgumentError("msg: expected trial_params in the first message")
         await call.send(RunTrialDatalogOutput())
-        await found.implementation(DatalogSession(call, trial_id, user_id, first.trial_params, self._participants.spec))
+        session = DatalogSession(call, trial_id, user_id, first.trial_params, self._participants.spec)
+        with self._participants.failing(call, trial_id, f"data log '{found.name}'"):
+            await found.implementation(session)
