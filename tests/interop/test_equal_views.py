@@ -1,7 +1,8 @@
 """What participants of both SDKs saw, and what the datastore has of it, read by both SDKs: 50 trials, all fields.
 
-In each trial there are actors and an environment of either SDK, and a client actor. Each follows a random script of
-rewards and messages, in the form of `app/players.py`, and takes down all it sees. The datastore is SQLite.
+In each trial there are actors of both SDKs, an environment of either one, and a client actor of either one: all four
+pairs. Each follows a random script of rewards and messages, in the form of `app/players.py`, and takes down all it
+sees. The datastore is SQLite.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pytest
 import trio
 from google.protobuf.json_format import MessageToDict, ParseDict
 
+from tests.interop.processes import Remote
 from tests.interop.scenes import CLIENT, Scene, actor, described, field
 from trio_cogment import (
     ActorSession,
@@ -232,8 +234,17 @@ class Cast:
 # --- the run ---
 
 
-async def play(scene: Scene, server: str, theirs: str, cast: Cast) -> tuple[dict[str, Story], dict[str, list[Story]]]:
-    """Play all trials; return the parameters of each, and its samples as this SDK reads them."""
+async def play(
+    server: str, theirs: str, clients: Remote, cast: Cast
+) -> tuple[dict[str, Story], dict[str, list[Story]]]:
+    """Play all trials; return the parameters of each, and its samples as this SDK reads them.
+
+    Args:
+        server: of everything.
+        theirs: the endpoint of the published SDK's participants.
+        clients: its client actors.
+        cast: this SDK's participants.
+    """
     wanted: dict[str, Story] = {}
     samples: dict[str, list[Story]] = {}
     limiter = trio.CapacityLimiter(AT_ONCE)
@@ -246,7 +257,8 @@ async def play(scene: Scene, server: str, theirs: str, cast: Cast) -> tuple[dict
             async with limiter:
                 trial_id = f"trial-{number}"
                 wanted[trial_id] = parameters(number, theirs, ours, server)
-                params = await play_one(client, spec, trial_id, wanted[trial_id], cast)
+                joining = clients if number % 4 >= 2 else None
+                params = await play_one(client, spec, trial_id, wanted[trial_id], joining or cast)
                 datastore = await client.datastore()
                 trial = await datastore.trial(trial_id)
                 assert trial is not None
@@ -261,7 +273,7 @@ async def play(scene: Scene, server: str, theirs: str, cast: Cast) -> tuple[dict
     return wanted, samples
 
 
-async def play_one(client: Client, spec: Spec, trial_id: str, wanted: Story, cast: Cast) -> TrialParams:
+async def play_one(client: Client, spec: Spec, trial_id: str, wanted: Story, joining: Remote | Cast) -> TrialParams:
     def payload(content: Story | None, kind: Any) -> Any:
         return None if content is None else ParseDict(content, kind())
 
@@ -290,7 +302,11 @@ async def play_one(client: Client, spec: Spec, trial_id: str, wanted: Story, cas
     )
     controller = await client.controller()
     assert await controller.start_trial(params, trial_id=trial_id) == trial_id
-    await client.join_trial(trial_id, cast.actor, actor_name="cleo")
+    if isinstance(joining, Cast):
+        await client.join_trial(trial_id, joining.actor, actor_name="cleo")
+    else:
+        joined = joining.begin("join", trial=trial_id, actor_name="cleo")
+        await trio.to_thread.run_sync(joined.done)
     await controller.wait_trial(trial_id)
     return params
 
@@ -426,11 +442,12 @@ def test_fifty_trials_read_back_by_both(scene: Scene, project: Path) -> None:
     database = f"--storage=sqlite:{scene.folder / 'trials.db'}"
     platform = scene.ours("platform", "serve", "--host=127.0.0.1", "--port=0", database)
     theirs = scene.participants()
+    clients = scene.remote(platform, name="clients")
     cast = Cast(load_spec(project))
 
     async def run() -> tuple[dict[str, Story], dict[str, list[Story]]]:
         with trio.fail_after(PATIENCE_SECONDS):
-            return await play(scene, platform.endpoint, theirs, cast)
+            return await play(platform.endpoint, theirs, clients, cast)
 
     wanted, ours = trio.run(run)
     reader = scene.told("reader", f"--datastore={platform.endpoint}")
@@ -463,5 +480,10 @@ def test_fifty_trials_read_back_by_both(scene: Scene, project: Path) -> None:
         messages += sum(len(data.get("received_messages", ())) for sample in must for data in sample.values())
     assert rewards > 20 * TRIALS
     assert messages > 20 * TRIALS
+    # Each name was played by this SDK as often as the scripts of the trials say.
+    ours_played = Counter(name for _, name in cast.records)
+    halves = {"field": TRIALS // 2, "rob": TRIALS // 2}
+    assert ours_played == {**halves, "bob": TRIALS, "cleo": sum(number % 4 < 2 for number in range(TRIALS))}
+    clients.leave()
     reader.leave()
     scene.end(platform)
