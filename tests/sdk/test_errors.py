@@ -38,6 +38,7 @@ from trio_cogment.config import PlatformConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
 from trio_cogment.host import Host
 from trio_cogment.rpc import RpcError, StatusCode, methods_of, open_in_process
+from trio_cogment.sdk._failures import failure_of
 from trio_cogment.services import SERVICES, ServiceKind
 
 NORMAL, LAST, END = CommunicationState.NORMAL, CommunicationState.LAST, CommunicationState.END
@@ -203,6 +204,25 @@ async def test_data_log_that_raises(caplog: pytest.LogCaptureFixture) -> None:
     assert record.getMessage() == "trial t: data log 'files' failed"
     assert record.exc_info is not None
     assert traceback.extract_tb(record.exc_info[2])[-1].name == "broken"
+
+
+async def test_data_log_whose_stream_breaks_is_not_to_blame(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        async def receive(self) -> None:
+            raise RpcError(StatusCode.UNAVAILABLE, "connection reset")
+
+    call: Any = Broken()
+    with pytest.raises(RpcError) as caught:
+        async for _ in DatalogSession(call, "t", "u", TrialParams()):
+            pass
+    error = failure_of(caught.value, "t", "data log 'files'", tracebacks=True)
+    assert (error.code, error.message, error.trailing_metadata) == (StatusCode.UNAVAILABLE, "connection reset", ())
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        (
+            "WARNING",
+            "trial t: data log 'files': the connection to the orchestrator was lost: UNAVAILABLE: connection reset",
+        )
+    ]
 
 
 async def test_action_of_the_wrong_type() -> None:

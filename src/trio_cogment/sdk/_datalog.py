@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
-from trio_cogment.rpc import ServerCall
+from trio_cogment.rpc import RpcError, ServerCall
 from trio_cogment.sdk._log_sample import LogSample
+from trio_cogment.sdk._session import StreamLostError
 from trio_cogment.spec import Spec
 
 
@@ -38,10 +39,13 @@ class DatalogSession:
         return self
 
     async def __anext__(self) -> LogSample:
-        if self._to_acknowledge:
-            await self._call.send(RunTrialDatalogOutput())
-            self._to_acknowledge = False
-        message = await self._call.receive()
+        try:
+            if self._to_acknowledge:
+                await self._call.send(RunTrialDatalogOutput())
+                self._to_acknowledge = False
+            message = await self._call.receive()
+        except RpcError as error:
+            raise StreamLostError(error.code, error.message, error.trailing_metadata) from error
         if message is None:
             raise StopAsyncIteration
         # Acknowledged when the next one is requested: only then has this one been processed.

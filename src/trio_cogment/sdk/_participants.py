@@ -355,8 +355,10 @@ class _TrialHooksService(About):
         trial_id = _trial_id(call)
         session = PreTrialSession(trial_id, _only(call, USER_ID), request.params, participants.spec)
         for hook in participants.hooks(call):
-            with participants.failing(call, trial_id, f"pre-trial hook '{hook.name}'"):
+            try:
                 await hook.implementation(session)
+            except Exception as error:
+                raise participants.failed(call, trial_id, f"pre-trial hook '{hook.name}'", error) from error
         return PreTrialParams(params=session.params)
 
 
@@ -372,5 +374,7 @@ class _DatalogService(About):
             raise InvalidArgumentError("msg: expected trial_params in the first message")
         await call.send(RunTrialDatalogOutput())
         session = DatalogSession(call, trial_id, user_id, first.trial_params, self._participants.spec)
-        with self._participants.failing(call, trial_id, f"data log '{found.name}'"):
+        try:
             await found.implementation(session)
+        except Exception as error:
+            raise self._participants.failed(call, trial_id, f"data log '{found.name}'", error) from error
