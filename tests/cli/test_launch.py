@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -141,6 +142,15 @@ def test_a_second_signal_waits_for_nothing(launch: Start) -> None:
     assert launched.processes() == []
 
 
+def test_sigquit_leaves_no_process_and_waits_for_nothing(launch: Start) -> None:
+    deaf = "trap '' TERM; echo up; while :; do sleep 0.01; done"
+    launched = launch(f'scripts: {{a: {{commands: [[sh, -c, "{deaf}"]]}}}}', "--grace=1000s")
+    launched.until_output("up")
+    launched.process.send_signal(signal.SIGQUIT)
+    assert launched.end() == 131
+    assert launched.processes() == []
+
+
 def test_one_script_obeys_sigterm(launch: Start) -> None:
     launched = launch("scripts: {a: {commands: [[sh, -c, echo up; exec sleep 1000]]}}")
     launched.until_output("up")
@@ -179,6 +189,30 @@ def test_output_that_nobody_reads_does_not_hold_up_a_signal(tmp_path: Path) -> N
         assert process.wait(PATIENCE_SECONDS) == 143
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_output_that_does_not_block_is_complete(tmp_path: Path) -> None:
+    file = tmp_path / "launch.yaml"
+    file.write_text("scripts: {a: {commands: [[seq, '100000']]}}")
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trio_cogment", "launch", "-qqq", str(file)],
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+        env=environment_variables(),
+    )
+    # The pipe gets full before anybody reads.
+    room = select.poll()
+    room.register(writing, select.POLLOUT)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while room.poll(0):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.close(writing)
+    with open(reading, "rb") as output:
+        assert output.read().split() == [b"%d" % number for number in range(1, 100001)]
+    assert process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_a_reader_that_goes_away_ends_everything(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ async def _launch(plan: Plan, quietness: int, grace_seconds: float) -> int:
     screen = Screen(form, states=terminal and quietness < _RAW)
     ours = [sys.executable, "-m", "trio_cogment"]
     programs = Programs(fallbacks={"cogment": ours, "trio-cogment": ours})
-    stopping = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    stopping = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
         stopping.remove(signal.SIGHUP)
     with Strays() as strays, trio.open_signal_receiver(*stopping) as signals:
@@ -94,7 +94,10 @@ async def _launch(plan: Plan, quietness: int, grace_seconds: float) -> int:
 
 
 async def _watch_signals(signals: AsyncIterator[int], launcher: Launcher) -> None:
-    """Stop in order at the first signal, and at once at a second one."""
-    launcher.stop(128 + await anext(signals))
-    await anext(signals)
+    """Stop in order at the first signal, and at once at a second one, or at SIGQUIT."""
+    number = await anext(signals)
+    launcher.stop(128 + number)
+    # The processes are in sessions of their own: the terminal sends them nothing.
+    if number != signal.SIGQUIT:
+        await anext(signals)
     launcher.kill()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import shutil
 from collections.abc import Mapping, Sequence
 
@@ -50,7 +52,8 @@ class Screen:
         """Remove the line of states."""
         if self._with_states:
             self._with_states = False
-            os.write(_ERR, _ERASE)
+            with contextlib.suppress(OSError):  # the terminal has gone
+                os.write(_ERR, _ERASE)
 
     async def _write(self, descriptor: int, data: bytes, *, always: bool = False) -> None:
         if not data and not always:
@@ -67,4 +70,10 @@ def _write_all(parts: Sequence[tuple[int, bytes]]) -> None:
     for descriptor, data in parts:
         rest = memoryview(data)
         while rest:
-            rest = rest[os.write(descriptor, rest) :]
+            try:
+                rest = rest[os.write(descriptor, rest) :]
+            except BlockingIOError:
+                # Whoever shares the pipe or terminal may have made it non-blocking, for all of its users.
+                waiting = select.poll()
+                waiting.register(descriptor, select.POLLOUT)
+                waiting.poll()

@@ -226,14 +226,13 @@ class Launcher:
             self._groups.signal(signal.SIGTERM)
             with trio.move_on_after(self._grace_seconds):
                 await self._wait_gone()
-        told = False
+        late = self._groups.any_left() and not self._killed.is_set()
         while self._groups.any_left():
             self._groups.signal(signal.SIGKILL)
-            if not told and not self._killed.is_set():
-                told = True
-                with trio.move_on_after(_POLL_SECONDS * 5):
-                    await self._display.tell(Level.INFO, Source(), "killed what had not ended in time")
             await trio.sleep(_POLL_SECONDS)
+        if late:
+            with trio.move_on_after(_POLL_SECONDS * 5):
+                await self._display.tell(Level.INFO, Source(), "killed what had not ended in time")
 
     async def _wait_gone(self) -> None:
         """Wait until no process is left, or they are to be killed."""
