@@ -288,7 +288,6 @@ def test_cogment_in_a_file_is_this_program(launch: Start, tmp_path: Path) -> Non
 
 def test_servers_say_what_launch_files_of_the_reference_wait_for(launch: Start) -> None:
     launched = launch(
-        "global: {environment: {COGMENT_LOG_LEVEL: warning}}\n"
         "scripts:\n"
         "  directory:\n"
         "    ready_output: 'Listening \\[port:\\d+\\]'\n"
@@ -301,6 +300,14 @@ def test_servers_say_what_launch_files_of_the_reference_wait_for(launch: Start) 
     )
     assert launched.end() == 5
     assert launched.processes() == []
+    # Each line comes once: not in the log on stderr, too.
+    for line in (
+        "directory listening on ",
+        "Listening [port:",
+        "orchestrator listening on ",
+        "Lifecycle service active",
+    ):
+        assert launched.shown().count(line) == 1, launched.shown()
 
 
 def test_warnings_are_told(launch: Start) -> None:

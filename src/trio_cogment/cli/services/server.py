@@ -92,12 +92,12 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         ]
         servings, healths = await _start_servers(nursery, pairs, settings, _observer(registry))
         status.write(READY)
-        for line in start.announcements():
-            _log.info("%s", line)
-        if application.ready:
-            line = application.ready.format(port=servings[0][1].port)
-            _log.info("%s", line)
+        ready = [application.ready.format(port=servings[0][1].port)] if application.ready else []
+        for line in ready:
             say(line)
+        if settings.log.file is not None:  # on stderr they would stand beside what stdout says
+            for line in (*start.announcements(), *ready):
+                _log.info("%s", line)
         registered, unregistered = trio.CancelScope(), trio.Event()
 
         async def register() -> None:
