@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.json_format import MessageToDict
 
 from trio_cogment import load_spec
 from trio_cogment.api.common_pb2 import TrialParams
@@ -350,3 +351,70 @@ def test_fields_without_a_project(tmp_path: Path) -> None:
     (tmp_path / "cogment.yml").write_text("environment: {config_typ: A}")
     with pytest.raises(InvalidArgumentError, match=r"cogment.yml: line 1: environment: unknown key 'config_typ'"):
         load_params(path)
+
+
+WELL_KNOWN = """\
+syntax = "proto3";
+import "google/protobuf/struct.proto";
+import "google/protobuf/wrappers.proto";
+import "google/protobuf/duration.proto";
+message Config {
+  google.protobuf.Struct options = 1;
+  google.protobuf.Int32Value limit = 2;
+  repeated google.protobuf.StringValue names = 3;
+  google.protobuf.Value anything = 4;
+  google.protobuf.ListValue list = 5;
+  google.protobuf.Duration pause = 6;
+  Config inner = 7;
+}
+"""
+
+
+def config_from(folder: Path, proto: str, text: str) -> Any:
+    (folder / "c.proto").write_text(proto)
+    path = folder / "cogment.yaml"
+    path.write_text(
+        "import: {proto: [c.proto]}\nenvironment: {config_type: Config}\n"
+        f"trial_params:\n  environment:\n    config: {text}\n"
+    )
+    spec = load_spec(folder)
+    return spec.message("Config").FromString(load_params(path, spec=spec).environment.config.content)
+
+
+def test_messages_that_hold_one_value_or_anything(tmp_path: Path) -> None:
+    """As in protobuf's JSON, and as YAML 1.2 reads plain scalars."""
+    text = """{options: {a: 1, b: "1", c: [true, no, ~, {d: -1.5e3}], e: {}, f: 1e999}, limit: 5,
+      names: [x, {value: y}, ""], anything: ann, list: [1, []], pause: 1.5s}"""
+    found = MessageToDict(config_from(tmp_path, WELL_KNOWN, text))
+    assert found == {
+        "options": {"a": 1, "b": "1", "c": [True, "no", None, {"d": -1500}], "e": {}, "f": "1e999"},
+        "limit": 5,
+        "names": ["x", "y", ""],
+        "anything": "ann",
+        "list": [1, []],
+        "pause": "1.500s",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{limit: many}", "config.limit: expected a decimal integer from -2147483648 to 2147483647, got 'many'"),
+        ("{limit: [1]}", "config.limit: expected one value, got a list"),
+        ("{options: [1]}", "config.options: expected a mapping, got a list"),
+        ("{list: 1}", "config.list: expected a list, got '1'"),
+        ("{options: {a: &a [*a]}}", "config: nested too deeply"),
+        ("{inner: &a {inner: *a}}", "config: nested too deeply"),
+        ("{inner: " * 110 + "{}" + "}" * 110, "config: nested too deeply"),
+    ],
+)
+def test_wrong_values_of_them_are_named(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        config_from(tmp_path, WELL_KNOWN, text)
+    assert expected in str(caught.value)
+
+
+def test_a_required_field_that_is_missing_is_named(tmp_path: Path) -> None:
+    proto = 'syntax = "proto2"; message Config { required Inner inner = 1; message Inner { required int32 x = 1; } }'
+    with pytest.raises(InvalidArgumentError, match=r"line 5: .*config: it has no 'inner.x', which is required"):
+        config_from(tmp_path, proto, "{inner: {}}")

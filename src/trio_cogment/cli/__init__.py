@@ -21,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else list(arguments)
     if answered(given):
         sys.exit(0)
-    from trio_cogment.cli.root import run
-
+    try:
+        from trio_cogment.cli.root import run
+    except KeyboardInterrupt:  # while modules are imported; later `run` sees to it
+        sys.exit(130)
     sys.exit(run(given))

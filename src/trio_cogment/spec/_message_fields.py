@@ -11,12 +11,18 @@ from typing import Any, TypeAlias
 import yaml
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
+from trio_cogment.spec._free_form import FREE_FORM, fill_free_form
 from trio_cogment.spec.yaml_file import YamlFile, is_blank
 
 _TRUE = frozenset({"true", "t", "yes", "y", "1"})
 _FALSE = frozenset({"false", "f", "no", "n", "0"})
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+#: Messages with one field, `value`; as in protobuf's JSON, the value stands for the message.
+_WRAPPERS = frozenset(
+    f"google.protobuf.{kind}Value"
+    for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
 _LARGEST_FLOAT = 3.4e38
 _LARGEST_DOUBLE = 1.7e308
 
@@ -49,7 +55,14 @@ class FieldReader:
         file = self._file
         if isinstance(node, yaml.ScalarNode) and hasattr(message, "FromJsonString") and not is_blank(node):
             return self._from_text(node, message, name)
+        full_name = message.DESCRIPTOR.full_name
+        if full_name in FREE_FORM:
+            fill_free_form(file, node, message, name)
+            return set()
         fields = _fields(message.DESCRIPTOR)
+        if full_name in _WRAPPERS and not isinstance(node, yaml.MappingNode):
+            self._set(node, message, fields["value"], name)
+            return {"value"}
         given: set[str] = set()
         for key, place, value in file.entries(node, name):
             field = fields.get(key)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, EncodeError, Message
 
 from trio_cogment.api.common_pb2 import ActorParams, SerializedMessage, TrialParams
 from trio_cogment.spec._message_fields import FieldReader
@@ -87,9 +87,20 @@ class _Payloads:
         """Fill the payloads that are given by fields."""
         for node, target, within, name in self._waiting:
             kind = self._kind(node, within, name)
-            message = kind()
+            target.content = self._content(node, kind, name)
+
+    def _content(self, node: yaml.Node, kind: type[Message], name: str) -> bytes:
+        message: Any = kind()
+        try:
             self._plain.fill(node, message, name)
-            target.content = message.SerializeToString()
+            if missing := message.FindInitializationErrors():
+                raise self._file.fault(node, f"{name}: it has no {missing[0]!r}, which is required")
+            content: bytes = message.SerializeToString()
+            # Who receives it reads a hundred levels only.
+            kind.FromString(content)
+        except (RecursionError, DecodeError, EncodeError):
+            raise self._file.fault(node, f"{name}: nested too deeply") from None
+        return content
 
     def _kind(self, node: yaml.Node, within: Any, name: str) -> type[Message]:
         if self._spec is None:
