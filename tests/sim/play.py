@@ -182,7 +182,9 @@ class Play:
         async with near, trio.open_nursery() as nursery:
             self.near = near
             nursery.start_soon(record_states, Controller(near), self.world.history, "near")
-            ends = partial(record_states, Controller(near), self.world.history, "ends", states=[TrialState.ENDED])
+            ends = partial(
+                record_states, Controller(near), self.world.history, "ends", states=[TrialState.ENDED], full_info=True
+            )
             nursery.start_soon(ends, name="watch of the ends")
             nursery.start_soon(self.watch_from_afar)
             nursery.start_soon(probe.run)
@@ -325,6 +327,7 @@ class Play:
                 self.world.sometimes("fault: terminate")
             if hard and not trial.over:
                 self.world.sometimes(f"hard end in {TrialState.Name(trial.state)}")
+            self.world.history.record("desk", "asked to end", fault.target, hard=hard)
             with suppress(RpcError):  # the orchestrator has stopped
                 await Controller(self.near).terminate_trial(fault.target, hard=hard)
                 if hard:

@@ -47,6 +47,7 @@ async def safety(world: World) -> None:
 
 async def stop(play: Play, orchestrator: Orchestrator, hosting: trio.CancelScope, how: str, after: float) -> None:
     """Let the orchestrator stop in order, be cancelled, or be cancelled while it stops."""
+    play.world.history.record("orchestrator", "stopping")
     async with trio.open_nursery() as nursery:
         if how == "stop":
             await orchestrator.stop()
@@ -78,6 +79,7 @@ async def liveness(world: World) -> None:
             await all_over(play, controller, orchestrator)
             acting.cancel_scope.cancel()
         check_leftovers(play, orchestrator)
+        world.history.record("orchestrator", "stopping")
         await orchestrator.stop()  # which ends the watches
         await trio.sleep(0.1)
         nursery.cancel_scope.cancel()
@@ -99,6 +101,7 @@ async def calm_down(play: Play, orchestrator: Orchestrator) -> None:
     await trio.sleep_until(CALM_SECONDS)
     play.network.heal()
     for trial in orchestrator.trials:
+        play.world.history.record("desk", "asked to end", trial.trial_id, hard=False)
         trial.soft_end()
 
 

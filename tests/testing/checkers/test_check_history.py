@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -71,6 +72,7 @@ HONEST: list[Line] = [
     ("ends", "watching", {"states": [5]}),
     ("ends", "state", {"state": 5}),
     ("desk", "terminated", {}),
+    ("ends", "outcome", {"cause": "environment", "participant": "env", "ticks": 2, "losses": []}),
 ]
 
 
@@ -127,6 +129,18 @@ def acting(*ticks: int, told: bool = False) -> list[Line]:
     return [*lines[:-1], *((who, "actions", details) for details in actions), lines[-1]]
 
 
+def ended(cause: str, participant: str = "", ticks: int = 2, losses: Sequence[Sequence[str]] = ()) -> list[Line]:
+    """The trial was broken off, and that is its outcome; whoever is lost raised nothing."""
+    told = {"cause": cause, "participant": participant, "ticks": ticks, "losses": [list(loss) for loss in losses]}
+    orderly = cause in ("environment", "step_limit", "soft_termination")
+    lines = [(who, what, dict(details)) for who, what, details in HONEST[:-1]]
+    lines[at("environment env", "end")][2]["details"] = "" if orderly else "why"
+    return [*lines, ("ends", "outcome", told)]
+
+
+LOST = "participant_lost"
+ASKED: list[Line] = [("desk", "asked to end", {"hard": hard}) for hard in (False, True)]
+STOPPING: Line = ("orchestrator", "stopping", {})
 FAILED: list[Line] = [("near", "state", {"state": state}) for state in (1, 5)]
 #: Another data log of the trial, whose stream has broken; it has got something, or nothing.
 BROKEN_LOG: list[Line] = [("datalog datalog", "opened", {}), ("datalog datalog", "closed", {"outcome": "UNAVAILABLE"})]
@@ -180,9 +194,58 @@ def test_id_of_a_failed_start_may_come_again() -> None:
     check_history(history_of([*FAILED, *FAILED]))
 
 
+OUTCOME_CHECKERS = ["causes-have-happened", "blame-is-right", "ticks-are-counted"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [ASKED[0], *ended("soft_termination")],
+        [ASKED[1], *ended("hard_termination")],
+        [STOPPING, *ended("server_stopped")],
+        ended(LOST, "env", 3, [("env", LOST)]),
+        ended("participant_left", "ann", 2, [("bob", LOST), ("ann", "participant_left")]),
+        ended("action_missing", "ann"),
+        [*ended("internal"), *HONEST[-1:]],  # two trials of that id: not judged
+    ],
+)
+def test_honest_outcomes_pass(lines: list[Line]) -> None:
+    check_history(history_of(lines), OUTCOME_CHECKERS)
+
+
+def test_the_ticks_of_a_step_limit() -> None:
+    shown: Line = ("environment env", "showed", {"tick": 2})
+    check_history(history_of([shown, *ended("step_limit", ticks=3)]), OUTCOME_CHECKERS)
+
+
+def test_who_raised_may_be_said_to_have() -> None:
+    raised: Line = ("actor ann", "closed", {"outcome": "CrashError"})
+    check_history(
+        history_of([raised, *ended("participant_failed", "ann", 2, [("ann", "participant_failed")])]), OUTCOME_CHECKERS
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "lines"),
     [
+        ("causes-have-happened", ended("internal")),
+        ("causes-have-happened", ended("unknown")),
+        ("causes-have-happened", without(at("environment env", "ends by itself"))),
+        ("causes-have-happened", ended("step_limit")),
+        ("causes-have-happened", [ASKED[1], *ended("soft_termination")]),
+        ("causes-have-happened", [ASKED[0], *ended("hard_termination")]),
+        ("causes-have-happened", ended("not_started")),
+        ("causes-have-happened", ended("server_stopped")),
+        ("causes-have-happened", [*ended("server_stopped"), STOPPING]),
+        ("causes-have-happened", [*HONEST[:-1], *ended(LOST, "env", 2, [("env", LOST)])[-1:]]),
+        ("blame-is-right", ended(LOST, "", 2, [("env", LOST)])),
+        ("blame-is-right", ended("inactivity", "env")),
+        ("blame-is-right", ended(LOST, "bob", 2, [("bob", LOST)])),
+        ("blame-is-right", ended(LOST, "ann", 2, [("env", LOST)])),
+        ("blame-is-right", ended("participant_failed", "ann", 2, [("ann", "participant_failed")])),
+        ("blame-is-right", ended("participant_left", "bob", 2, [("bob", "participant_left")])),
+        ("ticks-are-counted", ended("inactivity", ticks=1)),
+        ("ticks-are-counted", ended("environment", "env", 3)),
         ("states-go-forward", after(1, ("near", "state", {"state": 2}))),
         ("states-go-forward", after(16, ("near", "state", {"state": 3}))),
         ("watchers-see-all", after(0, *(("far", "state", {"state": state}) for state in (1, 2, 3, 5)))),

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from trio_cogment.testing.checkers._contents import CONTENT_CHECKERS
 from trio_cogment.testing.checkers._inside import INSIDE_CHECKERS
+from trio_cogment.testing.checkers._outcomes import OUTCOME_CHECKERS
 from trio_cogment.testing.checkers._samples import SAMPLE_CHECKERS
 from trio_cogment.testing.checkers.params import PARAM_CHECKERS
 from trio_cogment.testing.checkers.sessions import SESSION_CHECKERS
@@ -24,6 +25,7 @@ CHECKERS: dict[str, Checker] = {
     checker.__name__.replace("_", "-"): checker
     for checker in (
         *STATE_CHECKERS,
+        *OUTCOME_CHECKERS,
         *SESSION_CHECKERS,
         *SAMPLE_CHECKERS,
         *CONTENT_CHECKERS,

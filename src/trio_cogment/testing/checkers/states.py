@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.errors import RpcError
+from trio_cogment.outcome import TrialOutcome
 from trio_cogment.sdk import Controller
 from trio_cogment.testing.checkers._grouping import events_by
 from trio_cogment.testing.history import History, HistoryEvent
@@ -24,7 +25,12 @@ _ALL_STATES = {*_NEXT_STATES, TrialState.ENDED}
 
 
 async def record_states(
-    controller: Controller, history: History, who: str = "watcher", *, states: Collection[int] = ()
+    controller: Controller,
+    history: History,
+    who: str = "watcher",
+    *,
+    states: Collection[int] = (),
+    full_info: bool = False,
 ) -> None:
     """Watch the trials and note each state; return when the watch ends, for whatever reason of the peer's.
 
@@ -33,17 +39,33 @@ async def record_states(
         history: where they are noted.
         who: watches.
         states: those that are watched; all of them if there are none.
+        full_info: note the outcome of each trial that ends, too.
     """
     history.record(who, "watching", states=list(states))
     reason = "ended"
     try:
-        async with controller.watch_trials(states) as watch:
+        async with controller.watch_trials(states, full_info=full_info) as watch:
             async for entry in watch:
-                history.record(who, "state", entry.trial_id, state=entry.state)
+                told = entry.info if full_info else entry
+                history.record(who, "state", told.trial_id, state=told.state)
+                if full_info and told.HasField("end"):
+                    _record_outcome(history, who, TrialOutcome.of(told.trial_id, told.end))
     except RpcError as error:
         reason = error.code.name
     finally:
         history.record(who, "watched", reason=reason)
+
+
+def _record_outcome(history: History, who: str, outcome: TrialOutcome) -> None:
+    history.record(
+        who,
+        "outcome",
+        outcome.trial_id,
+        cause=outcome.cause.label,
+        participant=outcome.participant,
+        ticks=outcome.ticks,
+        losses=[[loss.participant, loss.cause.label] for loss in outcome.losses],
+    )
 
 
 def _lives(history: History) -> Iterator[tuple[str, int, str, list[int]]]:
