@@ -110,9 +110,9 @@ def test_a_client_actor() -> None:
             _ = platform.model_registry
 
 
-def test_more_sessions_than_trios_default_number_of_threads() -> None:
-    """Each session has a thread, or trials whose participants wait for one another would never end."""
-    names = [f"actor_{number}" for number in range(50)]
+def test_each_session_has_a_thread() -> None:
+    """However many there are, or trials whose participants wait for one another would never end."""
+    names = [f"actor_{number}" for number in range(1100)]
     with sync.open_platform() as platform:
         platform.participants.register_environment(counter)
         platform.participants.register_actor(echo, "echo")
@@ -173,14 +173,41 @@ def test_closing_ends_the_calls_of_other_threads_and_the_trials() -> None:
     assert threads() == running
 
 
+def test_closing_again_waits_as_well() -> None:
+    """While a participant computes, no call of `close` returns."""
+    computing, go_on = threading.Event(), threading.Event()
+
+    def busy(session: sync.EnvironmentSession) -> None:
+        session.start([("*", b"")])
+        computing.set()
+        go_on.wait(PATIENCE_SECONDS)
+
+    platform = sync.open_platform()
+    platform.participants.register_environment(busy)
+    platform.participants.register_actor(echo, "echo")
+    platform.controller.start_trial(params())
+    assert computing.wait(PATIENCE_SECONDS)
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(platform.close) for _ in range(2)]
+        with pytest.raises(TimeoutError):
+            both[0].result(0.1)
+        assert platform.closed
+        assert not both[1].done()
+        go_on.set()
+        for one in both:
+            one.result(PATIENCE_SECONDS)
+    platform.close()
+
+
 def test_a_call_in_the_platforms_own_thread_is_refused() -> None:
     refused: list[str] = []
 
     async def actor(session: AsyncActorSession) -> None:
-        try:
-            platform.controller.trial_infos()
-        except FailedPreconditionError as error:
-            refused.append(str(error))
+        for call in (platform.controller.trial_infos, platform.close):
+            try:
+                call()
+            except FailedPreconditionError as error:
+                refused.append(str(error))
         async for event in session.all_events():
             if event.observation is not None:
                 await session.do_action(b"")
@@ -189,9 +216,10 @@ def test_a_call_in_the_platforms_own_thread_is_refused() -> None:
         platform.participants.register_environment(counter)
         platform.participants.register_actor(actor, "a")
         platform.controller.wait_trial(platform.controller.start_trial(params()))
-    assert refused == [
-        "a blocking call in the platform's own thread would wait for itself; await the asynchronous function"
-    ]
+    assert (
+        refused
+        == ["a blocking call in the platform's own thread would wait for itself; await the asynchronous function"] * 2
+    )
 
 
 def test_iterations_can_be_left_and_closed() -> None:
@@ -279,6 +307,13 @@ def test_control_c_interrupts_the_call_and_not_the_platform() -> None:
 import os, signal, threading
 import trio_cogment.sync
 from tests.sync.players import echo, endless, params
+go_on = threading.Event()
+def busy(session):
+    session.start([("*", b"")])
+    busy.begun.set()
+    go_on.wait()
+    print("computed")
+busy.begun = threading.Event()
 with trio_cogment.sync.open_platform() as platform:
     platform.participants.register_environment(endless)
     platform.participants.register_actor(echo, "echo")
@@ -293,8 +328,19 @@ with trio_cogment.sync.open_platform() as platform:
     platform.controller.terminate_trial(trial)
     platform.controller.wait_trial(trial)
     print("ended")
+    platform.participants.register_environment(busy, "busy")
+    platform.controller.start_trial(params("busy"))
+    busy.begun.wait()
+    try:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        platform.close()
+    except KeyboardInterrupt:
+        print("not", "closed")
+    threading.Timer(0.1, go_on.set).start()
+print("closed")
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
-    assert (done.returncode, done.stdout.split()) == (0, ["interrupted", "True", "ended"]), done.stderr
+    wanted = ["interrupted", "True", "ended", "not", "closed", "computed", "closed"]
+    assert (done.returncode, done.stdout.split()) == (0, wanted), done.stderr

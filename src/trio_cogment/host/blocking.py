@@ -24,10 +24,10 @@ class ThreadRunner:
     """Runs functions in worker threads.
 
     Args:
-        threads: how many at a time; more wait.
+        threads: how many at a time, `math.inf` for any number; more wait.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: float) -> None:
         self._limiter = trio.CapacityLimiter(threads)
 
     async def __call__(self, function: Callable[..., T], *args: object) -> T:

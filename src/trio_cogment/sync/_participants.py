@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -22,9 +23,6 @@ from trio_cogment.sync._sessions import (
     environment_session,
 )
 
-#: Sessions that run at a time; more wait for a thread.
-MAX_THREADS = 1000
-
 ActorFunction: TypeAlias = Callable[[ActorSession], None]
 EnvironmentFunction: TypeAlias = Callable[[EnvironmentSession], None]
 PreTrialFunction: TypeAlias = Callable[[sdk.PreTrialSession], None]
@@ -32,7 +30,7 @@ DatalogFunction: TypeAlias = Callable[[DatalogSession], None]
 
 _SessionT = TypeVar("_SessionT")
 
-#: Of each run of Trio: a limiter belongs to one.
+#: Of each run of Trio. There is no limit: participants of a trial wait for one another, and each needs its thread.
 _threads: trio.lowlevel.RunVar[ThreadRunner] = trio.lowlevel.RunVar("trio_cogment.sync threads")
 
 
@@ -125,7 +123,7 @@ def _in_thread(
         try:
             threads = _threads.get()
         except LookupError:
-            threads = ThreadRunner(MAX_THREADS)
+            threads = ThreadRunner(math.inf)
             _threads.set(threads)
         await threads(function, adapt(session))
 

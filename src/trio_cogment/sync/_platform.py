@@ -122,10 +122,11 @@ class Platform:
         return self._thread.closed
 
     def close(self) -> None:
-        """End the trials that still run, and the thread; closing again is harmless.
+        """End the trials that still run, and the thread; closing again is harmless, and waits if it is not closed yet.
 
         Calls of other threads raise `FailedPreconditionError`. A participant that is an ordinary function and computes
-        is waited for, until it uses its session again.
+        is waited for, until it uses its session again; so a participant must not close its platform. A
+        KeyboardInterrupt ends the wait only.
         """
         self._thread.close()
 

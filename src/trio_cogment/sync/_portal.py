@@ -63,6 +63,8 @@ class TrioThread(Generic[T_co]):
         self._ready: Future[tuple[BlockingPortal, T_co]] = Future()
         self._failure: BaseException | None = None
         self._closing = threading.Lock()
+        #: Python 3.11 takes a thread for ended when Control-C interrupts `join`.
+        self._ended = threading.Event()
         self._closed = False
         # The end of the interpreter would wait for any other thread before it calls `_close_at_exit`.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -78,7 +80,7 @@ class TrioThread(Generic[T_co]):
     @property
     def closed(self) -> bool:
         """Whether it has been closed, or has ended by itself."""
-        return self._closed or not self._thread.is_alive()
+        return self._closed or self._ended.is_set()
 
     def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function in Trio; return its result or raise its exception, with its traceback.
@@ -102,9 +104,7 @@ class TrioThread(Generic[T_co]):
         Raises:
             FailedPreconditionError: it is closed.
         """
-        if threading.get_ident() == self._thread.ident:
-            text = "a blocking call in the platform's own thread would wait for itself; await the asynchronous function"
-            raise FailedPreconditionError(text)
+        self._refuse_own_thread()
         if self.closed:
             raise FailedPreconditionError("the platform is closed")
         assert self._portal is not None
@@ -114,19 +114,30 @@ class TrioThread(Generic[T_co]):
             raise FailedPreconditionError("the platform is closed") from None
 
     def close(self) -> None:
-        """Cancel what still runs, close what was opened, and wait for the end of the thread. Closing again is harmless.
+        """Cancel what still runs, close what was opened, and wait for the end of the thread.
 
-        Raises whatever ended the Trio program early, or closing raises.
+        Closing again is harmless. It waits, too, if the first time was interrupted or is another thread's.
+
+        Raises:
+            FailedPreconditionError: it is called in the thread of Trio, which would wait for itself.
+
+        The first call raises whatever ended the Trio program early, or closing raises.
         """
-        with self._closing:
-            if self._closed:
-                return
-            self._closed = True
-        atexit.unregister(self._close_at_exit)
+        self._refuse_own_thread()
+        self._closed = True
         self._stop()
+        self._ended.wait()
         self._thread.join()
-        if self._failure is not None:
-            raise self._failure
+        atexit.unregister(self._close_at_exit)
+        with self._closing:
+            failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _refuse_own_thread(self) -> None:
+        if threading.get_ident() == self._thread.ident:
+            text = "a blocking call in the platform's own thread would wait for itself; await the asynchronous function"
+            raise FailedPreconditionError(text)
 
     def _abandon(self) -> None:
         self._closed = True
@@ -144,7 +155,7 @@ class TrioThread(Generic[T_co]):
     def _close_at_exit(self) -> None:
         self._closed = True
         self._stop()
-        self._thread.join(_EXIT_SECONDS)
+        self._ended.wait(_EXIT_SECONDS)
 
     def _run(self) -> None:
         try:
@@ -154,6 +165,8 @@ class TrioThread(Generic[T_co]):
                 self._failure = error
             else:
                 self._ready.set_exception(error)
+        finally:
+            self._ended.set()
 
     async def _main(self) -> None:
         async with self._opened as value, BlockingPortal() as portal:
