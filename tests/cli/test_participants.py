@@ -20,8 +20,16 @@ from trio_cogment.cli.participants import load
 from trio_cogment.discovery import DirectoryClient, open_directory
 from trio_cogment.errors import TrialFailedError
 from trio_cogment.platform import open_platform
-from trio_cogment.rpc import Channel
-from trio_cogment.sdk import Controller, actor_params, trial_params
+from trio_cogment.rpc import Channel, open_listeners
+from trio_cogment.sdk import (
+    ActorSession,
+    Controller,
+    EnvironmentSession,
+    Participants,
+    actor_params,
+    run_participants,
+    trial_params,
+)
 from trio_cogment.services import ServiceKind
 
 MODULE = """
@@ -237,3 +245,79 @@ async def test_control_c_in_the_middle_of_a_trial(tmp_path: Path, module: str) -
             with trio.fail_after(PATIENCE_SECONDS), pytest.raises(TrialFailedError):
                 await platform.controller.wait_trial(trial_id)
         assert "Traceback" not in process.err, process.err
+
+
+BUSY = """
+    import time
+
+    import trio_cogment.cli.participants
+    from trio_cogment import Participants, run_participants
+    from trio_cogment.sdk import _participants_program
+    from trio_cogment.sync import environment
+
+    trio_cogment.cli.participants._GIVE_UP_SECONDS = _participants_program.GIVE_UP_SECONDS = {give_up}
+    participants = Participants()
+
+
+    def world(session):
+        session.start([("*", b"0")])
+        time.sleep(1000)
+
+
+    participants.register_environment(environment(world), "world")
+    if __name__ == "__main__":
+        import trio
+
+        trio.run(run_participants, participants)
+"""
+
+
+@pytest.mark.parametrize("module", ["trio_cogment", "game"])
+@pytest.mark.parametrize(("signals", "code"), [(1, 1), (2, 128 + signal.SIGTERM)])
+async def test_a_function_that_computes_on(tmp_path: Path, module: str, signals: int, code: int) -> None:
+    """Nothing cancels it; the process ends nevertheless, some time after the signal or at a second one."""
+    write(tmp_path, "game", BUSY.format(give_up=0.5 if signals == 1 else 1000))
+    arguments = ["participants", "game"] if module == "trio_cogment" else []
+    variables = {"COGMENT_PARTICIPANTS_PORT": "0"}
+    observed = trio.Event()
+
+    async def observer(session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.observation is not None:
+                observed.set()
+
+    async with server(*arguments, module=module, variables=variables, folder=tmp_path) as process:
+        there = f"grpc://127.0.0.1:{process.port}"
+        async with open_platform() as platform:
+            platform.participants.register_actor(observer, "observer")
+            params = trial_params([actor_params("ann", "c")], environment="world", environment_endpoint=there)
+            await platform.controller.start_trial(params)
+            with trio.fail_after(PATIENCE_SECONDS):
+                await observed.wait()
+            if signals == 2:
+                process.process.send_signal(signal.SIGINT)
+            assert await process.stop() == code
+    assert "Traceback" not in process.err
+    assert ("the process ends without it" in process.err) == (signals == 1)
+
+
+async def test_a_port_in_use() -> None:
+    """In a program, it is the error of the port, not a group."""
+    listeners = await open_listeners("127.0.0.1", 0)
+    participants = Participants()
+    participants.register_environment(never, "world")
+    with pytest.raises(OSError, match="Address already in use"):
+        await run_participants(
+            participants,
+            port=listeners[0].socket.getsockname()[1],
+            address="127.0.0.1",
+            directory="grpc://127.0.0.1:9",
+            signals=[],
+            variables={},
+        )
+    for listener in listeners:
+        await listener.aclose()
+
+
+async def never(_session: EnvironmentSession) -> None:
+    raise AssertionError

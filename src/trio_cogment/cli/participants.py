@@ -31,6 +31,8 @@ _SERVICE = "PARTICIPANTS"
 _DEFAULT_PORT = 9001
 #: What a module is expected to have, unless the command line names something else.
 _ATTRIBUTE = "participants"
+#: When after a signal the process ends, even if a participant in a worker thread does not.
+_GIVE_UP_SECONDS = 5.0
 _PACKAGE = str(Path(__file__).parent.parent)
 
 
@@ -54,6 +56,7 @@ def participants(ctx: click.Context, /, module: str, port: int, **_options: Any)
         ports=[port],
         services=[[service.name.rpartition(".")[2] for service in services]],
         open=functools.partial(_opened, found, services),
+        give_up_seconds=_GIVE_UP_SECONDS,
     )
     run_server(settings, application)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import ssl
@@ -15,7 +16,7 @@ from trio_cogment.config import RpcConfig
 from trio_cogment.discovery import SDK, host_finder, keep_registered, open_directory
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.rpc import RunningServer
+from trio_cogment.rpc import OwnNursery, RunningServer
 from trio_cogment.sdk._participant_server import serve_participants
 from trio_cogment.sdk._participants import Participants
 from trio_cogment.services import SERVICES
@@ -28,8 +29,12 @@ DEFAULT_PORT = 9001
 
 #: How long trials may go on after the first signal.
 STOP_SECONDS = 1.5
+#: When after the first signal the process ends, even if a participant in a worker thread does not.
+GIVE_UP_SECONDS = 5.0
 
 _HIGHEST_PORT = 65535
+
+_log = logging.getLogger(__name__)
 
 
 async def run_participants(
@@ -52,8 +57,9 @@ async def run_participants(
 
     This is a whole program; `serve_participants` serves within one. When it listens, it prints one line that says
     where. The first signal has the services deregistered, then closes the port, and lets trials go on for
-    `STOP_SECONDS`; a second one ends them at once. After a signal it returns, and Control-C shows no traceback. After
-    `Cancelled` all of that has been done without the wait for trials.
+    `STOP_SECONDS`; then it returns, and Control-C shows no traceback. A second signal ends the process at once, with
+    128 and its number as exit code. So do `GIVE_UP_SECONDS`, with 1, if a participant that is an ordinary function
+    still computes then. After `Cancelled` all of that has been done without the wait for trials.
 
     Args:
         participants: the implementations.
@@ -83,11 +89,13 @@ async def run_participants(
     token = variables.get(TOKEN_VARIABLE, "") if directory_token is None else directory_token
     async with AsyncExitStack() as opened:
         received = opened.enter_context(_receiver(signals))
+        ending = await opened.enter_async_context(OwnNursery())
+        opened.callback(ending.cancel_scope.cancel)
         client = None
         if directory:
             open_it = open_directory(directory, token=token, tls=directory_tls, rpc_config=rpc_config)
             client = await opened.enter_async_context(open_it)
-        nursery = await opened.enter_async_context(trio.open_nursery())
+        nursery = await opened.enter_async_context(OwnNursery())
         serve = partial(serve_participants, participants, port=port, address=address, tls=tls, rpc_config=rpc_config)
         serving: RunningServer = await nursery.start(serve)
         task_status.started(serving)
@@ -106,9 +114,9 @@ async def run_participants(
                 )
                 registering.start_soon(register, client, participants.offers(serving.port))
             await anext(received)
+            ending.start_soon(_end_process, received)
             registering.cancel_scope.cancel()
         # Nobody is sent here any more, and the port may close.
-        nursery.start_soon(_cancel_at_next, received, nursery.cancel_scope)
         # Sessions that are left are cancelled; a drain that runs out of time would end their calls with errors.
         with trio.move_on_after(STOP_SECONDS):
             await serving.drain(2 * STOP_SECONDS)
@@ -134,6 +142,14 @@ def _receiver(signals: Collection[int]) -> Iterator[AsyncIterator[int]]:
         yield received
 
 
-async def _cancel_at_next(received: AsyncIterator[int], scope: trio.CancelScope) -> None:
-    await anext(received)
-    scope.cancel()
+async def _end_process(received: AsyncIterator[int]) -> None:
+    """End the process at the next signal, or when the stop takes too long: nothing else ends a thread."""
+    with trio.move_on_after(GIVE_UP_SECONDS):
+        number = await anext(received)
+        os._exit(128 + number)
+    _log.warning(
+        "a participant has not ended %g seconds after the signal: its function does not use its session; the process "
+        "ends without it",
+        GIVE_UP_SECONDS,
+    )
+    os._exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -30,12 +31,15 @@ class Stop:
         asked: set by the first signal.
         starting: the start runs in it.
         finished: everything runs in it; cancelled when the stop takes too long.
+        give_up_seconds: when after the signal the process ends, even if something does not: code of users in a worker
+            thread cannot be cancelled. By default that is waited for, as something is being written.
     """
 
     def __init__(self) -> None:
         self.asked = trio.Event()
         self.starting = trio.CancelScope()
         self.finished = trio.CancelScope()
+        self.give_up_seconds = math.inf
 
     async def run(self) -> None:
         """Ask for the stop, and cancel everything after `STOP_SECONDS`."""
@@ -122,7 +126,13 @@ async def _watch_signals(signals: AsyncIterator[int], stop: Stop, status: Status
         await anext(signals)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stop.run)
-        async for number in signals:
-            # A second signal means: do not wait for the orderly stop.
-            status.close()
-            os._exit(128 + number)
+        with trio.move_on_after(stop.give_up_seconds):
+            async for number in signals:
+                # A second signal means: do not wait for the orderly stop.
+                status.close()
+                os._exit(128 + number)
+        _log.warning(
+            "code has not ended %g seconds after the signal; the process ends without it", stop.give_up_seconds
+        )
+        status.close()
+        os._exit(1)

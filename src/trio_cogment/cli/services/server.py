@@ -51,6 +51,7 @@ def serve_until_signal(start: Start, early: EarlySignals) -> None:
 
 
 async def _serve(start: Start, status: StatusFile, stop: Stop) -> None:
+    stop.give_up_seconds = start.application.give_up_seconds
     with stop.starting:
         if start.settings.status_file is not None:
             await status.open(start.settings.status_file)

@@ -7,6 +7,7 @@ imports at its top, imports none of them.
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -76,6 +77,7 @@ class Application:
         check: reads files before the server is announced; it raises `Failure`. None: there is nothing to read.
         open: entered when the ports are bound; left when the connections are drained, or with the error. The errors it
             expects (`Failure`, `CogmentError`) end the process with one line.
+        give_up_seconds: see `process.Stop`.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Application:
     services: Sequence[Sequence[str]]
     check: Callable[[], Any] | None = None
     open: Callable[[Resources], AbstractAsyncContextManager[Running]]
+    give_up_seconds: float = math.inf
 
 
 @dataclass(slots=True)
