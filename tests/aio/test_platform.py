@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import subprocess
+import sys
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 import trio
 import trio.lowlevel
 import trio.testing
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.wrappers_pb2 import StringValue
 
 from tests.sync.players import descriptors, params, threads
-from trio_cogment import aio
+from trio_cogment import aio, sdk
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.config import PlatformConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError
 from trio_cogment.sdk import ActorSession as TrioActorSession
 from trio_cogment.sdk import EnvironmentSession as TrioEnvironmentSession
-from trio_cogment.sdk import Session
+from trio_cogment.sdk import Event, PreTrialSession, Session
 
 PATIENCE_SECONDS = 60
 
@@ -210,6 +215,97 @@ def test_exceptions_come_with_their_tracebacks() -> None:
     run(program)
 
 
+class BrokenError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenError])
+def test_the_end_of_trio_ends_the_block(error: type[BaseException]) -> None:
+    """As Control-C does in a loop that does not handle it; the block is cancelled, and gets what has ended Trio."""
+    steps = []
+
+    async def fail() -> None:
+        raise error("of Trio")
+
+    async def program() -> None:
+        try:
+            async with aio.open_platform() as platform:
+                await platform.call(spawn, platform)
+                try:
+                    await asyncio.sleep(PATIENCE_SECONDS)
+                finally:
+                    steps.append("left")
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            steps.append(str(task.cancelling()))
+
+    async def spawn(platform: aio.Platform) -> None:
+        # In a task of the Trio program that nobody waits for.
+        platform._guest._calls.start_soon(fail)
+
+    with pytest.raises((error, BaseExceptionGroup)) as caught:
+        asyncio.run(program())
+    assert caught.group_contains(error) if isinstance(caught.value, BaseExceptionGroup) else True
+    assert isinstance(caught.value, KeyboardInterrupt) == (error is KeyboardInterrupt)
+    assert steps == ["left", "0"]
+
+
+def test_control_c_in_a_loop_that_does_not_handle_it() -> None:
+    program = """
+import asyncio, signal
+from trio_cogment import aio, sdk
+from tests.aio.test_platform import echo, endless
+from tests.sync.players import params
+async def main():
+    async with aio.open_platform() as platform:
+        platform.participants.register_environment(endless)
+        platform.participants.register_actor(echo, "echo")
+        trial = await platform.controller.start_trial(params())
+        asyncio.get_running_loop().call_later(0.2, signal.raise_signal, signal.SIGINT)
+        await platform.controller.wait_trial(trial)
+loop = asyncio.new_event_loop()
+try:
+    loop.run_until_complete(main())
+except KeyboardInterrupt:
+    print("interrupted")
+loop.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_hooks_and_data_logs() -> None:
+    logged: list[int] = []
+
+    async def hook(session: PreTrialSession) -> None:
+        await asyncio.sleep(0)
+        session.params.properties["hooked"] = "yes"
+
+    async def log(session: aio.DatalogSession) -> None:
+        async for sample in session:
+            await asyncio.sleep(0)
+            logged.append(sample.tick_id)
+        assert (session.params.properties["hooked"], session.user_id) == ("yes", "trio-cogment")
+
+    async def program() -> None:
+        config = PlatformConfig(pre_trial_hooks=("cogment://discover",))
+        async with aio.open_platform(config=config, default_params=params(log=True)) as platform:
+            platform.participants.register_environment(world)
+            platform.participants.register_actor(echo, "echo")
+            platform.participants.register_pre_trial_hook(hook)
+            platform.participants.register_datalog(log)
+            trial_id = await platform.controller.start_trial()
+            await platform.controller.wait_trial(trial_id)
+            assert [actor.name for actor in await platform.controller.actors(trial_id)] == ["ann"]
+
+    run(program)
+    assert logged[:3] == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [(aio.ActorSession, TrioActorSession), (aio.EnvironmentSession, TrioEnvironmentSession)],
@@ -217,3 +313,28 @@ def test_exceptions_come_with_their_tracebacks() -> None:
 def test_sessions_have_what_those_of_trio_have(ours: type, theirs: type[Session]) -> None:
     for_the_sdk = {"run", "finish"}
     assert not {name for name in dir(theirs) if not name.startswith("_")} - set(dir(ours)) - for_the_sdk
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "left_out"),
+    [
+        (aio.Controller, sdk.Controller, set()),
+        # What copies trials from one store to another is written for Trio.
+        (aio.DatastoreClient, sdk.DatastoreClient, {"page_of_trials", "add_trial", "adding", "open_adder"}),
+        # Gives an object of Trio.
+        (aio.ModelRegistryClient, sdk.ModelRegistryClient, {"track_latest"}),
+        (aio.DatalogSession, sdk.DatalogSession, set()),
+    ],
+)
+def test_clients_have_what_those_of_trio_have(ours: type, theirs: type, left_out: set[str]) -> None:
+    assert {name for name in dir(theirs) if not name.startswith("_")} - set(dir(ours)) == left_out
+
+
+async def typed(session: aio.ActorSession[Duration, StringValue, None], env: aio.EnvironmentSession[Duration]) -> None:
+    """Checked by mypy, which refuses an `ignore` that is not needed."""
+    assert_type(session.all_events(), AsyncIterator[Event[Duration, None]])
+    assert_type(session.config, None)
+    await session.do_action(StringValue())
+    await session.do_action(Duration())  # type: ignore[arg-type]  # what is tested
+    await env.start([("*", Duration())])
+    await env.produce_observations([("*", StringValue())])  # type: ignore[list-item]  # what is tested

@@ -6,21 +6,25 @@ import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import assert_type
 
 import pytest
 import trio
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.wrappers_pb2 import StringValue
 
 from tests.sync.players import counter, descriptors, echo, endless, params, threads
-from trio_cogment import sync
+from trio_cogment import sdk, sync
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.config import PlatformConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, RpcError
 from trio_cogment.platform import open_platform
 from trio_cogment.sdk import ActorSession as AsyncActorSession
 from trio_cogment.sdk import EnvironmentSession as AsyncEnvironmentSession
-from trio_cogment.sdk import Participants, PreTrialSession, Session
+from trio_cogment.sdk import Event, Participants, PreTrialSession, Session
 
 PATIENCE_SECONDS = 60
 
@@ -86,6 +90,10 @@ def test_models(tmp_path: Path) -> None:
         assert registry.retrieve("m")[1] == b"more weights"
         assert b"".join(registry.stream("m", 1)) == b"weights"
         assert [info.version_number for info in registry.list_versions("m")] == [1, 2]
+        with registry.version_updates("m") as versions:
+            assert next(versions).version_number == 2
+            registry.store("m", b"more")
+            assert next(versions).version_number == 3
         with pytest.raises(RpcError, match="NOT_FOUND"):
             registry.model_info("n")
         with pytest.raises(RpcError, match="NOT_FOUND"):
@@ -282,6 +290,31 @@ async def test_a_cancelled_trial_reaches_the_worker_thread() -> None:
 def test_sessions_have_what_the_asynchronous_ones_have(ours: type, theirs: type[Session]) -> None:
     for_the_sdk = {"run", "finish"}
     assert not {name for name in dir(theirs) if not name.startswith("_")} - set(dir(ours)) - for_the_sdk
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "left_out"),
+    [
+        (sync.Controller, sdk.Controller, set()),
+        # What copies trials from one store to another is written for Trio.
+        (sync.DatastoreClient, sdk.DatastoreClient, {"page_of_trials", "add_trial", "adding", "open_adder"}),
+        # Gives an object of Trio.
+        (sync.ModelRegistryClient, sdk.ModelRegistryClient, {"track_latest"}),
+        (sync.DatalogSession, sdk.DatalogSession, set()),
+    ],
+)
+def test_clients_have_what_the_asynchronous_ones_have(ours: type, theirs: type, left_out: set[str]) -> None:
+    assert {name for name in dir(theirs) if not name.startswith("_")} - set(dir(ours)) == left_out
+
+
+def typed(session: sync.ActorSession[Duration, StringValue, None], env: sync.EnvironmentSession[Duration]) -> None:
+    """Checked by mypy, which refuses an `ignore` that is not needed."""
+    assert_type(session.all_events(), Iterator[Event[Duration, None]])
+    assert_type(session.config, None)
+    session.do_action(StringValue())
+    session.do_action(Duration())  # type: ignore[arg-type]  # what is tested
+    env.start([("*", Duration())])
+    env.produce_observations([("*", StringValue())])  # type: ignore[list-item]  # what is tested
 
 
 def test_a_script_that_closes_nothing_ends(tmp_path: Path) -> None:

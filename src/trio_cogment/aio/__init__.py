@@ -21,5 +21,8 @@ from trio_cogment.aio._platform import Platform as Platform
 from trio_cogment.aio._platform import open_platform as open_platform
 from trio_cogment.aio._sessions import ActorCoroutine as ActorCoroutine
 from trio_cogment.aio._sessions import ActorSession as ActorSession
+from trio_cogment.aio._sessions import DatalogCoroutine as DatalogCoroutine
+from trio_cogment.aio._sessions import DatalogSession as DatalogSession
 from trio_cogment.aio._sessions import EnvironmentCoroutine as EnvironmentCoroutine
 from trio_cogment.aio._sessions import EnvironmentSession as EnvironmentSession
+from trio_cogment.aio._sessions import PreTrialCoroutine as PreTrialCoroutine

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -33,6 +33,9 @@ _CANCELLATION_SECONDS = 10.0
 class Guest(Generic[V]):
     """A Trio program in asyncio's thread, with an asynchronous context manager open; itself one, of asyncio.
 
+    If the Trio program ends by itself, the block is cancelled and left with the exception that ended it. So it is with
+    Control-C where the loop does not handle it: Trio gets it.
+
     Args:
         opened: what is opened, in Trio.
     """
@@ -40,9 +43,12 @@ class Guest(Generic[V]):
     def __init__(self, opened: AbstractAsyncContextManager[V]) -> None:
         self._opened = opened
         self._open = False
+        self._ending = False
+        self._block_cancelled = False
 
     async def __aenter__(self) -> V:
         self._loop = asyncio.get_running_loop()
+        self._owner = asyncio.current_task()
         # Coroutines of participants run in the context of whoever opened it, not in that of a task of Trio.
         self._context = contextvars.copy_context()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -71,8 +77,13 @@ class Guest(Generic[V]):
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._end()
-        if kind is None:
-            self._ended.result()
+        if self._block_cancelled and self._owner is not None:
+            if kind is not asyncio.CancelledError:
+                # The block ended before the cancellation reached it.
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)
+            self._owner.uncancel()
+        self._ended.result()
 
     @property
     def closed(self) -> bool:
@@ -135,17 +146,20 @@ class Guest(Generic[V]):
             self._calls.cancel_scope.cancel()
 
     def _done(self, ended: Outcome[None]) -> None:
-        self._open = False
+        was_open, self._open = self._open, False
         try:
             ended.unwrap()
         except BaseException as error:  # noqa: BLE001  whoever closes it gets the exception, whatever it is
-            self._ended.set_exception(error)
+            self._ended.set_exception(_interrupt_in(error) or error)
             self._ended.exception()  # seen, if nobody asks
+            if was_open and not self._ending and self._owner is not None:
+                self._block_cancelled = self._owner.cancel()
         else:
             self._ended.set_result(None)
 
     async def _end(self) -> None:
         """Cancel the Trio program and wait for its end, also when this task is cancelled meanwhile."""
+        self._ending = True
         self._soon(self._scope.cancel)
         await _wait(self._ended, on_cancel=lambda: None)
 
@@ -174,6 +188,16 @@ class Guest(Generic[V]):
         finally:
             if not result.done():
                 result.cancel()
+
+
+def _interrupt_in(error: BaseException) -> BaseException | None:
+    """Return the KeyboardInterrupt or SystemExit in a group, which asyncio raises out of its loop; None without one."""
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    found: BaseException | None = error.subgroup((KeyboardInterrupt, SystemExit))
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
 
 
 async def _wait(future: asyncio.Future[Any], *, on_cancel: Callable[[], None]) -> None:

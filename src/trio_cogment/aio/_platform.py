@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from trio_cogment import platform as trio_platform
 from trio_cogment import sdk
 from trio_cogment.aio._awaited import awaited, iterated, watched
 from trio_cogment.aio._guest import Guest
-from trio_cogment.aio._sessions import ActorCoroutine, ActorSession, EnvironmentCoroutine, EnvironmentSession
+from trio_cogment.aio._sessions import (
+    ActorCoroutine,
+    ActorSession,
+    DatalogCoroutine,
+    DatalogSession,
+    EnvironmentCoroutine,
+    EnvironmentSession,
+    PreTrialCoroutine,
+)
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.sdk.session_views import View
 
@@ -26,7 +34,10 @@ class Controller(View[sdk.Controller, _Guest]):
     start_trial = awaited(sdk.Controller.start_trial)
     wait_trial = awaited(sdk.Controller.wait_trial)
     terminate_trial = awaited(sdk.Controller.terminate_trial)
+    wait_trial_state = awaited(sdk.Controller.wait_trial_state)
     trial_infos = awaited(sdk.Controller.trial_infos)
+    actors = awaited(sdk.Controller.actors)
+    versions = awaited(sdk.Controller.versions)
     #: `async with controller.watch_trials() as entries: async for entry in entries: ...`
     watch_trials = watched(sdk.Controller.watch_trials)
 
@@ -36,6 +47,7 @@ class DatastoreClient(View[sdk.DatastoreClient, _Guest]):
 
     trials = awaited(sdk.DatastoreClient.trials)
     trial = awaited(sdk.DatastoreClient.trial)
+    all_trials = iterated(sdk.DatastoreClient.all_trials)
     delete_trials = awaited(sdk.DatastoreClient.delete_trials)
     #: `async with datastore.samples(trial_id) as samples: async for sample in samples: ...`
     samples = iterated(sdk.DatastoreClient.samples)
@@ -54,6 +66,8 @@ class ModelRegistryClient(View[sdk.ModelRegistryClient, _Guest]):
     retrieve_to = awaited(sdk.ModelRegistryClient.retrieve_to)
     list_models = iterated(sdk.ModelRegistryClient.list_models)
     list_versions = iterated(sdk.ModelRegistryClient.list_versions)
+    stream = iterated(sdk.ModelRegistryClient.stream)
+    version_updates = watched(sdk.ModelRegistryClient.version_updates)
 
 
 class Participants(View[sdk.Participants, _Guest]):
@@ -68,7 +82,7 @@ class Participants(View[sdk.Participants, _Guest]):
         """Register `async def implementation(session: aio.EnvironmentSession)`; see `trio_cogment.Participants`."""
         guest = self._caller
 
-        async def run(session: sdk.EnvironmentSession) -> None:
+        async def run(session: sdk.EnvironmentSession[Any, Any, Any]) -> None:
             await guest.from_trio(implementation, EnvironmentSession(session, guest))
 
         self._target.register_environment(run, name, properties=properties)
@@ -84,10 +98,28 @@ class Participants(View[sdk.Participants, _Guest]):
         """Register `async def implementation(session: aio.ActorSession)`; see `trio_cogment.Participants`."""
         guest = self._caller
 
-        async def run(session: sdk.ActorSession) -> None:
+        async def run(session: sdk.ActorSession[Any, Any, Any]) -> None:
             await guest.from_trio(implementation, ActorSession(session, guest))
 
         self._target.register_actor(run, name, actor_classes, properties=properties)
+
+    def register_pre_trial_hook(self, hook: PreTrialCoroutine, name: str = "default") -> None:
+        """Register `async def hook(session: PreTrialSession)`; see `trio_cogment.Participants`."""
+        guest = self._caller
+
+        async def run(session: sdk.PreTrialSession) -> None:
+            await guest.from_trio(hook, session)
+
+        self._target.register_pre_trial_hook(run, name)
+
+    def register_datalog(self, implementation: DatalogCoroutine, name: str = "default") -> None:
+        """Register `async def implementation(session: aio.DatalogSession)`; see `trio_cogment.Participants`."""
+        guest = self._caller
+
+        async def run(session: sdk.DatalogSession) -> None:
+            await guest.from_trio(implementation, DatalogSession(session, guest))
+
+        self._target.register_datalog(run, name)
 
 
 class Platform:
@@ -138,7 +170,7 @@ class Platform:
         """Take part in a trial as a client actor until it is over; see `trio_cogment.join_trial`."""
         guest = self._guest
 
-        async def run(session: sdk.ActorSession) -> None:
+        async def run(session: sdk.ActorSession[Any, Any, Any]) -> None:
             await guest.from_trio(implementation, ActorSession(session, guest))
 
         await guest.call(self.platform.join_trial, trial_id, run, actor_name=actor_name, actor_class=actor_class)

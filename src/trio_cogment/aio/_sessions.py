@@ -2,54 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, Generic, TypeAlias
 
 from trio_cogment.aio._awaited import awaited
 from trio_cogment.aio._guest import Guest
 from trio_cogment.sdk import ActorSession as TrioActorSession
+from trio_cogment.sdk import DatalogSession as TrioDatalogSession
 from trio_cogment.sdk import EnvironmentSession as TrioEnvironmentSession
-from trio_cogment.sdk import Event, EventStream
-from trio_cogment.sdk.session_views import ActorSessionView, EnvironmentSessionView
+from trio_cogment.sdk import Event, EventStream, LogSample, PreTrialSession
+from trio_cogment.sdk.session_views import (
+    ActionT,
+    ActorSessionView,
+    ConfigT,
+    DatalogSessionView,
+    EnvironmentSessionView,
+    ObservationT,
+    SentActionT,
+    SentObservationT,
+)
 
 
-class ActorSession(ActorSessionView[Guest[Any]]):
-    """An actor's part in one trial, for a coroutine of asyncio; see `trio_cogment.ActorSession`."""
+class ActorSession(
+    ActorSessionView[Guest[Any], ObservationT, SentActionT, ConfigT], Generic[ObservationT, SentActionT, ConfigT]
+):
+    """An actor's part in one trial, for a coroutine of asyncio.
+
+    See `trio_cogment.ActorSession`, also for the type arguments.
+    """
 
     start = awaited(TrioActorSession.start)
-    do_action = awaited(TrioActorSession.do_action)
     add_reward = awaited(TrioActorSession.add_reward)
     send_message = awaited(TrioActorSession.send_message)
     sending_done = awaited(TrioActorSession.sending_done)
 
-    def all_events(self) -> AsyncIterator[Event]:
+    async def do_action(self, action: SentActionT) -> None:
+        """See `trio_cogment.ActorSession.do_action`."""
+        await self._caller.call(self._target.do_action, action)
+
+    def all_events(self) -> AsyncIterator[Event[ObservationT, None]]:
         """Return the events of the trial, in order, until its end; see `trio_cogment.sdk.Session.all_events`."""
         return _events(self._target.all_events(), self._caller)
 
 
-class EnvironmentSession(EnvironmentSessionView[Guest[Any]]):
-    """An environment's part in one trial, for a coroutine of asyncio; see `trio_cogment.EnvironmentSession`."""
+class EnvironmentSession(
+    EnvironmentSessionView[Guest[Any], SentObservationT, ActionT, ConfigT], Generic[SentObservationT, ActionT, ConfigT]
+):
+    """An environment's part in one trial, for a coroutine of asyncio.
 
-    start = awaited(TrioEnvironmentSession.start)
-    produce_observations = awaited(TrioEnvironmentSession.produce_observations)
-    end = awaited(TrioEnvironmentSession.end)
+    See `trio_cogment.EnvironmentSession`, also for the type arguments.
+    """
+
     add_reward = awaited(TrioEnvironmentSession.add_reward)
     send_message = awaited(TrioEnvironmentSession.send_message)
     sending_done = awaited(TrioEnvironmentSession.sending_done)
 
-    def all_events(self) -> AsyncIterator[Event]:
+    async def start(
+        self,
+        observations: Sequence[tuple[str | int, SentObservationT]] | None = None,
+        *,
+        auto_done_sending: bool = True,
+    ) -> None:
+        """See `trio_cogment.EnvironmentSession.start`."""
+        await self._caller.call(self._target.start, observations, auto_done_sending=auto_done_sending)
+
+    async def produce_observations(self, observations: Sequence[tuple[str | int, SentObservationT]]) -> None:
+        """See `trio_cogment.EnvironmentSession.produce_observations`."""
+        await self._caller.call(self._target.produce_observations, observations)
+
+    async def end(self, final_observations: Sequence[tuple[str | int, SentObservationT]]) -> None:
+        """See `trio_cogment.EnvironmentSession.end`."""
+        await self._caller.call(self._target.end, final_observations)
+
+    def all_events(self) -> AsyncIterator[Event[None, ActionT]]:
         """Return the events of the trial, in order, until its end; see `trio_cogment.sdk.Session.all_events`."""
         return _events(self._target.all_events(), self._caller)
 
 
-ActorCoroutine: TypeAlias = Callable[[ActorSession], Coroutine[Any, Any, None]]
-EnvironmentCoroutine: TypeAlias = Callable[[EnvironmentSession], Coroutine[Any, Any, None]]
+class DatalogSession(DatalogSessionView[Guest[Any]]):
+    """The log of one trial, for a coroutine of asyncio: `async for sample in session`."""
+
+    def __aiter__(self) -> DatalogSession:
+        return self
+
+    async def __anext__(self) -> LogSample:
+        sample = await self._caller.call(_next_sample, self._target)
+        if sample is None:
+            raise StopAsyncIteration
+        return sample
 
 
-async def _events(stream: EventStream, guest: Guest[Any]) -> AsyncIterator[Event]:
+ActorCoroutine: TypeAlias = Callable[[ActorSession[Any, Any, Any]], Coroutine[Any, Any, None]]
+EnvironmentCoroutine: TypeAlias = Callable[[EnvironmentSession[Any, Any, Any]], Coroutine[Any, Any, None]]
+PreTrialCoroutine: TypeAlias = Callable[[PreTrialSession], Coroutine[Any, Any, None]]
+DatalogCoroutine: TypeAlias = Callable[[DatalogSession], Coroutine[Any, Any, None]]
+
+
+async def _events(
+    stream: EventStream[ObservationT, ActionT], guest: Guest[Any]
+) -> AsyncIterator[Event[ObservationT, ActionT]]:
     while (event := await guest.call(_next_event, stream)) is not None:
         yield event
 
 
-async def _next_event(stream: EventStream) -> Event | None:
+async def _next_event(stream: EventStream[ObservationT, ActionT]) -> Event[ObservationT, ActionT] | None:
     return await anext(stream, None)
+
+
+async def _next_sample(session: TrioDatalogSession) -> LogSample | None:
+    return await anext(session, None)

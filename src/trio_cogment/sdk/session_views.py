@@ -8,9 +8,25 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.sdk._actor import ActorSession
+from trio_cogment.sdk._actor import ActorSession, ConfigT, SentActionT
 from trio_cogment.sdk._datalog import DatalogSession
-from trio_cogment.sdk._environment import ActorInfo, EnvironmentSession
+from trio_cogment.sdk._environment import ActorInfo, EnvironmentSession, SentObservationT
+from trio_cogment.sdk._events import ActionT, ObservationT
+from trio_cogment.sdk._session import Session
+
+#: The type arguments of sessions; see `ActorSession` and `EnvironmentSession` of the SDK.
+__all__ = [
+    "ActionT",
+    "ActorSessionView",
+    "CallerT",
+    "ConfigT",
+    "DatalogSessionView",
+    "EnvironmentSessionView",
+    "ObservationT",
+    "SentActionT",
+    "SentObservationT",
+    "View",
+]
 
 CallerT = TypeVar("CallerT")
 TargetT = TypeVar("TargetT")
@@ -29,10 +45,10 @@ class View(Generic[TargetT, CallerT]):
         self._caller = caller
 
 
-_SessionT = TypeVar("_SessionT", ActorSession, EnvironmentSession)
+_SessionT = TypeVar("_SessionT", bound=Session[Any, Any])
 
 
-class _SessionView(View[_SessionT, CallerT]):
+class _SessionView(View[_SessionT, CallerT], Generic[_SessionT, CallerT]):
     @property
     def name(self) -> str:
         """The participant's name in the trial."""
@@ -58,13 +74,20 @@ class _SessionView(View[_SessionT, CallerT]):
         """True once the trial has ended for this participant."""
         return self._target.is_over
 
+
+class ActorSessionView(
+    _SessionView[ActorSession[ObservationT, SentActionT, ConfigT], CallerT],
+    Generic[CallerT, ObservationT, SentActionT, ConfigT],
+):
+    """The attributes of an `ActorSession`."""
+
     @property
     def implementation(self) -> str:
         """The implementation that was requested; may be empty."""
         return self._target.implementation
 
     @property
-    def config(self) -> Any:
+    def config(self) -> ConfigT:
         """The configuration, of the type that the spec declares, or bytes; None if there is none."""
         return self._target.config
 
@@ -72,10 +95,6 @@ class _SessionView(View[_SessionT, CallerT]):
     def required_config(self) -> Any:
         """`config`, for an implementation that cannot do without it; see `ActorSession.required_config`."""
         return self._target.required_config
-
-
-class ActorSessionView(_SessionView[ActorSession, CallerT]):
-    """The attributes of an `ActorSession`."""
 
     @property
     def actor_class(self) -> str:
@@ -88,8 +107,26 @@ class ActorSessionView(_SessionView[ActorSession, CallerT]):
         return self._target.environment_name
 
 
-class EnvironmentSessionView(_SessionView[EnvironmentSession, CallerT]):
+class EnvironmentSessionView(
+    _SessionView[EnvironmentSession[SentObservationT, ActionT, ConfigT], CallerT],
+    Generic[CallerT, SentObservationT, ActionT, ConfigT],
+):
     """The attributes of an `EnvironmentSession`."""
+
+    @property
+    def implementation(self) -> str:
+        """The implementation that was requested; may be empty."""
+        return self._target.implementation
+
+    @property
+    def config(self) -> ConfigT:
+        """The configuration, of the type that the spec declares, or bytes; None if there is none."""
+        return self._target.config
+
+    @property
+    def required_config(self) -> Any:
+        """`config`, for an implementation that cannot do without it; see `ActorSession.required_config`."""
+        return self._target.required_config
 
     @property
     def actors(self) -> list[ActorInfo]:

@@ -23,8 +23,8 @@ from trio_cogment.sync._sessions import (
     environment_session,
 )
 
-ActorFunction: TypeAlias = Callable[[ActorSession], None]
-EnvironmentFunction: TypeAlias = Callable[[EnvironmentSession], None]
+ActorFunction: TypeAlias = Callable[[ActorSession[Any, Any, Any]], None]
+EnvironmentFunction: TypeAlias = Callable[[EnvironmentSession[Any, Any, Any]], None]
 PreTrialFunction: TypeAlias = Callable[[sdk.PreTrialSession], None]
 DatalogFunction: TypeAlias = Callable[[DatalogSession], None]
 

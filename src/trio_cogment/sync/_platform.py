@@ -26,7 +26,10 @@ class Controller(View[sdk.Controller, _Thread]):
     start_trial = blocking(sdk.Controller.start_trial)
     wait_trial = blocking(sdk.Controller.wait_trial)
     terminate_trial = blocking(sdk.Controller.terminate_trial)
+    wait_trial_state = blocking(sdk.Controller.wait_trial_state)
     trial_infos = blocking(sdk.Controller.trial_infos)
+    actors = blocking(sdk.Controller.actors)
+    versions = blocking(sdk.Controller.versions)
     #: `with controller.watch_trials() as entries: for entry in entries: ...`
     watch_trials = watching(sdk.Controller.watch_trials)
 
@@ -55,6 +58,8 @@ class ModelRegistryClient(View[sdk.ModelRegistryClient, _Thread]):
     retrieve = blocking(sdk.ModelRegistryClient.retrieve)
     retrieve_to = blocking(sdk.ModelRegistryClient.retrieve_to)
     stream = iterating(sdk.ModelRegistryClient.stream)
+    #: `with model_registry.version_updates("name") as versions: for version in versions: ...`
+    version_updates = watching(sdk.ModelRegistryClient.version_updates)
 
 
 class Platform:

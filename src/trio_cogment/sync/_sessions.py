@@ -2,46 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic
 
 from trio_cogment.sdk import ActorSession as AsyncActorSession
 from trio_cogment.sdk import DatalogSession as AsyncDatalogSession
 from trio_cogment.sdk import EnvironmentSession as AsyncEnvironmentSession
 from trio_cogment.sdk import Event, EventStream, LogSample
-from trio_cogment.sdk.session_views import ActorSessionView, DatalogSessionView, EnvironmentSessionView
+from trio_cogment.sdk.session_views import (
+    ActionT,
+    ActorSessionView,
+    ConfigT,
+    DatalogSessionView,
+    EnvironmentSessionView,
+    ObservationT,
+    SentActionT,
+    SentObservationT,
+)
 from trio_cogment.sync._blocking import blocking
 from trio_cogment.sync._portal import Caller, FromWorkerThread
 
 
-class ActorSession(ActorSessionView[Caller]):
-    """An actor's part in one trial; see `trio_cogment.ActorSession`.
+class ActorSession(
+    ActorSessionView[Caller, ObservationT, SentActionT, ConfigT], Generic[ObservationT, SentActionT, ConfigT]
+):
+    """An actor's part in one trial; see `trio_cogment.ActorSession`, also for the type arguments.
 
     Its methods may be called in the thread that runs the implementation. If the trial is cancelled, they raise
     `trio.Cancelled`, which has to be let through.
     """
 
     start = blocking(AsyncActorSession.start)
-    do_action = blocking(AsyncActorSession.do_action)
     add_reward = blocking(AsyncActorSession.add_reward)
     send_message = blocking(AsyncActorSession.send_message)
     sending_done = blocking(AsyncActorSession.sending_done)
 
-    def all_events(self) -> Iterator[Event]:
+    def do_action(self, action: SentActionT) -> None:
+        """See `trio_cogment.ActorSession.do_action`."""
+        self._caller.call(self._target.do_action, action)
+
+    def all_events(self) -> Iterator[Event[ObservationT, None]]:
         """Return the events of the trial, in order, until its end; see `trio_cogment.sdk.Session.all_events`."""
         return _events(self._target.all_events(), self._caller)
 
 
-class EnvironmentSession(EnvironmentSessionView[Caller]):
+class EnvironmentSession(
+    EnvironmentSessionView[Caller, SentObservationT, ActionT, ConfigT], Generic[SentObservationT, ActionT, ConfigT]
+):
     """An environment's part in one trial; see `trio_cogment.EnvironmentSession`, and `ActorSession` here."""
 
-    start = blocking(AsyncEnvironmentSession.start)
-    produce_observations = blocking(AsyncEnvironmentSession.produce_observations)
-    end = blocking(AsyncEnvironmentSession.end)
     add_reward = blocking(AsyncEnvironmentSession.add_reward)
     send_message = blocking(AsyncEnvironmentSession.send_message)
     sending_done = blocking(AsyncEnvironmentSession.sending_done)
 
-    def all_events(self) -> Iterator[Event]:
+    def start(
+        self,
+        observations: Sequence[tuple[str | int, SentObservationT]] | None = None,
+        *,
+        auto_done_sending: bool = True,
+    ) -> None:
+        """See `trio_cogment.EnvironmentSession.start`."""
+        self._caller.call(self._target.start, observations, auto_done_sending=auto_done_sending)
+
+    def produce_observations(self, observations: Sequence[tuple[str | int, SentObservationT]]) -> None:
+        """See `trio_cogment.EnvironmentSession.produce_observations`."""
+        self._caller.call(self._target.produce_observations, observations)
+
+    def end(self, final_observations: Sequence[tuple[str | int, SentObservationT]]) -> None:
+        """See `trio_cogment.EnvironmentSession.end`."""
+        self._caller.call(self._target.end, final_observations)
+
+    def all_events(self) -> Iterator[Event[None, ActionT]]:
         """Return the events of the trial, in order, until its end; see `trio_cogment.sdk.Session.all_events`."""
         return _events(self._target.all_events(), self._caller)
 
@@ -54,12 +85,12 @@ class DatalogSession(DatalogSessionView[Caller]):
             yield sample
 
 
-def actor_session(session: AsyncActorSession) -> ActorSession:
+def actor_session(session: AsyncActorSession[Any, Any, Any]) -> ActorSession[Any, Any, Any]:
     """Return a session for an actor that runs in a worker thread."""
     return ActorSession(session, FromWorkerThread())
 
 
-def environment_session(session: AsyncEnvironmentSession) -> EnvironmentSession:
+def environment_session(session: AsyncEnvironmentSession[Any, Any, Any]) -> EnvironmentSession[Any, Any, Any]:
     """Return a session for an environment that runs in a worker thread."""
     return EnvironmentSession(session, FromWorkerThread())
 
@@ -69,12 +100,12 @@ def datalog_session(session: AsyncDatalogSession) -> DatalogSession:
     return DatalogSession(session, FromWorkerThread())
 
 
-def _events(stream: EventStream, caller: Caller) -> Iterator[Event]:
+def _events(stream: EventStream[ObservationT, ActionT], caller: Caller) -> Iterator[Event[ObservationT, ActionT]]:
     while (event := caller.call(_next_event, stream)) is not None:
         yield event
 
 
-async def _next_event(stream: EventStream) -> Event | None:
+async def _next_event(stream: EventStream[ObservationT, ActionT]) -> Event[ObservationT, ActionT] | None:
     return await anext(stream, None)
 
 
