@@ -337,9 +337,19 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, expected: str) -> N
     assert expected in line
 
 
+def test_the_file_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = "there is no launch.yaml or launch.yml in this folder"
+    assert run_main("launch").err == f"trio-cogment: .: {expected}\n"
+    (tmp_path / "launch.yml").write_text("scripts: {a: {commands: [[echo, one, '{{.__1}}']]}}")
+    command = [sys.executable, "-m", "trio_cogment", "launch", "-qqq"]
+    for arguments, output in (([], b"one\n"), ([str(tmp_path), "two"], b"one two\n")):
+        assert subprocess.check_output([*command, *arguments], timeout=PATIENCE_SECONDS) == output
+
+
 def test_wrong_usage(tmp_path: Path) -> None:
     for arguments, expected in (
-        ((), "Missing argument 'FILE'"),
+        (("",), "expected a path, got ''"),
         ((str(tmp_path / "none"),), "No such file"),
         (("--grace=0s", "x"), "--grace: expected more than 0"),
         (("--nothing", "x"), "No such option"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, run_main
+from tests.ports import free_port
 from tests.spec.projects import DATA, project
 
 PYTHON = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -105,16 +107,33 @@ def test_init_writes_a_project_that_runs_and_whose_test_passes(tmp_path: Path) -
     folder = tmp_path / "new"
     made = run_main("init", str(folder), "--actor-class=bold_guesser", "--actors=3", "--yes")
     assert (made.code, made.err) == (0, "")
-    assert made.out.endswith(f"\nNow: cd {folder} && python main.py\n")
+    assert made.out.endswith(f"\nNow: cd {folder} && python main.py, or trio-cogment launch\n")
+    names = [f"bold_guesser {number}" for number in (1, 2, 3)]
     ran = command("run", "start", folder=folder, PATH=PYTHON)
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert [line.partition(":")[0] for line in ran.stdout.splitlines()] == [f"bold_guesser {n}" for n in (1, 2, 3)]
+    assert sorted(line.partition(":")[0] for line in ran.stdout.splitlines()) == names
     tested = command("run", "test", folder=folder, PATH=PYTHON)
     assert tested.returncode == 0, tested.stdout
     assert "1 passed" in tested.stdout
     # What it has generated is what `generate` makes.
     again = run_main("generate", f"--file={folder}", f"--python_dir={folder}")
     assert (again.code, again.out) == (0, "")
+
+
+def test_what_init_writes_can_be_launched(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    assert run_main("init", str(folder), "--yes").code == 0
+    file = folder / "launch.yaml"
+    text = file.read_text()
+    for port in ("9000", "9001"):
+        assert text.count(port) == 1
+        text = text.replace(port, str(free_port()))
+    file.write_text(text)
+    done = command("launch", folder=folder, PATH=PYTHON)
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"^\[participants:\(1/1\)\] stdout: (player \d): \d guesses$", done.stdout, re.MULTILINE)
+    assert sorted(found) == ["player 1", "player 2"]
+    assert "ERROR" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["Player", "1", "a b", "", "environment"])

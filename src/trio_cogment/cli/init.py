@@ -57,7 +57,7 @@ def init(destination: Path, actor_class: str | None, actors: int | None, yes: bo
         raise Failure(f"init: {error.filename or destination}: {error.strerror or error}") from error
     for path in written:
         click.echo(destination / path)
-    click.echo(f"\nNow: cd {destination} && python main.py")
+    click.echo(f"\nNow: cd {destination} && python main.py, or trio-cogment launch")
 
 
 def _project_files(actor_class: str, actors: int) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trio_cogment.cli.errors import Failure, cause_of
-from trio_cogment.cli.options import as_duration
+from trio_cogment.cli.options import FilePath, as_duration
 from trio_cogment.errors import CogmentError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _RAW = 3
     epilog="Everything after -- is an argument for the file, also what begins with a dash. "
     "The exit code is that of the first script that ends; 128 + N if signal N has ended it, or the launcher."
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=FilePath(path_type=Path), default=Path())
 @click.argument("arguments", nargs=-1)
 @click.option(
     "-q",
@@ -45,7 +45,8 @@ _RAW = 3
 def launch(file: Path, arguments: tuple[str, ...], quiet: int, grace: float) -> int:
     """Run the scripts of a launch file together, until one ends.
 
-    ARGUMENTS are {{.__1}}, {{.__2}} and so on in the file.
+    FILE may be a folder, which has a launch.yaml or launch.yml; by default it is the current folder. ARGUMENTS are
+    {{.__1}}, {{.__2}} and so on in the file.
     """
     import trio
 

@@ -14,6 +14,9 @@ from trio_cogment.launch._scalars import environment_text, quiet_value
 from trio_cogment.launch.template import Template, TemplateError
 from trio_cogment.spec.yaml_file import YamlFile, described, is_blank, line_of
 
+#: The launch file of a folder.
+DEFAULT_NAMES = ("launch.yaml", "launch.yml")
+
 _TOP_KEYS = ("global", "scripts")
 _GLOBAL_KEYS = ("environment", "folder")
 _SCRIPT_KEYS = ("environment", "folder", "dir", "quiet", "ready_output", "depends_on", "commands")
@@ -73,12 +76,21 @@ def read_launch_file(path: Path) -> LaunchFile:
     """Read a launch file.
 
     Args:
-        path: the file; named in every error.
+        path: the file, or the folder that has it; the file is named in every error.
 
     Raises:
-        InvalidArgumentError: it cannot be read, or something in it is wrong.
+        InvalidArgumentError: it cannot be read, or something in it is wrong; or there is none in that folder.
     """
-    return _Reader(path).read()
+    return _Reader(_found(path)).read()
+
+
+def _found(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    for name in DEFAULT_NAMES:
+        if (path / name).is_file():
+            return path / name
+    raise InvalidArgumentError(f"{path}: there is no {' or '.join(DEFAULT_NAMES)} in this folder")
 
 
 class _Reader:

@@ -59,7 +59,7 @@ def load_plan(path: str | Path, arguments: Sequence[str], environment: Mapping[s
     """Read a launch file and fill in its templates.
 
     Args:
-        path: the file.
+        path: the file, or the folder that has it.
         arguments: those of the launcher, which the file finds as `{{.__1}}` and so on.
         environment: the launcher's own variables.
 
