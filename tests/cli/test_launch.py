@@ -310,6 +310,16 @@ def test_servers_say_what_launch_files_of_the_reference_wait_for(launch: Start) 
         assert launched.shown().count(line) == 1, launched.shown()
 
 
+def test_what_python_programs_print_comes_at_once(launch: Start) -> None:
+    program = json.dumps("import time; print('up'); time.sleep(1000)")
+    launched = launch(
+        "scripts:\n"
+        f"  server: {{ready_output: up, commands: [[{sys.executable}, -c, {program}]]}}\n"
+        "  client: {depends_on: [server], commands: [[sh, -c, 'exit 5']]}\n"
+    )
+    assert launched.end() == 5
+
+
 def test_warnings_are_told(launch: Start) -> None:
     launched = launch("scripts: {a: {comands: [], commands: [[echo, '{{.NOTHING_OF_THE_KIND}}']]}}")
     assert launched.end() == 0

@@ -53,7 +53,8 @@ def launch(file: Path, arguments: tuple[str, ...], quiet: int, grace: float) -> 
     from trio_cogment.launch import load_plan
 
     try:
-        plan = load_plan(file, arguments, os.environ)
+        # Into a pipe, Python programs write what they print when they have printed a lot: too late for `ready_output`.
+        plan = load_plan(file, arguments, {"PYTHONUNBUFFERED": "1", **os.environ})
     except CogmentError as error:
         raise Failure(str(error)) from error
     try:
