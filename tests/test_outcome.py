@@ -63,7 +63,8 @@ def test_texts() -> None:
         "trial t ended after 4 ticks (step_limit): the maximum number of steps was reached; actor 'ann' failed: no idea"
     )
     assert str(ended) == text
-    assert str(TrialFailedError(ended)) == f"{text}\nx"
+    assert str(TrialFailedError(ended)) == text
+    assert TrialFailedError(ended).__notes__ == ["x"]
     lossy = TrialOutcome("t", EndCause.ENVIRONMENT, "env", ticks=4, samples_lost=2)
     assert not lossy.stored
     assert str(TrialFailedError(lossy)).endswith("the environment 'env' ended it; 2 samples did not reach the data log")

@@ -94,7 +94,7 @@ async def test_a_data_log_of_the_users_comes_first(autojump_clock: Clock) -> Non
 
         async def log(session: Any) -> None:
             async for sample in session:
-                logged.append(sample.info.tick_id)
+                logged.append(sample.tick_id)
 
         platform.participants.register_datalog(log)
         await platform.controller.start_trial(params(), trial_id="t")

@@ -109,33 +109,48 @@ def test_a_connection_that_ends_ends_its_trial(seed: int) -> None:
     assert ends == {"environment env": lost, "actor cat": lost}
 
 
-@pytest.mark.parametrize(
-    ("wrong", "reason"),
-    [
-        (ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput(actor_name="ann")), "a second init_output"),
-        (ActorRunTrialOutput(state=NORMAL, action=Action(tick_id=2, content=bytes(5 << 20))), "RESOURCE_EXHAUSTED"),
-    ],
-    ids=["a second init", "an oversized action"],
-)
-@seeds
-def test_a_trial_whose_actor_says_what_it_may_not_is_not_seen_by_the_others(
-    seed: int, wrong: ActorRunTrialOutput, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calm(seed)  # before it does
+def says(monkeypatch: pytest.MonkeyPatch, message: ActorRunTrialOutput) -> None:
+    """Have an actor of the victim send this, too."""
     act = FakeActor._act
 
-    async def breaks(self: FakeActor, call: Call, part: Part, name: str, tick_id: int) -> None:
+    async def speaks(self: FakeActor, call: Call, part: Part, name: str, tick_id: int) -> None:
         if (part.trial_id, name, tick_id) == (VICTIM, "ann", 2):
-            await call.send(wrong)
+            await call.send(message)
         await act(self, call, part, name, tick_id)
 
-    monkeypatch.setattr(FakeActor, "_act", breaks)
+    monkeypatch.setattr(FakeActor, "_act", speaks)
+
+
+@seeds
+def test_a_trial_whose_actor_says_what_it_may_not_is_not_seen_by_the_others(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calm(seed)  # before it does
+    says(monkeypatch, ActorRunTrialOutput(state=NORMAL, action=Action(tick_id=2, content=bytes(5 << 20))))
     # So that the suite knows which trial something happens to.
     stormy = played(seed, mischief("trial-0/env", "slow", seconds=0))
     (details,) = {event.details["details"] for event in stormy.of_trial(VICTIM) if event.what == "end"}
     assert details.startswith("actor 'ann' was lost: ")
-    assert reason in details
+    assert "RESOURCE_EXHAUSTED" in details
     check_others(stormy, seed)
+
+
+@seeds
+def test_what_an_actor_may_say_without_harm_changes_no_end(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = ends(calm(seed))
+    assert "" in before.values()
+    says(monkeypatch, ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput(actor_name="ann")))
+    assert ends(played(seed, mischief("trial-0/env", "slow", seconds=0))) == before
+
+
+def ends(history: History) -> dict[tuple[str, str], str]:
+    """Return the details of each participant's end."""
+    return {
+        (trial_id, event.who): event.details["details"]
+        for trial_id in (VICTIM, *OTHERS)
+        for event in history.of_trial(trial_id)
+        if event.what == "end"
+    }
 
 
 @seeds
