@@ -24,7 +24,7 @@ message Action {
   oneof more { string text = 2; bytes raw_data = 3; }
 }
 message Move { double x = 1; sint64 how_far = 2; }
-message TrialConfig { uint32 rounds = 1; }
+message TrialConfig { uint32 rounds = 1; bool class = 2; }
 """
 SHARED = """\
 syntax = "proto3";

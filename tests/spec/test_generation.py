@@ -24,7 +24,7 @@ from trio_cogment.spec.project import Project
 PROGRAM = """\
 from trio_cogment import Participants
 from common.base_pb2 import Plain
-from data_pb2 import Action, Observation
+from data_pb2 import Action, Observation, TrialConfig
 from trio_cog_settings import SPEC, EnvironmentSession, PlayerSession, SmartJudgeSession
 
 
@@ -54,6 +54,7 @@ async def judge(session: SmartJudgeSession) -> None:
             print(event.observation.payload.how_far)
 
 
+print(TrialConfig(rounds=1, **{"class": True}))
 participants = Participants(SPEC)
 participants.register_environment(environment)
 participants.register_actor(player, "player", ["player"])

@@ -92,9 +92,9 @@ def _stub(text: str) -> str:
     lines = []
     for line in text.splitlines():
         attribute = re.match(r"\s*(\w+): ", line)
-        # Such names can be read with getattr only.
+        # Such names can be read with getattr only, and set with setattr or as `**{"class": ...}`.
         if attribute is None or not keyword.iskeyword(attribute[1]):
-            lines.append(line)
+            lines.append(line.replace(", **kwargs) -> None", ", **kwargs: object) -> None"))
     return "\n".join([f"# {_GENERATED}", '# mypy: disable-error-code="type-arg"', *lines, ""])
 
 
