@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -14,13 +15,15 @@ import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, Server, environment_variables, server
+from tests.rpc.tls_files import make_party
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.participants import load
+from trio_cogment.directory import DirectoryServer, Service, directory_services
 from trio_cogment.discovery import DirectoryClient, open_directory
-from trio_cogment.errors import TrialFailedError
+from trio_cogment.errors import RpcError, TrialFailedError
 from trio_cogment.platform import open_platform
-from trio_cogment.rpc import Channel, open_listeners
+from trio_cogment.rpc import Channel, ask_health, client_tls, open_listeners, serve
 from trio_cogment.sdk import (
     ActorSession,
     Controller,
@@ -64,6 +67,24 @@ PROGRAM = f"""{MODULE}
 
         trio.run(run_participants, participants)
 """
+TLS_PROGRAM = f"""{MODULE}
+    if __name__ == "__main__":
+        from functools import partial
+
+        import trio
+        from trio_cogment import run_participants
+        from trio_cogment.rpc import client_tls, server_tls
+
+        trio.run(
+            partial(
+                run_participants,
+                participants,
+                tls=server_tls("{{party.chain}}", "{{party.key}}", client_roots="{{party.roots}}"),
+                directory_tls=client_tls("{{party.roots}}", certificate="{{party.chain}}", key="{{party.key}}"),
+                registration_host="localhost",
+            )
+        )
+"""
 
 
 def write(folder: Path, name: str, text: str) -> None:
@@ -86,8 +107,8 @@ def failure(folder: Path, *arguments: str) -> tuple[str, list[str]]:
     return last.removeprefix("trio-cogment: "), before
 
 
-async def run_a_trial(orchestrator: Server) -> None:
-    async with Channel("127.0.0.1", orchestrator.port) as channel:
+async def run_a_trial(orchestrator: Server, tls: ssl.SSLContext | None = None) -> None:
+    async with Channel("127.0.0.1", orchestrator.port, tls=tls) as channel:
         controller = Controller(channel)
         params = trial_params([actor_params("ann", "talker", implementation="echo")], environment="world")
         trial_id = await controller.start_trial(params)
@@ -97,14 +118,16 @@ async def run_a_trial(orchestrator: Server) -> None:
 
 
 @asynccontextmanager
-async def directory_and_orchestrator() -> AsyncIterator[tuple[str, Server, DirectoryClient]]:
-    async with server("services", "directory", "--port=0", "--persistence_file=") as directory:
+async def directory_and_orchestrator(
+    *flags: str, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[str, Server, DirectoryClient]]:
+    async with server("services", "directory", "--port=0", "--persistence_file=", *flags) as directory:
         endpoint = f"grpc://127.0.0.1:{directory.port}"
         access = f"--directory_endpoint={endpoint}"
         ports = ("--lifecycle_port=0", "--actor_port=0")
         async with (
-            server("services", "orchestrator", *ports, access) as orchestrator,
-            open_directory(endpoint) as client,
+            server("services", "orchestrator", *ports, access, *flags) as orchestrator,
+            open_directory(endpoint, tls=tls) as client,
         ):
             yield endpoint, orchestrator, client
 
@@ -166,22 +189,73 @@ async def is_open(port: int) -> bool:
     return True
 
 
-async def test_the_port_closes_after_the_registrations_are_gone(tmp_path: Path) -> None:
+class Watching(DirectoryServer):
+    """A directory that looks whether the port of a service is open when it is asked to forget it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Of the service.
+        self.port = 0
+        self.ports_open: list[bool] = []
+        #: Its two services are registered.
+        self.both = trio.Event()
+
+    async def register(self, service: Service, *, permanent: bool = False, token: str = "") -> tuple[int, str]:
+        registered = await super().register(service, permanent=permanent, token=token)
+        if self.count == 2:
+            self.both.set()
+        return registered
+
+    async def deregister(self, service_id: int, secret: str, *, token: str = "") -> None:
+        # Time for a port that is closed at the same time.
+        await trio.sleep(0.1)
+        self.ports_open.append(await is_open(self.port))
+        await super().deregister(service_id, secret, token=token)
+
+
+@pytest.mark.parametrize("module", ["trio_cogment", "game"])
+async def test_the_port_closes_after_the_registrations_are_gone(tmp_path: Path, module: str) -> None:
     """Whoever asks the directory is not sent to a port that is closed."""
-    write(tmp_path, "game", MODULE)
-    async with directory_and_orchestrator() as (endpoint, _, client):
-        variables = {"COGMENT_DIRECTORY_ENDPOINT": endpoint}
-        async with server("participants", "game", "--port=0", variables=variables, folder=tmp_path) as process:
-            await wait_registered(client)
-            process.process.send_signal(signal.SIGTERM)
+    write(tmp_path, "game", PROGRAM)
+    arguments = ["participants", "game"] if module == "trio_cogment" else []
+    directory = Watching()
+    async with directory, trio.open_nursery() as nursery:
+        serving = await nursery.start(serve, directory_services(directory), await open_listeners("127.0.0.1"))
+        variables = {
+            "COGMENT_DIRECTORY_ENDPOINT": f"grpc://127.0.0.1:{serving.port}",
+            "COGMENT_PARTICIPANTS_PORT": "0",
+        }
+        async with server(*arguments, variables=variables, module=module, folder=tmp_path) as process:
+            directory.port = process.port
             with trio.fail_after(PATIENCE_SECONDS):
-                while process.process.poll() is None:
-                    if not await is_open(process.port):
-                        break
-                    await trio.sleep(0.01)  # each attempt uses up a port of this machine for a minute
-                assert not await is_found(client, ServiceKind.ACTOR)
-                assert not await is_found(client, ServiceKind.ENVIRONMENT)
-            assert await process.process.wait() == 0
+                await directory.both.wait()
+            assert await process.stop() == 0
+        assert directory.ports_open == [True, True]
+        assert directory.count == 0
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("module", ["trio_cogment", "game"])
+async def test_certificates(tmp_path: Path, module: str) -> None:
+    """Orchestrator, directory and participants demand a certificate from one another."""
+    party = make_party(tmp_path, "party", "localhost", "127.0.0.1")
+    flags = (f"--private_key={party.key}", f"--root_cert={party.roots}", f"--trust_chain={party.chain}")
+    write(tmp_path, "game", TLS_PROGRAM.format(party=party))
+    context = client_tls(party.roots, certificate=party.chain, key=party.key)
+    arguments = ["participants", "game", *flags] if module == "trio_cogment" else []
+    async with directory_and_orchestrator(*flags, tls=context) as (endpoint, orchestrator, client):
+        variables = {"COGMENT_DIRECTORY_ENDPOINT": endpoint, "COGMENT_PARTICIPANTS_PORT": "0"}
+        async with server(*arguments, variables=variables, module=module, folder=tmp_path) as process:
+            await wait_registered(client)
+            await run_a_trial(orchestrator, tls=context)
+            stranger = client_tls(party.roots)
+            with trio.fail_after(PATIENCE_SECONDS):
+                for tls in (None, stranger):
+                    async with Channel("localhost", process.port, tls=tls) as channel:
+                        with pytest.raises(RpcError, match="UNAVAILABLE"):
+                            await ask_health(channel)
+            assert await process.stop() == 0
+        assert not await is_found(client, ServiceKind.ENVIRONMENT)
 
 
 def test_what_is_wrong_with_a_module(tmp_path: Path) -> None:
