@@ -243,6 +243,20 @@ def test_iterations_can_be_left_and_closed() -> None:
         assert list(watch) == []
 
 
+def test_two_at_once_and_one_is_closed() -> None:
+    with sync.open_platform(store="memory:") as other:
+        with sync.open_platform(store="memory:") as platform:
+            for each in (platform, other):
+                each.participants.register_environment(endless)
+                each.participants.register_actor(echo, "echo")
+                each.controller.start_trial(params(log=True), trial_id="one")
+        with pytest.raises(FailedPreconditionError, match="the platform is closed"):
+            platform.controller.trial_infos()
+        (info,) = other.controller.trial_infos(["one"])
+        with other.datastore.samples("one", follow=True) as samples:
+            assert any(sample.tick_id > info.tick_id + 3 for sample in samples)
+
+
 def test_what_is_no_function_is_refused() -> None:
     with (
         sync.open_platform() as platform,
