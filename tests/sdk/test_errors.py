@@ -7,7 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.wrappers_pb2 import StringValue, UInt32Value
 
 from trio_cogment import (
@@ -236,8 +239,8 @@ async def test_action_of_the_wrong_type() -> None:
 
     assert await as_actor(acts, seen()) is None
     assert errors == [
-        "trial 't', actor 'nora': action: expected UInt32Value, got StringValue for actor class 'number', as the spec "
-        "declares"
+        "trial 't', actor 'nora': action: expected UInt32Value, which the spec declares for actor class 'number', got "
+        "StringValue; send that type, or correct the spec"
     ]
 
 
@@ -246,8 +249,8 @@ async def test_observation_of_the_wrong_type() -> None:
     misuse = in_user_code(errors, InvalidArgumentError, lambda s: s.produce_observations([("*", StringValue())]))
     assert await as_environment(misuse) is None
     assert errors == [
-        "trial 't', environment 'env': observation of 'nora': expected UInt32Value, got StringValue for actor class "
-        "'number', as the spec declares"
+        "trial 't', environment 'env': observation of 'nora': expected UInt32Value, which the spec declares for actor "
+        "class 'number', got StringValue; send that type, or correct the spec"
     ]
 
 
@@ -255,9 +258,77 @@ async def test_message_and_user_data_of_the_wrong_type() -> None:
     errors: list[str] = []
     await as_actor(in_user_code(errors, InvalidArgumentError, lambda s: s.send_message("hello", "env")))
     await as_actor(in_user_code(errors, InvalidArgumentError, lambda s: s.add_reward(1, 1, "*", user_data={"a": 1})))
+    remedy = "put it into one, such as google.protobuf.wrappers_pb2.StringValue"
     assert errors == [
-        "trial 't', actor 'nora': send_message: expected a protobuf message, got str",
-        "trial 't', actor 'nora': add_reward: user_data: expected a protobuf message, got dict",
+        f"trial 't', actor 'nora': send_message: expected a protobuf message, got str; {remedy}",
+        f"trial 't', actor 'nora': add_reward: user_data: expected a protobuf message, got dict; {remedy}",
+    ]
+
+
+async def test_rewards_and_messages_with_arguments_of_the_wrong_type() -> None:
+    errors: list[str] = []
+    number: Any = "5"
+    receiver: Any = 5
+    for misuse in (
+        lambda s: s.add_reward(number, 1, "*"),
+        lambda s: s.add_reward(1, 1, receiver),
+        lambda s: s.send_message(StringValue(), ["env", receiver]),
+    ):
+        assert await as_actor(in_user_code(errors, InvalidArgumentError, misuse)) is None
+    numbers = "trial 't', actor 'nora': add_reward: expected numbers as value and confidence, got"
+    names = 'expected names as receivers (or "*", or "class.*"), got'
+    assert errors == [
+        f"{numbers} '5' and 1",
+        f"trial 't', actor 'nora': add_reward: {names} 5",
+        f"trial 't', actor 'nora': send_message: {names} ['env', 5]",
+    ]
+
+
+async def test_types_of_one_name_are_told_by_their_full_names() -> None:
+    file = FileDescriptorProto(name="other.proto", package="other")
+    file.message_type.add(name="UInt32Value")
+    pool = DescriptorPool()
+    pool.Add(file)
+    other: Any = GetMessageClass(pool.FindMessageTypeByName("other.UInt32Value"))
+    errors: list[str] = []
+    misuse = in_user_code(errors, InvalidArgumentError, lambda s: s.produce_observations([("*", other())]))
+    assert await as_environment(misuse) is None
+    assert errors == [
+        "trial 't', environment 'env': observation of 'nora': expected google.protobuf.UInt32Value, which the spec "
+        "declares for actor class 'number', got other.UInt32Value; send that type, or correct the spec"
+    ]
+
+
+async def test_action_without_a_declared_type() -> None:
+    errors: list[str] = []
+
+    async def acts(session: ActorSession) -> None:
+        async for _ in session.all_events():
+            with pytest.raises(InvalidArgumentError) as caught:
+                await session.do_action({"move": 1})  # type: ignore[arg-type]  # that is the mistake
+            errors.append(str(caught.value))
+
+    assert await as_actor(acts, seen(), spec=Spec()) is None
+    assert errors == [
+        "trial 't', actor 'nora': action: expected bytes or a protobuf message, got dict; send one, or declare a type "
+        "in the spec"
+    ]
+
+
+async def test_payloads_of_another_spec_that_can_be_parsed(caplog: pytest.LogCaptureFixture) -> None:
+    """Most bytes are some message; a warning, once, since the sender may only be newer."""
+    text = StringValue(value="1").SerializeToString()
+    config = SerializedMessage(content=UInt32Value(value=1).SerializeToString())
+    init = ActorInitialInput(actor_name="nora", actor_class="number", config=config)
+    assert await as_actor(plays, seen(text), seen(text, 1), init=init) is None
+    sets = [EnvRunTrialInput(state=NORMAL, action_set=ActionSet(tick_id=tick, actions=[text])) for tick in (0, 1)]
+    assert await as_environment(plays, *sets) is None
+    remedy = "1; the sender's spec may be another one: use the same cogment.yaml and protos on both sides"
+    number = "it has fields that google.protobuf.UInt32Value lacks"
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", f"trial 't', actor 'nora': config: it has fields that google.protobuf.StringValue lacks: {remedy}"),
+        ("WARNING", f"trial 't', actor 'nora': observation: {number}: {remedy}"),
+        ("WARNING", f"trial 't', environment 'env': action of 'nora': {number}: {remedy}"),
     ]
 
 

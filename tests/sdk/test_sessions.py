@@ -380,7 +380,8 @@ async def test_bad_calls_of_user_code_are_named() -> None:
         f"{who}: observations: expected one for every actor, none for 'a', 'b'; {hint}",
         f"{who}: observations: expected one for every actor, none for 'a'; {hint}",
         f"{who}: observations: 'nobody' is not an actor of this trial; its actors are 'a', 'b'",
-        f"{who}: observation of 'a': expected bytes or a message, got str",
+        f"{who}: observation of 'a': expected bytes or a protobuf message, got str; send one, or declare a type in the "
+        "spec",
     ]
 
 

@@ -18,7 +18,7 @@ from trio_cogment.metrics import SessionMetrics
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import Event, EventType, ObservationT, RecvObservation, RecvReward
 from trio_cogment.sdk._session import NORMAL, Session, WallClock
-from trio_cogment.sdk._spec_checks import declared_class
+from trio_cogment.sdk._spec_checks import declared_class, warn_of_unknown_fields
 from trio_cogment.spec import Payload, Spec
 
 #: The type of actions, and of the configuration; a session without type arguments takes and has anything.
@@ -122,9 +122,11 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
             tick_id = self.tick_id = observation.tick_id
             if self._type is EventType.ENDING:
                 self._final_data = True
-            self._observed = True
             content, declared = observation.content, self._observation_type
             payload: Any = content if declared is None else self._decode(content, declared, "observation")
+            if not self._observed:
+                self._observed = True
+                warn_of_unknown_fields(payload, self._who, "observation")
             return Event(self._type, tick_id, RecvObservation(tick_id, observation.timestamp, payload))
         if kind == "reward":
             reward = message.reward

@@ -21,7 +21,7 @@ from trio_cogment.metrics import SessionMetrics
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import ActionT, ActorStatus, Event, EventType, RecvAction
 from trio_cogment.sdk._session import LAST, NORMAL, Session, WallClock
-from trio_cogment.sdk._spec_checks import declared_class
+from trio_cogment.sdk._spec_checks import declared_class, warn_of_unknown_fields
 from trio_cogment.spec import ActorClass, Payload, Spec
 
 #: The receiver of an observation: `"*"`, an actor's name, `"class.*"`, or an index in the order of the parameters.
@@ -197,8 +197,12 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         kind = message.WhichOneof("data")
         if kind == "action_set":
             action_set = message.action_set
+            actions = self._actions(action_set)
+            if self.tick_id < 0:
+                for actor, action in zip(self.actors, actions, strict=True):
+                    warn_of_unknown_fields(action.payload, self._who, f"action of {actor.name!r}")
             tick_id = self.tick_id = action_set.tick_id
-            return Event(self._type, tick_id, actions=self._actions(action_set))
+            return Event(self._type, tick_id, actions=actions)
         if kind == "message":
             return self._received_message(message.message)
         return None

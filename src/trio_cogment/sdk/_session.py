@@ -16,6 +16,7 @@ from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, L
 from trio_cogment.metrics import SessionMetrics
 from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk._events import ActionT, Event, EventType, ObservationT, RecvMessage
+from trio_cogment.sdk._spec_checks import REMEDY, warn_of_unknown_fields, wrong_type
 from trio_cogment.spec import Payload, decode, encode
 
 NORMAL = CommunicationState.NORMAL
@@ -172,11 +173,18 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
 
         Raises:
             LocalProtocolError: the session has not been started, or the trial is over.
+            InvalidArgumentError: the value or the confidence is no number, the receivers are not names, or the user
+                data is not a protobuf message.
         """
-        source = RewardSource(value=value, confidence=confidence)
+        try:
+            source = RewardSource(value=value, confidence=confidence)
+        except TypeError:
+            raise InvalidArgumentError(
+                f"{self._who}: add_reward: expected numbers as value and confidence, got {value!r} and {confidence!r}"
+            ) from None
         if user_data is not None:
             source.user_data.CopyFrom(self._packed(user_data, "add_reward: user_data"))
-        for receiver in [to] if isinstance(to, str) else to:
+        for receiver in _receivers(self, to, "add_reward"):
             reward = Reward(tick_id=tick_id, receiver_name=receiver, value=value, sources=[source])
             await self._send(self._output_type(state=NORMAL, reward=reward), "add_reward")
 
@@ -189,10 +197,10 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
 
         Raises:
             LocalProtocolError: the session has not been started, or the trial is over.
-            InvalidArgumentError: the payload is not a protobuf message.
+            InvalidArgumentError: the payload is not a protobuf message, or the receivers are not names.
         """
         packed = self._packed(payload, "send_message")
-        for receiver in [to] if isinstance(to, str) else to:
+        for receiver in _receivers(self, to, "send_message"):
             message = common_pb2.Message(tick_id=-1, receiver_name=receiver, payload=packed)
             await self._send(self._output_type(state=NORMAL, message=message), "send_message")
             if self._metrics is not None:
@@ -203,7 +211,10 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             return payload
         if not isinstance(payload, Message):
             got = type(payload).__name__
-            raise InvalidArgumentError(f"{self._who}: {doing}: expected a protobuf message, got {got}")
+            raise InvalidArgumentError(
+                f"{self._who}: {doing}: expected a protobuf message, got {got}; put it into one, such as "
+                "google.protobuf.wrappers_pb2.StringValue"
+            )
         if payload.DESCRIPTOR.full_name == AnyMessage.DESCRIPTOR.full_name:
             # From a field of a message whose spec was loaded from files: there it has a class of its own.
             return AnyMessage.FromString(payload.SerializeToString())
@@ -233,18 +244,24 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         Raises:
             InvalidArgumentError: the payload is not of the type that the spec declares.
         """
+        # The usual cases, without another call: this runs once per message.
+        if type(payload) is bytes:
+            return payload
+        if kind is not None and type(payload) is kind:
+            return payload.SerializeToString()
         try:
             return encode(payload, kind, what)
-        except InvalidArgumentError as error:
+        except InvalidArgumentError:
             receiving = f" of {receiver!r}" if receiver else ""
-            declared = f" for actor class {actor_class!r}, as the spec declares" if kind else ""
-            text = str(error).replace(what, what + receiving, 1)
-            raise InvalidArgumentError(f"{self._who}: {text}{declared}") from None
+            text = wrong_type(payload, kind, actor_class)
+            raise InvalidArgumentError(f"{self._who}: {what}{receiving}: {text}") from None
 
     def _decoded_config(self, content: bytes | None) -> Any:
         if content is None or self._config_type is None:
             return content
-        return self._decode(content, self._config_type, "config")
+        config = self._decode(content, self._config_type, "config")
+        warn_of_unknown_fields(config, self._who, "config")
+        return config
 
     def _decode(self, content: bytes, kind: type[Message], what: str) -> Any:
         """Return a payload that was received.
@@ -255,10 +272,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         try:
             return decode(content, kind, what)
         except RemoteProtocolError as error:
-            raise RemoteProtocolError(
-                f"{self._who}: {error}; the sender's spec may be another one: use the same cogment.yaml and protos on "
-                "both sides"
-            ) from None
+            raise RemoteProtocolError(f"{self._who}: {error}; {REMEDY}") from None
 
     async def _post(self, message: Message) -> None:
         """Send a message, unless the call is over; the next event then reports why."""
@@ -350,6 +364,17 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             self._metrics.message_received()
         received = RecvMessage(message.tick_id, message.sender_name, message.payload, message.receiver_name)
         return Event(self._type, message.tick_id, message=received)
+
+
+def _receivers(session: Session[Any, Any], to: Iterable[str] | str, doing: str) -> list[str]:
+    if isinstance(to, str):
+        return [to]
+    found = list(to) if isinstance(to, Iterable) else [to]
+    if not all(isinstance(name, str) for name in found):
+        raise InvalidArgumentError(
+            f'{session._who}: {doing}: expected names as receivers (or "*", or "class.*"), got {to!r}'
+        )
+    return found
 
 
 class EventStream(Generic[ObservationT, ActionT]):
