@@ -15,6 +15,7 @@ import trio
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, run_main
 from tests.ports import free_port
 from tests.spec.projects import DATA, project
+from trio_cogment import __version__
 
 PYTHON = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
@@ -181,6 +182,7 @@ commands:
     print(sys.argv[1:])
     sys.exit(3)
   wait: 'trap "echo ended; exit 4" TERM; echo ready; while :; do sleep 0.05; done'
+  which: cogment version
   none:
 """
 
@@ -214,6 +216,17 @@ def test_run_takes_the_file_after_the_name(given: list[str], folder: Path) -> No
         assert (done.returncode, done.stdout, done.stderr) == (0, "-x -f\n", "")
 
 
+def test_run_finds_this_program_behind_all_others(folder: Path) -> None:
+    done = command("run", "which", folder=folder, PATH="/usr/bin:/bin")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
+    other = folder / "bin" / "cogment"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\necho another\n")
+    other.chmod(0o755)
+    done = command("run", "which", folder=folder, PATH=f"/usr/bin:/bin:{other.parent}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "another\n", "")
+
+
 async def test_run_gets_the_signals(folder: Path) -> None:
     process = await trio.lowlevel.open_process(
         [sys.executable, "-m", "trio_cogment", "run", "wait"],
@@ -234,7 +247,10 @@ async def test_run_gets_the_signals(folder: Path) -> None:
     ("arguments", "expected"),
     [
         (["hwere"], "run: cogment.yaml: there is no command 'hwere'; did you mean 'where'?"),
-        (["zzz"], "run: cogment.yaml: there is no command 'zzz'; expected one of where, say, python, wait, none"),
+        (
+            ["zzz"],
+            "run: cogment.yaml: there is no command 'zzz'; expected one of where, say, python, wait, which, none",
+        ),
         (["-f", "other.yaml", "a"], "run: other.yaml: there is no command 'a'; it has no section 'commands'"),
         (["-f", "nowhere", "a"], "run: nowhere: No such file or directory"),
         (["a", "-f", "nowhere"], "run: nowhere: No such file or directory"),
