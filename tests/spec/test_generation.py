@@ -149,6 +149,21 @@ def test_type_checkers_find_mistakes(written: Path, tmp_path: Path) -> None:
         assert line.endswith(kind)
 
 
+def test_type_checkers_accept_extensions(tmp_path: Path) -> None:
+    text = """\
+syntax = "proto3";
+import "google/protobuf/descriptor.proto";
+extend google.protobuf.FieldOptions { string unit = 50001; }
+message M { int32 length = 1 [(unit) = "m"]; }
+"""
+    made = python_modules(Project(project(tmp_path, "import: {proto: [m.proto]}", m=text)))
+    assert "\nUNIT_FIELD_NUMBER: int\n" in made["m_pb2.pyi"]
+    assert "\n    LENGTH_FIELD_NUMBER: _ClassVar[int]\n" in made["m_pb2.pyi"]
+    write_files(tmp_path, made)
+    code = "from m_pb2 import M, unit; print(M.DESCRIPTOR.fields[0].GetOptions().Extensions[unit])"
+    assert run(tmp_path, code) == "m\n"
+
+
 def test_the_same_project_gives_the_same_bytes(modules: Mapping[str, str], tmp_path: Path) -> None:
     other = Project(project(tmp_path / "somewhere" / "else"))
     assert python_modules(other) == modules

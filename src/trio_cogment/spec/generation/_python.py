@@ -94,6 +94,8 @@ def _stub(text: str) -> str:
         attribute = re.match(r"\s*(\w+): ", line)
         # Such names can be read with getattr only, and set with setattr or as `**{"class": ...}`.
         if attribute is None or not keyword.iskeyword(attribute[1]):
+            # The numbers of extensions are in no class.
+            line = re.sub(r"^(\w+): _ClassVar\[(\w+)\]$", r"\1: \2", line)
             lines.append(line.replace(", **kwargs) -> None", ", **kwargs: object) -> None"))
     return "\n".join([f"# {_GENERATED}", '# mypy: disable-error-code="type-arg"', *lines, ""])
 
