@@ -114,7 +114,7 @@ class TrialFailedError(CogmentError):
 
 
 class TrialIncompleteError(CogmentError):
-    """A stored trial was to be read whole, and more of its samples are to come."""
+    """A stored trial was to be read whole, and some of its samples are not stored, or not yet."""
 
 
 class ProtocolError(CogmentError):

@@ -187,7 +187,8 @@ class TrialOutcome:
         culprit = self.culprit
         if culprit is not None and not self.cause.is_failure:
             text += f"; {culprit.reason}"
-        return f"trial {self.trial_id} ended after {self.ticks} ticks ({self.cause.label}): {text}"
+        ticks = "1 tick" if self.ticks == 1 else f"{self.ticks} ticks"
+        return f"trial {self.trial_id} ended after {ticks} ({self.cause.label}): {text}"
 
     def message(self, *, tracebacks: bool = False) -> EndOfTrial:
         """Return it as a message of the API.

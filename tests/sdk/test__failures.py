@@ -14,6 +14,7 @@ import trio.testing
 from tests.cli.process import PATIENCE_SECONDS, served
 from trio_cogment import EnvironmentSession, Participants, actor_params, open_platform, trial_params
 from trio_cogment.outcome import EndCause
+from trio_cogment.sdk._failures import words_for
 
 #: Runs a trial with the participants at an endpoint, and is killed.
 ORCHESTRATES = """
@@ -29,6 +30,23 @@ async def main():
 
 trio.run(main)
 """
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ValueError("no idea\nwhat to do"), "ValueError: no idea"),
+        (NotImplementedError(), "NotImplementedError"),
+        (ExceptionGroup("tasks", [ValueError("no idea")]), "ValueError: no idea"),
+        (
+            ExceptionGroup("tasks", [ExceptionGroup("more", [ValueError("no idea"), KeyError("x")]), TypeError("y")]),
+            "ValueError: no idea (and 2 more)",
+        ),
+        (ValueError("x" * 1000), f"ValueError: {'x' * 288}"),
+    ],
+)
+def test_words_for_an_exception(error: Exception, words: str) -> None:
+    assert words_for(error) == words
 
 
 async def waits(session: Any) -> None:

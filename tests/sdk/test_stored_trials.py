@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,21 @@ from trio_cogment import (
     Controller,
     DatastoreClient,
     EnvironmentSession,
+    OrchestratorConfig,
     Participants,
+    PlatformConfig,
+    TrialFailedError,
     actor_params,
     open_platform,
     trial_params,
 )
-from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput, SampleInfo
 from trio_cogment.errors import TrialIncompleteError
-from trio_cogment.outcome import EndCause
-from trio_cogment.rpc import Channel
+from trio_cogment.orchestrator import SampleStream
+from trio_cogment.outcome import EndCause, TrialOutcome
+from trio_cogment.rpc import Channel, methods_of
+from trio_cogment.services import SERVICES, ServiceKind
 
 STEPS = 20
 AT_ONCE = 10
@@ -172,3 +180,102 @@ async def test_how_it_ended_is_stored(storage: str, tmp_path: Path) -> None:
         assert outcome.traceback
         assert not trial.outcome.traceback
         assert [sample async for sample in store.samples(trial_id)][-1].message.end == trial.outcome.message()
+
+
+def incomplete(trial_id: str) -> list[RunTrialDatalogInput]:
+    """What a data log is sent of a trial of four ticks, two of which were lost."""
+    end = TrialOutcome(trial_id, EndCause.STEP_LIMIT, ticks=4).message()
+    infos = [SampleInfo(tick_id=0, state=TrialState.RUNNING), SampleInfo(tick_id=3, state=TrialState.ENDED, end=end)]
+    samples = [RunTrialDatalogInput(sample=DatalogSample(info=info)) for info in infos]
+    params = trial_params([actor_params("ann", "player")])
+    return [RunTrialDatalogInput(trial_params=params), *samples]
+
+
+async def test_a_trial_that_lost_samples_is_told_of(autojump_clock: trio.testing.MockClock) -> None:
+    method = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunTrialDatalog"]
+    async with open_platform(store="memory:") as platform:
+        for trial_id, sent in (("lossy", incomplete("lossy")), ("abandoned", incomplete("abandoned")[:2])):
+            metadata = [("trial-id", trial_id), ("user-id", "u")]
+            async with platform.channel.call(method, metadata=metadata) as call:
+                for message in sent:
+                    await call.send(message)
+                    await call.receive()
+        store = DatastoreClient(platform.channel)
+        await trio.sleep(30)
+        for trial_id, text, stored in (
+            ("lossy", "lost samples on the way: 2 samples are stored of 4 ticks", [0, 3]),
+            ("abandoned", "ended abnormally, its orchestrator went away: 1 sample is stored", [0]),
+        ):
+            with pytest.raises(TrialIncompleteError, match=f"trial '{trial_id}' {text}, .* partial=True"):
+                [sample async for sample in store.samples(trial_id)]
+            part = [sample.tick_id async for sample in store.samples(trial_id, partial=True)]
+            assert part == stored
+            assert len([sample async for sample in store.samples(trial_id, follow=True)]) == len(stored)
+
+
+class StopsTaking(SampleStream):
+    """Takes some samples, and then no more of them."""
+
+    unconfirmed = 0
+
+    def __init__(self, after: int) -> None:
+        self._after = after
+        self.ticks: list[int] = []
+
+    async def write(self, sample: DatalogSample) -> None:
+        if len(self.ticks) == self._after:
+            await trio.sleep_forever()
+        self.ticks.append(sample.info.tick_id)
+
+    async def complete(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+class StoppingSink:
+    """A sink of one trial that stops taking samples."""
+
+    def __init__(self, after: int) -> None:
+        self.stream = StopsTaking(after)
+
+    @asynccontextmanager
+    async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[SampleStream]:
+        yield self.stream
+
+
+async def test_samples_that_were_not_stored_are_told_of(autojump_clock: trio.testing.MockClock) -> None:
+    sink = StoppingSink(after=5)
+    params = trial_params([actor_params("ann", "player")], datalog_endpoint="cogment://discover", max_steps=STEPS)
+    config = PlatformConfig(orchestrator=OrchestratorConfig(datalog_flush_seconds=3))
+    async with open_platform(registered(), sample_sink=sink, config=config) as platform:
+        trial_id = await platform.controller.start_trial(params)
+        began = trio.current_time()
+        with pytest.raises(TrialFailedError, match="17 samples did not reach the data log") as caught:
+            await platform.controller.wait_trial(trial_id)
+        assert trio.current_time() - began == pytest.approx(3, abs=0.5)
+        outcome = await platform.controller.wait_trial(trial_id, check=False)
+    assert outcome == caught.value.outcome
+    assert (outcome.failed, outcome.stored, outcome.samples_pending) == (False, False, False)
+    assert len(sink.stream.ticks) + outcome.samples_lost == outcome.ticks == STEPS + 2
+
+
+async def test_samples_under_way_when_the_orchestrator_stops_are_told_of(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    params = trial_params([actor_params("ann", "player")], datalog_endpoint="cogment://discover", max_steps=STEPS)
+    caught: list[TrialFailedError] = []
+    async with (
+        open_platform(registered(), sample_sink=StoppingSink(after=5)) as platform,
+        trio.open_nursery() as nursery,
+    ):
+        trial_id = await platform.controller.start_trial(params)
+        await platform.controller.wait_trial_state(trial_id)
+
+        async def wait() -> None:
+            with pytest.raises(TrialFailedError, match="the data log has not taken all samples") as error:
+                await platform.controller.wait_trial(trial_id)
+            caught.append(error.value)
+
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        await platform.orchestrator.stop()
+    assert (caught[0].outcome.cause, caught[0].outcome.samples_pending) == (EndCause.STEP_LIMIT, True)

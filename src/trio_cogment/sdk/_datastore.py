@@ -151,8 +151,9 @@ class DatastoreClient:
         Args:
             trials: one or more trials, by id or as `trials` returned them.
             follow: continue with samples that are stored later, until all of the trials have ended. Without it the
-                trials must have ended, or the iteration raises `TrialIncompleteError` before the first sample.
-            partial: accept trials that have not ended; the iteration ends with the samples that are stored when it
+                trials must be complete (`StoredTrial.is_complete`), or the iteration raises `TrialIncompleteError`
+                before the first sample.
+            partial: accept trials that are not complete; the iteration ends with the samples that are stored when it
                 begins.
             actor_names: return the data of these actors only; empty: of all.
             actor_classes: return the data of actors of these classes only; empty: of all.
@@ -234,13 +235,22 @@ class SampleAdder:
 
 
 def _check_complete(trials: Iterable[StoredTrial]) -> None:
-    """Raise TrialIncompleteError if some trial has not ended."""
+    """Raise TrialIncompleteError if samples of some trial are not stored."""
     for trial in trials:
+        if trial.is_complete:
+            continue
+        count = trial.samples_count
+        stored = "1 sample is stored" if count == 1 else f"{count} samples are stored"
         if not trial.ended:
-            raise TrialIncompleteError(
-                f"trial {trial.trial_id!r} has not ended, {trial.samples_count} samples are stored so far: follow=True "
-                "waits for the others, partial=True reads those that are there"
+            text = (
+                f"has not ended, {stored} so far: follow=True waits for the others, partial=True reads those there are"
             )
+        elif trial.ended_abnormally:
+            text = f"ended abnormally, its orchestrator went away: {stored}, and partial=True reads them"
+        else:
+            ticks = 0 if trial.outcome is None else trial.outcome.ticks
+            text = f"lost samples on the way: {stored} of {ticks} ticks, and partial=True reads them"
+        raise TrialIncompleteError(f"trial {trial.trial_id!r} {text}")
 
 
 class SampleIterator:
@@ -251,7 +261,7 @@ class SampleIterator:
 
     Raises:
         NotFoundError: a trial does not exist.
-        TrialIncompleteError: a trial has not ended; see `DatastoreClient.samples`.
+        TrialIncompleteError: a trial is not complete; see `DatastoreClient.samples`.
     """
 
     def __init__(

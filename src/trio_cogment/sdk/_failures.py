@@ -40,10 +40,14 @@ def _cause_of(error: Exception) -> Exception:
 
 
 def words_for(error: Exception) -> str:
-    """Return the type and the first line of an exception."""
-    cause = _cause_of(error)
-    line = next(iter(str(cause).splitlines()), "")
-    return f"{type(cause).__name__}: {line}"[:_LINE_CHARACTERS]
+    """Return the type and the first line of an exception; of several that were raised together, of the first."""
+    first, others = _cause_of(error), 0
+    while isinstance(first, ExceptionGroup):
+        others += len(first.exceptions) - 1
+        first = _cause_of(first.exceptions[0])
+    line = next(iter(str(first).splitlines()), "")
+    text = f"{type(first).__name__}: {line}" if line else type(first).__name__
+    return text[:_LINE_CHARACTERS] + (f" (and {others} more)" if others else "")
 
 
 def last_lines(error: Exception) -> str:

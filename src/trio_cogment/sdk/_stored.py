@@ -72,6 +72,15 @@ class StoredTrial:
         return self.state == TrialState.ENDED
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the trial has ended and every one of its samples is stored.
+
+        A trial whose last sample does not say how it ended counts as complete when it has ended.
+        """
+        lost = self.outcome is not None and self.samples_count < self.outcome.ticks
+        return self.ended and not self.ended_abnormally and not lost
+
+    @property
     def actor_names(self) -> list[str]:
         """The names of the actors, in the order of the parameters."""
         return [actor.name for actor in self.params.actors]
