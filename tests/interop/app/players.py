@@ -16,6 +16,7 @@ Keys of an environment's:
     base            added to the step in every observation
     silent          ticks whose actions it does not answer
     leaves          the tick at whose actions the implementation returns
+    raises          the tick at whose actions it raises
     rewards, messages  tick: as above, when the actions of that tick have come
 """
 
@@ -110,6 +111,8 @@ def environment(folder: str) -> Any:
             _talk(session, script, tick)
             if script.get("leaves") == tick:
                 break
+            if script.get("raises") == tick:
+                raise RuntimeError("as the script says")
             if tick in script.get("silent", ()):
                 continue
             step += 1
