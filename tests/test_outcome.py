@@ -64,6 +64,7 @@ def test_texts() -> None:
     )
     assert str(ended) == text
     assert str(TrialFailedError(ended)) == text
+    assert TrialFailedError(ended).__notes__ == ["x"]
     assert str(TrialOutcome("t", EndCause.INACTIVITY, ticks=1)) == "trial t ended after 1 tick (inactivity): inactivity"
     lossy = TrialOutcome("t", EndCause.ENVIRONMENT, "env", ticks=4, samples_lost=2)
     assert not lossy.stored

@@ -240,8 +240,8 @@ MUTATIONS = (
         "only the first watcher told",
         "of each change",
         "orchestrator/_watch.py",
-        "        for watch in self._watches:\n            watch.offer",
-        "        for watch in list(self._watches)[:1]:\n            watch.offer",
+        "        for watch in self._of(trial_id):\n            watch.offer",
+        "        for watch in self._of(trial_id)[:1]:\n            watch.offer",
     ),
     Mutation(
         "excluded fields sent",

@@ -81,7 +81,8 @@ class LifecycleService(About):
         if unknown:
             raise InvalidArgumentError(f"filter: {unknown[0]} is no trial state")
         orchestrator = self._orchestrator
-        present = ((trial.trial_id, trial.state, trial.info) for trial in orchestrator.trials)
+        trials = orchestrator.known(dict.fromkeys(request.trial_ids)) if request.trial_ids else orchestrator.trials
+        present = ((trial.trial_id, trial.state, trial.info) for trial in trials)
         with (
             orchestrator.serving_call(),
             orchestrator.watchers.subscribe(

@@ -12,6 +12,9 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo, TrialListEntry
 from trio_cogment.errors import ResourceExhaustedError, UnavailableError
 
+#: Instead of a trial's id, which is never empty.
+_ANY = ""
+
 
 class Describe(Protocol):
     """Describes a trial; see `Trial.info`."""
@@ -36,13 +39,11 @@ class Watch:
         *,
         full_info: bool,
         queue_entries: int,
-        trial_ids: frozenset[str] = frozenset(),
         when_settled: bool = False,
         tracebacks: bool = False,
     ) -> None:
         self._states = states
         self._full_info = full_info
-        self._trial_ids = trial_ids
         self._when_settled = when_settled
         self._tracebacks = tracebacks
         #: Trials that ended, and whose samples are not settled.
@@ -54,8 +55,6 @@ class Watch:
     def offer(self, trial_id: str, state: int, info: Describe) -> None:
         """Queue an entry if it passes the filter; a full queue ends this watch."""
         if self._end is not None or (self._states and state not in self._states):
-            return
-        if self._trial_ids and trial_id not in self._trial_ids:
             return
         if self._when_settled and state == TrialState.ENDED and info().end.samples_pending:
             self._held[trial_id] = info
@@ -117,6 +116,8 @@ class Watchers:
     def __init__(self, queue_entries: int) -> None:
         self._queue_entries = queue_entries
         self._watches: dict[Watch, None] = {}
+        #: By the trials they want: each of a crowd of trials may have somebody who waits for it alone.
+        self._by_trial: dict[str, dict[Watch, None]] = {_ANY: {}}
         self._stopped = False
 
     @contextmanager
@@ -135,7 +136,7 @@ class Watchers:
         Args:
             states: the states wanted; none means all.
             full_info: entries carry a `TrialInfo`.
-            present: id, state and information of every trial there is.
+            present: id, state and information of every trial there is, of those wanted.
             trial_ids: the trials wanted; none means all.
             when_settled: ENDED is told when the trial's data log takes no more samples, and not before.
             tracebacks: whether a `TrialInfo` has those of participants that raised.
@@ -151,26 +152,35 @@ class Watchers:
             frozenset(states),
             full_info=full_info,
             queue_entries=self._queue_entries + len(trials),
-            trial_ids=frozenset(trial_ids),
             when_settled=when_settled,
             tracebacks=tracebacks,
         )
         for trial_id, state, info in trials:
             watch.offer(trial_id, state, info)
+        wanted = set(trial_ids) or {_ANY}
         self._watches[watch] = None
+        for trial_id in wanted:
+            self._by_trial.setdefault(trial_id, {})[watch] = None
         try:
             yield watch
         finally:
             del self._watches[watch]
+            for trial_id in wanted:
+                del self._by_trial[trial_id][watch]
+                if trial_id != _ANY and not self._by_trial[trial_id]:
+                    del self._by_trial[trial_id]
+
+    def _of(self, trial_id: str) -> list[Watch]:
+        return [*self._by_trial[_ANY], *self._by_trial.get(trial_id, ())]
 
     def publish(self, trial_id: str, state: int, info: Describe) -> None:
-        """Tell every watcher about a change."""
-        for watch in self._watches:
+        """Tell every watcher of a trial about a change."""
+        for watch in self._of(trial_id):
             watch.offer(trial_id, state, info)
 
     def publish_settled(self, trial_id: str, info: Describe) -> None:
         """Tell those who wait for it that an ended trial's data log takes no more samples."""
-        for watch in self._watches:
+        for watch in self._of(trial_id):
             watch.settle(trial_id, info)
 
     @property
