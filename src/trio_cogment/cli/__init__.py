@@ -2,16 +2,19 @@
 
 Only this package and `sync` call `trio.run`; signals are handled here and in `sdk.run_participants`. A command is
 imported when it is run, and heavy modules (Trio, gRPC, protobuf) when it needs them: `--help` and `version` answer at
-once.
+once, and a server opens its ports before click is imported, if its command line is plain.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from trio_cogment.cli.opening import Early
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -22,7 +25,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if answered(given):
         sys.exit(0)
     try:
-        from trio_cogment.cli.root import run
-    except KeyboardInterrupt:  # while modules are imported; later `run` sees to it
+        sys.exit(_run(given))
+    except KeyboardInterrupt:  # while modules are imported; later `root.run` sees to it
         sys.exit(130)
-    sys.exit(run(given))
+
+
+def _run(given: Sequence[str]) -> int:
+    early = _opened(given)
+    if early is None:
+        from trio_cogment.cli.root import run
+
+        return run(given)
+    with early:
+        from trio_cogment.cli.root import run
+
+        return run(given, early)
+
+
+def _opened(given: Sequence[str]) -> Early | None:
+    """Open the ports of a server whose command line is plain."""
+    from trio_cogment.cli.plain import planned
+
+    plan = planned(given, os.environ)
+    if plan is None:
+        return None
+    from trio_cogment.cli.opening import opened
+
+    return opened(plan)

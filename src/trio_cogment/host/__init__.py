@@ -9,9 +9,11 @@ The names below are resolved when they are first used: `binding` needs no Trio.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as type checkers know it; a server opens its port before it imports `typing`
 if TYPE_CHECKING:
+    from typing import Any
+
     from trio_cogment.host._host import Connect as Connect
     from trio_cogment.host._host import Host as Host
     from trio_cogment.host.blocking import Runner as Runner

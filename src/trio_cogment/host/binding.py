@@ -9,9 +9,16 @@ from __future__ import annotations
 import errno
 import socket
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False  # as type checkers know it; importing `typing` takes as long as opening the port
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any, NoReturn, TypeAlias
+
+    #: Family, type, protocol, address.
+    Address: TypeAlias = tuple[int, int, int, tuple[Any, ...]]
+    #: What `getaddrinfo` returns.
+    Resolved: TypeAlias = Iterable[tuple[int, int, int, str, tuple[Any, ...]]]
 
 #: Connections that wait for `accept`; the system may allow fewer.
 BACKLOG = 1024
@@ -20,11 +27,6 @@ _PORT_ATTEMPTS = 20
 #: This machine does not have that address, or not that family.
 _NOT_HERE = frozenset([errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT])
 
-#: Family, type, protocol, address.
-Address = tuple[int, int, int, tuple[Any, ...]]
-#: What `getaddrinfo` returns.
-Resolved = Iterable[tuple[int, int, int, str, tuple[Any, ...]]]
-
 
 def listening_sockets(names: Sequence[str], port: int) -> list[socket.socket]:
     """Do at once what `host.tcp.listen_tcp` does, and block where a name has to be resolved.
@@ -32,7 +34,12 @@ def listening_sockets(names: Sequence[str], port: int) -> list[socket.socket]:
     Raises:
         OSError: see there.
     """
-    return bind_all({name: socket.getaddrinfo(name, port, **lookup(name)) for name in names}, port)
+    return bind_all({name: socket.getaddrinfo(_for_lookup(name), port, **lookup(name)) for name in names}, port)
+
+
+def _for_lookup(name: str) -> str | bytes:
+    # Of a text, even of an address, Python makes an IDNA name, whose module takes long to import.
+    return name.encode() if name.isascii() and is_literal(name) else name
 
 
 def lookup(name: str) -> dict[str, int]:
@@ -81,21 +88,20 @@ def bind_all(resolved: Mapping[str, Resolved], port: int) -> list[socket.socket]
 def _bind_once(literal: dict[Address, bool], port: int) -> list[socket.socket]:
     listening: list[socket.socket] = []
     missing: OSError | None = None
-    with ExitStack() as on_failure:
-        for (family, kind, protocol, address), given in literal.items():
-            try:
-                bound = _bind(family, kind, protocol, (address[0], port, *address[2:]))
-            except OSError as error:
-                if given or error.errno not in _NOT_HERE:
-                    raise
-                missing = error
-                continue
-            on_failure.callback(bound.close)
-            listening.append(bound)
-            port = port or bound.getsockname()[1]
-        if not listening and missing is not None:
-            raise missing
-        on_failure.pop_all()
+    for (family, kind, protocol, address), given in literal.items():
+        try:
+            bound = _bind(family, kind, protocol, (address[0], port, *address[2:]))
+        except OSError as error:
+            if given or error.errno not in _NOT_HERE:
+                for one in listening:
+                    one.close()
+                raise
+            missing = error
+            continue
+        listening.append(bound)
+        port = port or bound.getsockname()[1]
+    if not listening and missing is not None:
+        raise missing
     return listening
 
 

@@ -20,9 +20,9 @@ from tests.ports import free_port
 from tests.rpc.tls_files import make_party
 from trio_cogment.api.common_pb2 import VersionRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
+from trio_cogment.cli.announced import merged
 from trio_cogment.cli.services import services
 from trio_cogment.cli.services.settings import ServerSettings
-from trio_cogment.cli.services.start import merged
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import RpcError
 from trio_cogment.rpc import Channel, client_tls, methods_of

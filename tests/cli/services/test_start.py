@@ -12,7 +12,7 @@ import trio
 
 from tests.cli.process import PATIENCE_SECONDS, environment_variables, server
 from trio_cogment.api.common_pb2 import VersionRequest
-from trio_cogment.cli.services.start import EarlySignals
+from trio_cogment.cli.opening import EarlySignals
 from trio_cogment.rpc import Channel, methods_of
 from trio_cogment.services import SERVICES, ServiceKind
 
@@ -27,18 +27,20 @@ OURS = {
 }
 
 
-@pytest.mark.parametrize(
-    "arguments", [("serve", "--port=0"), ("services", "directory", "--port=0"), ("services", "datastore", "--port=0")]
-)
-def test_nothing_heavy_is_imported_before_it_listens(arguments: tuple[str, ...]) -> None:
+PLAIN = [("serve", "--port=0"), ("services", "directory", "--port=0"), ("services", "datastore", "--port=0")]
+
+
+def modules_when(announcing: str, arguments: tuple[str, ...]) -> set[str]:
+    """Return what a server has imported when it is about to call this function, beyond what it had at its start."""
+    module, _, name = announcing.partition(":")
     code = (
         "import os, sys; before = set(sys.modules)\n"
-        "from trio_cogment.cli import main\n"
-        "from trio_cogment.cli.services.start import Start\n"
-        "def announce(self):\n"
+        "def announce(*_):\n"
         "    print(*set(sys.modules) - before, flush=True)\n"
         "    os._exit(0)\n"
-        "Start.announce = announce\n"
+        f"import {module} as module\n"
+        f"module.{name} = announce\n"
+        "from trio_cogment.cli import main\n"
         f"main({arguments!r})"
     )
     done = subprocess.run(
@@ -49,10 +51,25 @@ def test_nothing_heavy_is_imported_before_it_listens(arguments: tuple[str, ...])
         timeout=PATIENCE_SECONDS,
         check=True,
     )
-    found = set(done.stdout.split())
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("arguments", PLAIN)
+def test_sockets_and_signals_are_imported_before_it_listens_and_little_else(arguments: tuple[str, ...]) -> None:
+    found = modules_when("trio_cogment.cli.opening:say", arguments)
+    ours = ("", "._version", ".cli", ".cli.announced", ".cli.commands", ".cli.opening", ".cli.plain", ".cli.quick")
+    theirs = {name for name in found if name.startswith("trio_cogment")}
+    assert theirs == {f"trio_cogment{name}" for name in (*ours, ".host", ".host.binding")}
+    assert {"socket", "signal"} <= found
+    more = {"click", "typing", "re", "dataclasses", "pathlib", "contextlib", "inspect", "encodings.idna"}
+    assert not found & (more | HEAVY)
+
+
+@pytest.mark.parametrize("arguments", [("services", "--log_level=info", *line[-2:]) for line in PLAIN[1:]])
+def test_click_is_imported_before_it_listens_if_need_be_but_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    found = modules_when("trio_cogment.cli.services.start:Start.announce", arguments)
     assert "click" in found
-    too_much = found & (HEAVY | {f"trio_cogment.{name}" for name in OURS})
-    assert not too_much
+    assert not found & (HEAVY | {f"trio_cogment.{name}" for name in OURS})
 
 
 async def test_who_calls_when_it_is_announced_is_served() -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from trio_cogment.cli.announced import DIRECTORY_SERVICES
 from trio_cogment.cli.options import applied, boolean_option
 from trio_cogment.cli.services.directory_flags import persistence_option
 from trio_cogment.cli.services.run import run_server
@@ -103,7 +104,7 @@ def run_directory(settings: DirectoryServerSettings) -> None:
     application = Application(
         name="directory",
         ports=[settings.port],
-        services=[[SERVICES[ServiceKind.DIRECTORY].name]],
+        services=[DIRECTORY_SERVICES],
         open=partial(_opened, settings),
         # The line that the reference's launch files wait for.
         ready="Listening [port:{port}]",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment.cli.announced import REGISTRY_SERVICES
 from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 _SERVICE = "MODEL_REGISTRY"
-#: What a model registry serves, by the names that are announced.
-REGISTRY_SERVICES = (SERVICES[ServiceKind.MODEL_REGISTRY].name,)
 _DEFAULT_ARCHIVE = Path(".cogment") / "model_registry"
 #: The value of `--archive_dir` with which `serve` has no model registry.
 _NO_ARCHIVE = Path("none")

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from trio_cogment.cli.announced import orchestrator_parts
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import FilePath, applied, as_list, port_option
 from trio_cogment.cli.services.directory_flags import directory_options
-from trio_cogment.cli.services.model_registry import REGISTRY_SERVICES, opened_registry
+from trio_cogment.cli.services.model_registry import opened_registry
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, server_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.cli.services.trial_datastore import DATASTORE_SERVICES, StorageSettings, opened_storage
+from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage
 from trio_cogment.endpoints import DiscoverEndpoint, Endpoint, parse_endpoint, parse_server_endpoint
 from trio_cogment.errors import CogmentError
 from trio_cogment.services import SERVICES, ServiceKind
@@ -200,24 +201,17 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
         Failure: with these settings no trial could start.
     """
     _check_hooks(settings.pre_trial_hooks, discovery=settings.directory is not None)
-    names, others = ["orchestrator"], [SERVICES[ServiceKind.CLIENT_ACTOR].name]
-    lifecycle = [SERVICES[ServiceKind.LIFECYCLE].name]
-    if settings.storage is not None:
-        names.append("trial_datastore")
-        others += DATASTORE_SERVICES
-    if settings.archive is not None:
-        names.append("model_registry")
-        others += REGISTRY_SERVICES
-    if settings.directory is not None and settings.directory.endpoint is None:
-        names.append("directory")
-        # It is on the first port.
-        own = others if settings.lifecycle_port == settings.actor_port else lifecycle
-        own.append(SERVICES[ServiceKind.DIRECTORY].name)
+    name, services = orchestrator_parts(
+        datastore=settings.storage is not None,
+        model_registry=settings.archive is not None,
+        directory=settings.directory is not None and settings.directory.endpoint is None,
+        one_port=settings.lifecycle_port == settings.actor_port,
+    )
     params = cache(partial(_load_params, settings))
     return Application(
-        name=", ".join(names),
+        name=name,
         ports=[settings.lifecycle_port, settings.actor_port],
-        services=[lifecycle, others],
+        services=services,
         check=params if settings.params is not None else None,
         open=partial(_opened, settings, params),
         # As of the directory: launch files of the reference wait for it.

@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.services.start import EarlySignals
+from trio_cogment.cli.opening import EarlySignals
 
 INITIALIZING = b"I"
 READY = b"R"

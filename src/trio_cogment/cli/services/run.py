@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from trio_cogment.cli.services.start import Application, EarlySignals, Start
+import click
+
+from trio_cogment.cli.opening import Early, EarlySignals
+from trio_cogment.cli.services.start import Application, Start
 
 if TYPE_CHECKING:
     from trio_cogment.cli.services.settings import ServerSettings
@@ -20,21 +24,23 @@ def run_server(settings: ServerSettings, application: Application) -> None:
     logging_later = settings.log.file is None and application.check is None
     if not logging_later:
         _set_up_logging(settings)
-    start = Start(settings, application)
+    context = click.get_current_context(silent=True)
+    early = None if context is None else context.find_object(Early)
+    start = Start(settings, application, early)
     try:
         # A status file comes first, and may be a FIFO whose opening waits for a reader: then Trio has to run already.
         if settings.status_file is None:
             start.prepare()
-        with EarlySignals() as early:
+        with EarlySignals() if early is None else nullcontext(early.signals) as signals:
             if settings.status_file is None:
                 start.announce()
             if logging_later:
                 _set_up_logging(settings)
             from trio_cogment.cli.services.server import serve_until_signal
 
-            serve_until_signal(start, early)
+            serve_until_signal(start, signals)
     finally:
-        start.close()
+        start.ports.close()
 
 
 def _set_up_logging(settings: ServerSettings) -> None:

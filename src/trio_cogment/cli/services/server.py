@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 from purerpc import Service
 
+from trio_cogment.cli.announced import merged
 from trio_cogment.cli.errors import failure_of
+from trio_cogment.cli.opening import EarlySignals, say
 from trio_cogment.cli.services.directory_access import Directory, opened_directory, stay_registered
 from trio_cogment.cli.services.process import INITIALIZING, READY, StatusFile, Stop, run_until_signal
 from trio_cogment.cli.services.settings import ServerSettings
-from trio_cogment.cli.services.start import Application, EarlySignals, Resources, Running, Start, merged, say
+from trio_cogment.cli.services.start import Application, Resources, Running, Start
 from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, serve, standard_services
 from trio_cogment.rpc.tls import secured
 
@@ -83,13 +85,13 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
             from trio_cogment.metrics.endpoint import serve_metrics
 
             serve_them = partial(serve_metrics, config=configuration.metrics)
-            await nursery.start(serve_them, registry, _listeners(start.metrics))
+            await nursery.start(serve_them, registry, _listeners(start.ports.metrics))
         servers: list[list[Service]] = merged(application.ports, running.services)
         servers[0].extend(directory.services)
         _check_announced(application, servers)
         pairs = [
             (services, _listeners(sockets, None if tls is None else tls.server))
-            for services, sockets in zip(servers, start.servers, strict=True)
+            for services, sockets in zip(servers, start.ports.servers, strict=True)
         ]
         servings, healths = await _start_servers(nursery, pairs, settings, _observer(registry))
         status.write(READY)

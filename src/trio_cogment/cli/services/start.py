@@ -2,30 +2,28 @@
 
 Trio, gRPC and protobuf take several times as long to import as Python and click to start. Connections that come
 meanwhile wait in the backlog of the sockets, and are served once everything is there. So this module, and what it
-imports at its top, imports none of them.
+imports at its top, imports none of them. For a plain command line `opening` has done it before click is imported.
 """
 
 from __future__ import annotations
 
 import math
-import signal
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from trio_cogment.cli.announced import announcements
 from trio_cogment.cli.errors import Failure
-from trio_cogment.host.binding import listening_sockets
+from trio_cogment.cli.opening import OpenPorts, say
 
 if TYPE_CHECKING:
-    import socket
     import ssl
     from contextlib import AbstractAsyncContextManager
 
     from prometheus_client import CollectorRegistry
     from purerpc import Service
 
+    from trio_cogment.cli.opening import Early
     from trio_cogment.cli.services.settings import ServerSettings
     from trio_cogment.cli.tls import Tls
     from trio_cogment.discovery import DirectoryClient, Offer
@@ -95,16 +93,19 @@ class Start:
 
     Attributes:
         settings, application: what is started.
-        servers: the sockets of each server, in the order of their ports.
-        metrics: the sockets of the metrics.
+        early: the ports were open and announced before the flags were read.
+        ports: those that are open.
         tls: of the servers and of every call to others; None: no TLS.
     """
 
     settings: ServerSettings
     application: Application
-    servers: list[list[socket.socket]] = field(default_factory=list)
-    metrics: list[socket.socket] = field(default_factory=list)
+    early: Early | None = None
+    ports: OpenPorts = field(init=False)
     tls: Tls | None = None
+
+    def __post_init__(self) -> None:
+        self.ports = OpenPorts() if self.early is None else self.early.ports
 
     def prepare(self) -> None:
         """Open the ports, and check what can be checked.
@@ -112,7 +113,10 @@ class Start:
         Raises:
             Failure: the server cannot start; the ports may be open still.
         """
-        self._open()
+        if self.early is None:
+            self._open()
+        elif self.early.lines != self.announcements():
+            raise RuntimeError(f"announced: {self.early.lines}; according to the flags: {self.announcements()}")
         if self.application.check is not None:
             self.application.check()
         if self.settings.tls is not None:
@@ -121,88 +125,25 @@ class Start:
             self.tls = load_tls(self.settings.tls)
 
     def _open(self) -> None:
-        hosts, metrics_port = self.settings.hosts, self.settings.prometheus_port
+        hosts = self.settings.hosts
         try:
-            for port in dict.fromkeys(self.application.ports):
-                self.servers.append(listening_sockets(hosts, port))
-            if metrics_port:
-                self.metrics = listening_sockets(hosts, metrics_port)
+            self.ports.open(hosts, self.application.ports, self.settings.prometheus_port)
         except (OSError, UnicodeError) as error:
             raise Failure(_cannot_listen(error, hosts)) from error
 
     def announce(self) -> None:
-        """Print a line for each address."""
-        for line in self.announcements():
-            say(line)
+        """Print a line for each address, unless that is done already."""
+        if self.early is None:
+            for line in self.announcements():
+                say(line)
 
     def announcements(self) -> list[str]:
         """Return the lines."""
         application = self.application
-        return [
-            f"{application.name} listening on {_address(one)} ({', '.join(names)})"
-            for sockets, names in zip(self.servers, merged(application.ports, application.services), strict=True)
-            for one in sockets
-        ]
-
-    def close(self) -> None:
-        """Close what is still open."""
-        for sockets in (*self.servers, self.metrics):
-            for one in sockets:
-                one.close()
-
-
-def _address(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def merged(ports: Sequence[int], items: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return what belongs to each server; there is one for each distinct port."""
-    found: dict[int, list[Any]] = {}
-    for port, some in zip(ports, items, strict=True):
-        found.setdefault(port, []).extend(some)
-    return list(found.values())
-
-
-def say(line: str) -> None:
-    """Print a line; that nobody reads it, or that it finds no room, does not stop a server."""
-    try:
-        click.echo(line)
-    except OSError:
-        pass
+        return announcements(application.name, application.ports, application.services, self.ports.servers)
 
 
 def _cannot_listen(error: OSError | UnicodeError, hosts: Iterable[str]) -> str:
     # A message of `listening_sockets` names the address; what looking up a name raises does not.
     text = (error.strerror if isinstance(error, OSError) else "no host's name looks like that") or str(error)
     return text if text.startswith("cannot listen") else f"cannot listen on {', '.join(hosts)}: {text}"
-
-
-class EarlySignals:
-    """Remembers a signal that comes when the server is announced but Trio does not yet wait for signals.
-
-    A second one ends the process at once.
-
-    Attributes:
-        came: a signal has come.
-    """
-
-    def __init__(self) -> None:
-        self.came = False
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> EarlySignals:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, self._remember)
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _remember(self, number: int, _frame: object) -> None:
-        if self.came:
-            import os
-
-            os._exit(128 + number)
-        self.came = True

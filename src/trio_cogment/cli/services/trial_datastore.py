@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment.cli.announced import DATASTORE_SERVICES
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.services import LOG_EXPORTER, SERVICES, ServiceKind
+from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.datastore import TrialStore
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 _SERVICE = "TRIAL_DATASTORE"
-#: What a datastore serves, by the names that are announced.
-DATASTORE_SERVICES = (SERVICES[ServiceKind.DATALOG].name, LOG_EXPORTER, SERVICES[ServiceKind.DATASTORE].name)
 #: The reference's default file, and that of `serve`.
 DEFAULT_FILE = Path(".cogment") / "trial_datastore.db"
 #: Of the reference.

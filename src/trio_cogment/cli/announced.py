@@ -1,0 +1,73 @@
+"""What the servers of the platform are announced as, when their ports are open.
+
+A server announces itself before anything slow is imported, so this module imports nothing; a test holds the names of
+the services against `trio_cogment.services`.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterable, Sequence
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+_LIFECYCLE_SERVICE = "TrialLifecycleSP"
+_CLIENT_ACTOR_SERVICE = "ClientActorSP"
+DIRECTORY_SERVICES = ("DirectorySP",)
+DATASTORE_SERVICES = ("DatalogSP", "LogExporterSP", "TrialDatastoreSP")
+REGISTRY_SERVICES = ("ModelRegistrySP",)
+
+
+def orchestrator_parts(
+    *, datastore: bool, model_registry: bool, directory: bool, one_port: bool
+) -> tuple[str, list[list[str]]]:
+    """Return the name of an orchestrator with what is in its process, and the services of its two ports."""
+    names, lifecycle, others = ["orchestrator"], [_LIFECYCLE_SERVICE], [_CLIENT_ACTOR_SERVICE]
+    if datastore:
+        names.append("trial_datastore")
+        others += DATASTORE_SERVICES
+    if model_registry:
+        names.append("model_registry")
+        others += REGISTRY_SERVICES
+    if directory:
+        names.append("directory")
+        # It is on the first port.
+        (others if one_port else lifecycle).extend(DIRECTORY_SERVICES)
+    return ", ".join(names), [lifecycle, others]
+
+
+def announcements(
+    name: str,
+    ports: Sequence[int],
+    services: Sequence[Sequence[str]],
+    servers: Iterable[Iterable[socket.socket]],
+) -> list[str]:
+    """Return a line for each address.
+
+    Args:
+        name: of what is served.
+        ports: as they were asked for; the same port twice means one server.
+        services: the names of the services on each port.
+        servers: the open sockets of each server.
+    """
+    return [
+        f"{name} listening on {_address(one)} ({', '.join(names)})"
+        for sockets, names in zip(servers, merged(ports, services), strict=True)
+        for one in sockets
+    ]
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def merged(ports: Sequence[int], items: Sequence[Sequence[T]]) -> list[list[T]]:
+    """Return what belongs to each server; there is one for each distinct port."""
+    found: dict[int, list[T]] = {}
+    for port, some in zip(ports, items, strict=True):
+        found.setdefault(port, []).extend(some)
+    return list(found.values())
