@@ -294,6 +294,12 @@ def test_cogment_in_a_file_is_this_program(launch: Start, tmp_path: Path) -> Non
     assert launched.out.read_text() == f"{__version__}\n" * 2
 
 
+def test_shell_scripts_find_this_program_too(launch: Start) -> None:
+    launched = launch("scripts: {a: {commands: [[sh, -c, cogment version]]}}", "-qqq", PATH="/usr/bin:/bin")
+    assert launched.end() == 0, launched.shown()
+    assert launched.out.read_text() == f"{__version__}\n"
+
+
 def test_servers_say_what_launch_files_of_the_reference_wait_for(launch: Start) -> None:
     launched = launch(
         "scripts:\n"

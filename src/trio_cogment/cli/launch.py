@@ -13,6 +13,7 @@ import click
 
 from trio_cogment.cli.errors import Failure, cause_of
 from trio_cogment.cli.options import FilePath, as_duration
+from trio_cogment.cli.search_path import search_path
 from trio_cogment.errors import CogmentError
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def launch(file: Path, arguments: tuple[str, ...], quiet: int, grace: float) -> 
 
     try:
         # Into a pipe, Python programs write what they print when they have printed a lot: too late for `ready_output`.
-        plan = load_plan(file, arguments, {"PYTHONUNBUFFERED": "1", **os.environ})
+        environment = {"PYTHONUNBUFFERED": "1", **os.environ, "PATH": search_path(os.environ)}
+        plan = load_plan(file, arguments, environment)
     except CogmentError as error:
         raise Failure(str(error)) from error
     try:
@@ -77,7 +79,7 @@ async def _launch(plan: Plan, quietness: int, grace_seconds: float) -> int:
     form = Format([script.name for script in plan.scripts], quietness, colours)
     screen = Screen(form, states=terminal and quietness < _RAW)
     ours = [sys.executable, "-m", "trio_cogment"]
-    programs = Programs(fallbacks={"cogment": ours, "trio-cogment": ours})
+    programs = Programs(search_path(os.environ), fallbacks={"cogment": ours, "trio-cogment": ours})
     stopping = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup
         stopping.remove(signal.SIGHUP)

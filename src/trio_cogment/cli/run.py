@@ -6,13 +6,13 @@ import difflib
 import os
 import signal
 import sys
-import sysconfig
 from pathlib import Path
 
 import click
 
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath
+from trio_cogment.cli.search_path import search_path
 from trio_cogment.errors import CogmentError
 
 
@@ -45,8 +45,7 @@ def run(file: Path, name: str, arguments: tuple[str, ...]) -> None:
         raise Failure(f"run: {file}: there is no command {name!r}; {_advice(commands, name)}")
     sys.stdout.flush()
     os.chdir(file.parent)
-    # For scripts that call cogment, trio-cogment or python when this environment is not activated.
-    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), sysconfig.get_path("scripts")])
+    os.environ["PATH"] = search_path(os.environ)
     script = commands[name]
     # Python ignores it, which its successor would inherit.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
