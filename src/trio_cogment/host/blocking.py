@@ -9,6 +9,9 @@ import trio
 
 T = TypeVar("T")
 
+#: What Python 3.12 and later raise, then.
+_NO_THREADS_ANY_MORE = "can't create new thread at interpreter shutdown"
+
 
 class Runner(Protocol):
     """Runs a blocking function to its end, and returns or raises what it does.
@@ -32,7 +35,13 @@ class ThreadRunner:
 
     async def __call__(self, function: Callable[..., T], *args: object) -> T:
         """See `Runner`."""
-        return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)
+        try:
+            return await trio.to_thread.run_sync(function, *args, limiter=self._limiter)
+        except RuntimeError as error:
+            if str(error) != _NO_THREADS_ANY_MORE:
+                raise
+            # Trio had no idle thread. A program that is closed at the end of the interpreter has nothing else to do.
+            return function(*args)
 
 
 async def run_inline(function: Callable[..., T], *args: object) -> T:
