@@ -23,15 +23,24 @@ class Runner(Protocol):
         """See the class."""
 
 
+async def run_inline(function: Callable[..., T], *args: object) -> T:
+    """Run a function in this very task: a `Runner` for simulations, in which nothing really blocks."""
+    await trio.lowlevel.checkpoint()
+    return function(*args)
+
+
 class ThreadRunner:
     """Runs functions in worker threads.
 
     Args:
         threads: how many at a time, `math.inf` for any number; more wait.
+        without_threads: runs a function when the interpreter ends, and starts no threads any more. A program that is
+            closed then has nothing else to do, so by default the function runs in the calling task.
     """
 
-    def __init__(self, threads: float) -> None:
+    def __init__(self, threads: float, *, without_threads: Runner = run_inline) -> None:
         self._limiter = trio.CapacityLimiter(threads)
+        self._without_threads = without_threads
 
     async def __call__(self, function: Callable[..., T], *args: object) -> T:
         """See `Runner`."""
@@ -40,14 +49,7 @@ class ThreadRunner:
         except RuntimeError as error:
             if str(error) != _NO_THREADS_ANY_MORE:
                 raise
-            # Trio had no idle thread. A program that is closed at the end of the interpreter has nothing else to do.
-            return function(*args)
-
-
-async def run_inline(function: Callable[..., T], *args: object) -> T:
-    """Run a function in this very task: a `Runner` for simulations, in which nothing really blocks."""
-    await trio.lowlevel.checkpoint()
-    return function(*args)
+        return await self._without_threads(function, *args)
 
 
 def inline_runner(_threads: int) -> Runner:

@@ -29,6 +29,7 @@ PreTrialFunction: TypeAlias = Callable[[sdk.PreTrialSession], None]
 DatalogFunction: TypeAlias = Callable[[DatalogSession], None]
 
 _SessionT = TypeVar("_SessionT")
+_ResultT = TypeVar("_ResultT")
 
 #: Of each run of Trio. There is no limit: participants of a trial wait for one another, and each needs its thread.
 _threads: trio.lowlevel.RunVar[ThreadRunner] = trio.lowlevel.RunVar("trio_cogment.sync threads")
@@ -116,6 +117,11 @@ def _is_asynchronous(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
+async def _wait_for_the_end(function: Callable[..., _ResultT], *args: object) -> _ResultT:
+    # A session cannot begin without a thread; the platform is closed next.
+    await trio.sleep_forever()
+
+
 def _in_thread(
     function: Callable[[Any], object], adapt: Callable[[_SessionT], Any]
 ) -> Callable[[_SessionT], Awaitable[None]]:
@@ -123,7 +129,7 @@ def _in_thread(
         try:
             threads = _threads.get()
         except LookupError:
-            threads = ThreadRunner(math.inf)
+            threads = ThreadRunner(math.inf, without_threads=_wait_for_the_end)
             _threads.set(threads)
         await threads(function, adapt(session))
 
