@@ -67,14 +67,13 @@ def run(python: str, project: Path, folder: Path, order: Sequence[str], slowness
         started = {name: stage.start(name, *our_command(), *commands[name]) for name in order}
         started["register"].may_end = True
         where = [f"--{name}={at[name]}" for name in ("orchestrator", "datastore", "directory")]
-        files = [f"--records={folder}", f"--status={status}", f"--registered={folder / 'registered'}"]
+        files = [f"--records={folder}", f"--status={status}"]
         program = stage.start("suite", python, str(project / "suite.py"), *files, *where, f"--port={ports['served']}")
         program.may_end = True
+        stage.until("the program is through", lambda: program.returncode is not None, 60)
         stage.until("the registration is made", lambda: started["register"].returncode is not None)
         if started["register"].returncode:
             stage.fail("the registration failed")
-        (folder / "registered").touch()
-        stage.until("the program is through", lambda: program.returncode is not None, 60)
         if not (folder / "suite.json").exists():
             stage.fail("the program did not come through")
         assert json.loads((folder / "suite.json").read_text()) == {

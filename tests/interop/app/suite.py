@@ -1,8 +1,9 @@
 """One program that does what a test-suite on the SDK does: `python suite.py --records FOLDER ...`.
 
 It serves the environment, the actors and the hook, and is the controller, in one process. It waits for the letters of
-the orchestrator's status file, as such a suite does, and for nothing else: a trial runs, is read back from the
-datastore, and a model goes to the registry and comes back, found through the directory.
+the orchestrator's status file, as such a suite does, and for the directory's port: a trial runs, is read back from the
+datastore, and a model goes to the registry and comes back, found through the directory. The registry may still be
+starting when the directory is asked for it.
 """
 
 import argparse
@@ -53,6 +54,16 @@ async def use_datastore(endpoint: str, trial: str) -> list[int]:
 
 
 async def use_registry(directory: str) -> str:
+    """Store a model and read it back; the directory is asked once, as soon as it accepts connections."""
+    host, _, port = directory.removeprefix("grpc://").partition(":")
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(host, int(port))
+        except OSError:
+            await asyncio.sleep(0.02)
+        else:
+            writer.close()
+            break
     context = cogment.Context(
         user_id="suite", cog_settings=cog_settings, directory_endpoint=cogment.Endpoint(directory)
     )
@@ -63,7 +74,7 @@ async def use_registry(directory: str) -> str:
 
 async def main() -> None:
     parser = argparse.ArgumentParser()
-    for name in ("records", "status", "registered", "orchestrator", "datastore", "directory"):
+    for name in ("records", "status", "orchestrator", "datastore", "directory"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--port", type=int, required=True)
     args = parser.parse_args()
@@ -74,6 +85,7 @@ async def main() -> None:
     context.register_pre_trial_hook(impl=hook)
     serving = asyncio.create_task(context.serve_all_registered(cogment.ServedEndpoint(port=args.port)))
 
+    model = asyncio.create_task(use_registry(args.directory))
     letters = await asyncio.to_thread(wait_for_ready, args.status)
     controller = context.get_controller(cogment.Endpoint(args.orchestrator))
     trial = await controller.start_trial(trial_config=data_pb2.TrialConfig())
@@ -82,11 +94,7 @@ async def main() -> None:
             break
     properties = [dict(info.properties) for info in await controller.get_trial_info([trial])]
     ticks = await use_datastore(args.datastore, trial)
-    # A suite sleeps for some seconds here.
-    while not os.path.exists(args.registered):  # noqa: ASYNC110, ASYNC240 - a file has no event
-        await asyncio.sleep(0.05)
-    model = await use_registry(args.directory)
-    story = {"letters": letters, "properties": properties, "ticks": ticks, "model": model}
+    story = {"letters": letters, "properties": properties, "ticks": ticks, "model": await model}
     save(os.path.join(args.records, "suite.json"), story)
     serving.cancel()
 
