@@ -53,12 +53,13 @@ class Output:
     err: str
 
 
-async def run(*arguments: str, module: str = "trio_cogment", **variables: str) -> Output:
+async def run(*arguments: str, module: str = "trio_cogment", folder: Path | None = None, **variables: str) -> Output:
     """Run a command to its end."""
     with trio.fail_after(PATIENCE_SECONDS):
         done = await trio.run_process(
             [sys.executable, "-m", module, *arguments],
             env=environment_variables(**variables),
+            cwd=folder,
             capture_stdout=True,
             capture_stderr=True,
             check=False,

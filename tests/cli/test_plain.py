@@ -306,3 +306,25 @@ def test_a_folder_that_cannot_be_read_is_for_click(tmp_path: Path, monkeypatch: 
     assert planned(["serve"], {}) is None
     code, found = heard(["serve"], {})
     assert (code, found) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "locks"),
+    [
+        (("services", "directory", "--persistence_file=/a/b"), ["/a/b.lock"]),
+        (("services", "directory", "--persistence_file="), []),
+        (("services", "trial_datastore", "--file_storage=/a/b"), ["/a/b.lock"]),
+        (("services", "trial_datastore"), []),
+        (("services", "model_registry", "--archive_dir=/a"), ["/a/.lock"]),
+        (("services", "orchestrator"), []),
+        (
+            ("serve", "--persistence_file=/a", "--storage=sqlite:/b", "--archive_dir=/c"),
+            ["/a.lock", "/b.lock", "/c/.lock"],
+        ),
+        (("serve", "--persistence_file=/a", "--storage=memory:", "--archive_dir=/c"), ["/a.lock", "/c/.lock"]),
+    ],
+)
+def test_the_locks_of_a_server_are_known(arguments: tuple[str, ...], locks: list[str]) -> None:
+    plan = planned(arguments, {})
+    assert plan is not None
+    assert plan.locks == locks

@@ -12,6 +12,7 @@ import sys
 
 from trio_cogment.cli.announced import announcements
 from trio_cogment.host.binding import is_literal, listening_sockets
+from trio_cogment.host.lock_probe import is_locked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,9 +108,11 @@ class Early:
 
 
 def opened(plan: Plan) -> Early | None:
-    """Open the ports of a server; None: one cannot be opened, as will be reported at the next attempt."""
+    """Open the ports of a server; None: it cannot start, as will be reported at the next attempt."""
     if not all(map(is_literal, plan.hosts)):
         return None  # to look up a name may take long
+    if any(map(is_locked, plan.locks)):
+        return None
     ports = OpenPorts()
     try:
         ports.open(plan.hosts, plan.ports, plan.metrics_port)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 
 from trio_cogment.cli.announced import DATASTORE_SERVICES, DIRECTORY_SERVICES, REGISTRY_SERVICES, orchestrator_parts
+from trio_cogment.host.lock_probe import LOCK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Plan:
         ports: of the servers; the same port twice means one server for both.
         services: the names of the services on each port.
         metrics_port: of the metrics; 0: no metrics.
+        locks: if another process holds one of these, the server will most likely not start.
     """
 
     def __init__(self, name: str, ports: list[int], services: Sequence[Sequence[str]], values: Values) -> None:
@@ -42,6 +44,7 @@ class Plan:
         self.ports = ports
         self.services = services
         self.metrics_port = int(values["prometheus_port"])
+        self.locks = _locks(values)
 
 
 def planned(arguments: Sequence[str], environment: Mapping[str, str]) -> Plan | None:
@@ -60,6 +63,14 @@ def _command(arguments: Sequence[str]) -> tuple[Command | None, Sequence[str]]:
 
 def _hosts(text: str) -> list[str]:
     return [host.strip() for host in text.split(",") if host.strip()]
+
+
+def _locks(values: Values) -> list[str]:
+    """Return the locks beside the files, and in the folder, that the server uses."""
+    database = values.get("storage", "").partition("sqlite:")[2]
+    files = [values.get("persistence_file"), values.get("file_storage"), database]
+    locks = [os.path.realpath(name) + LOCK for name in files if name]
+    return [*locks, os.path.join(values["archive_dir"], LOCK)] if "archive_dir" in values else locks
 
 
 # What values of flags may be: what click accepts, or less.

@@ -12,10 +12,10 @@ import os
 import stat
 from typing import BinaryIO, Protocol
 
+from trio_cogment.host.lock_probe import LOCK as LOCK
+
 #: What a file is called until it is whole.
 TEMPORARY = ".tmp"
-#: What comes behind the name of a file, or stands alone in a folder, for the lock of whoever uses it.
-LOCK = ".lock"
 
 
 class OpenFile(Protocol):

@@ -36,7 +36,11 @@ async def test_a_process_keeps_registrations_and_never_registers_itself(tmp_path
         for name in (file, link):
             output = await run(*START, f"--persistence_file={name}")
             who = f"in use by another directory (process {found.process.pid})"
-            assert (output.code, output.err) == (1, f"trio-cogment: persistence file {file}: it is {who}\n")
+            assert (output.code, output.out, output.err) == (
+                1,
+                "",
+                f"trio-cogment: persistence file {file}: it is {who}\n",
+            )
         assert await found.stop() == 0, found.err
     async with server(*START, f"--persistence_file={link}") as found:
         endpoint = f"--directory_endpoint=grpc://127.0.0.1:{found.port}"

@@ -35,7 +35,7 @@ async def test_a_process_archives_where_it_is_told_and_is_alone_there(tmp_path: 
         output = await piped(f"get m {endpoint}", "head -c 8")
         assert (output.code, output.out, output.err) == (1, "weights ", "")
         output = await run(*start, "--port=0", f"--archive_dir={archive}")
-        assert (output.code, output.err.count("\n")) == (1, 1)
+        assert (output.code, output.out, output.err.count("\n")) == (1, "", 1)
         who = f"the archive is in use by another model registry (process {found.process.pid})"
         assert output.err == f"trio-cogment: --archive_dir: {archive}: {who}\n"
         assert await found.stop() == 0

@@ -59,7 +59,7 @@ def test_sockets_and_signals_are_imported_before_it_listens_and_little_else(argu
     found = modules_when("trio_cogment.cli.opening:say", arguments)
     ours = ("", "._version", ".cli", ".cli.announced", ".cli.commands", ".cli.opening", ".cli.plain", ".cli.quick")
     theirs = {name for name in found if name.startswith("trio_cogment")}
-    assert theirs == {f"trio_cogment{name}" for name in (*ours, ".host", ".host.binding")}
+    assert theirs == {f"trio_cogment{name}" for name in (*ours, ".host", ".host.binding", ".host.lock_probe")}
     assert {"socket", "signal"} <= found
     more = {"click", "typing", "re", "dataclasses", "pathlib", "contextlib", "inspect", "encodings.idna"}
     assert not found & (more | HEAVY)

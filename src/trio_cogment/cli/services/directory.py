@@ -13,6 +13,7 @@ import click
 from trio_cogment.cli.announced import DIRECTORY_SERVICES
 from trio_cogment.cli.options import applied, boolean_option
 from trio_cogment.cli.services.directory_flags import persistence_option
+from trio_cogment.cli.services.in_use import refuse_directory_file_in_use
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
@@ -109,6 +110,7 @@ def run_directory(settings: DirectoryServerSettings) -> None:
         # The line that the reference's launch files wait for.
         ready="Listening [port:{port}]",
     )
+    refuse_directory_file_in_use(settings.file, settings.configuration)
     run_server(settings, application)
 
 

@@ -17,11 +17,12 @@ from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import FilePath, applied, as_list, port_option
 from trio_cogment.cli.services.directory_flags import directory_options
-from trio_cogment.cli.services.model_registry import opened_registry
+from trio_cogment.cli.services.in_use import refuse_directory_file_in_use
+from trio_cogment.cli.services.model_registry import opened_registry, refuse_archive_in_use
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, server_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage
+from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage, refuse_storage_in_use
 from trio_cogment.endpoints import DiscoverEndpoint, Endpoint, parse_endpoint, parse_server_endpoint
 from trio_cogment.errors import CogmentError
 from trio_cogment.services import SERVICES, ServiceKind
@@ -191,7 +192,19 @@ def run_orchestrator(settings: OrchestratorSettings) -> None:
     Raises:
         Failure: it cannot start.
     """
-    run_server(settings, orchestrator_application(settings))
+    application = orchestrator_application(settings)
+    if settings.status_file is None:  # it comes first otherwise
+        _refuse_files_in_use(settings)
+    run_server(settings, application)
+
+
+def _refuse_files_in_use(settings: OrchestratorSettings) -> None:
+    if settings.directory is not None and settings.directory.endpoint is None:
+        refuse_directory_file_in_use(settings.directory.file, settings.configuration)
+    if settings.storage is not None:
+        refuse_storage_in_use(settings.storage)
+    if settings.archive is not None:
+        refuse_archive_in_use(settings.archive, settings.configuration)
 
 
 def orchestrator_application(settings: OrchestratorSettings) -> Application:
