@@ -21,11 +21,23 @@ INDEX = ROOT / "docs" / "modules.md"
 
 #: Rooms that every other may import, except those of `NARROWED`.
 LEAVES = (
-    *("errors", "config", "services", "endpoints", "about", "host", "backoff", "addressing", "rewards"),
+    *(
+        "errors",
+        "config",
+        "service_names",
+        "services",
+        "endpoints",
+        "about",
+        "host",
+        "backoff",
+        "addressing",
+        "rewards",
+    ),
     *("log_context", "metrics", "plugins", "api", "outcome"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
+    "services": {"service_names"},
     "endpoints": {"errors", "services"},
     "about": {"api"},
     "outcome": {"api"},

@@ -3,8 +3,8 @@
 A service has a kind, which endpoints and command lines name, a gRPC name, a number in the directory's registrations,
 and a default port. The names of metadata and of registered properties are here too. Each name stands only here.
 
-The module imports nothing but the standard library, so that every module may import it, including those that only
-print a command's ``--help``. `ServiceInfo.descriptor` imports the API's modules when it is called.
+The module imports only the standard library and `service_names`, so that every module may import it, including those
+that only print a command's ``--help``. `ServiceInfo.descriptor` imports the API's modules when it is called.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import importlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from trio_cogment import service_names as names
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import ServiceDescriptor
@@ -99,20 +101,17 @@ _DIRECTORY_PORT = 9005
 
 #: In the order in which `trio-cogment status` tries the kinds of a service whose kind it does not know.
 SERVICES: Mapping[ServiceKind, ServiceInfo] = {
-    ServiceKind.ACTOR: ServiceInfo("ServiceActorSP", 3, "agent_pb2", found_by=(ACTOR_CLASS, IMPLEMENTATION)),
-    ServiceKind.ENVIRONMENT: ServiceInfo("EnvironmentSP", 4, "environment_pb2", found_by=(IMPLEMENTATION,)),
-    ServiceKind.DATALOG: ServiceInfo("DatalogSP", 6, "datalog_pb2", _DATASTORE_PORT),
-    ServiceKind.PRE_TRIAL_HOOK: ServiceInfo("TrialHooksSP", 5, "hooks_pb2"),
-    ServiceKind.LIFECYCLE: ServiceInfo("TrialLifecycleSP", 1, "orchestrator_pb2", _ORCHESTRATOR_PORT),
-    ServiceKind.CLIENT_ACTOR: ServiceInfo("ClientActorSP", 2, "orchestrator_pb2", _ORCHESTRATOR_PORT),
-    ServiceKind.DATASTORE: ServiceInfo("TrialDatastoreSP", 7, "trial_datastore_pb2", _DATASTORE_PORT),
-    ServiceKind.MODEL_REGISTRY: ServiceInfo("ModelRegistrySP", 8, "model_registry_pb2", _MODEL_REGISTRY_PORT),
-    ServiceKind.DIRECTORY: ServiceInfo("DirectorySP", 9, "directory_pb2", _DIRECTORY_PORT),
+    ServiceKind.ACTOR: ServiceInfo(names.SERVICE_ACTOR, 3, "agent_pb2", found_by=(ACTOR_CLASS, IMPLEMENTATION)),
+    ServiceKind.ENVIRONMENT: ServiceInfo(names.ENVIRONMENT, 4, "environment_pb2", found_by=(IMPLEMENTATION,)),
+    ServiceKind.DATALOG: ServiceInfo(names.DATALOG, 6, "datalog_pb2", _DATASTORE_PORT),
+    ServiceKind.PRE_TRIAL_HOOK: ServiceInfo(names.PRE_TRIAL_HOOKS, 5, "hooks_pb2"),
+    ServiceKind.LIFECYCLE: ServiceInfo(names.LIFECYCLE, 1, "orchestrator_pb2", _ORCHESTRATOR_PORT),
+    ServiceKind.CLIENT_ACTOR: ServiceInfo(names.CLIENT_ACTOR, 2, "orchestrator_pb2", _ORCHESTRATOR_PORT),
+    ServiceKind.DATASTORE: ServiceInfo(names.DATASTORE, 7, "trial_datastore_pb2", _DATASTORE_PORT),
+    ServiceKind.MODEL_REGISTRY: ServiceInfo(names.MODEL_REGISTRY, 8, "model_registry_pb2", _MODEL_REGISTRY_PORT),
+    ServiceKind.DIRECTORY: ServiceInfo(names.DIRECTORY, 9, "directory_pb2", _DIRECTORY_PORT),
     ServiceKind.OTHER: ServiceInfo("", 100),
 }
-
-#: The name of the data log service in the reference's documentation. It is served beside `DatalogSP`, and has no kind.
-LOG_EXPORTER = "LogExporterSP"
 
 #: What a trial calls; the endpoints in its parameters lead to nothing else.
 TRIAL_KINDS = (ServiceKind.ACTOR, ServiceKind.ENVIRONMENT, ServiceKind.DATALOG, ServiceKind.PRE_TRIAL_HOOK)
@@ -136,9 +135,9 @@ def kind_of_type(directory_type: int) -> ServiceKind | None:
     return _KIND_OF_TYPE.get(directory_type)
 
 
-def registered_kinds(names: Iterable[str]) -> list[ServiceKind]:
+def registered_kinds(full_names: Iterable[str]) -> list[ServiceKind]:
     """Return what a server registers, in order, that serves the gRPC services of these full names."""
-    served = {_KIND_OF_NAME.get(name) for name in names}
+    served = {_KIND_OF_NAME.get(name) for name in full_names}
     return [kind for kind in REGISTERED_BY_SERVERS if kind in served]
 
 

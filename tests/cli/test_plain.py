@@ -27,7 +27,8 @@ from trio_cogment.cli.services import (
 )
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application
-from trio_cogment.services import LOG_EXPORTER, SERVICES, ServiceKind
+from trio_cogment.service_names import LOG_EXPORTER
+from trio_cogment.services import SERVICES, ServiceKind
 
 NAMES = list(COMMANDS)
 

@@ -12,6 +12,7 @@ import trio
 
 from tests.helpers import params_of
 from trio_cogment import rpc
+from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.orchestrator import Orchestrator, orchestrator_services
 from trio_cogment.sdk import Controller
 from trio_cogment.testing import (
@@ -52,6 +53,8 @@ async def a_run() -> World:
             async with rpc.Channel("127.0.0.1", serving.port) as channel, trio.open_nursery() as watching:
                 calls = RecordedCalls(channel, world.history, "desk")
                 watching.start_soon(record_states, Controller(channel), world.history)
+                ends = partial(record_states, states=[TrialState.ENDED], full_info=True)
+                watching.start_soon(ends, Controller(channel), world.history, "ends")
                 watching.start_soon(Probe(orchestrator, world.history).run, 0.01)
                 endpoint = f"grpc://127.0.0.1:{fakes.port}"
                 params = params_of("ann", "cat", environment_endpoint=endpoint, datalog_endpoint=endpoint)
@@ -94,7 +97,8 @@ async def test_honest_run_passes_and_a_doctored_one_does_not() -> None:
     def find(what: str, who: str = "") -> HistoryEvent:
         return [event for event in history if event.what == what and event.who.startswith(who)][-1]
 
-    end, closed, state = find("end", "actor ann"), find("closed", "actor ann"), find("state")
+    end, closed, state = find("end", "actor ann"), find("closed", "actor ann"), find("state", "watcher")
+    outcome = find("outcome")
     last, ack = find("actions"), find("acknowledged", "actor")
     again = next(event for event in history if event.what == "started")
     shield = dataclasses.replace(end, who="probe", what="shield", details={"task": "t", "deadline": math.inf})
@@ -109,6 +113,9 @@ async def test_honest_run_passes_and_a_doctored_one_does_not() -> None:
         "states-go-forward": changed(history, state, state, with_details(state, state=2)),
         "watchers-see-all": changed(history, state, state, *_far(state)),
         "watchers-see-one-sequence": changed(history, state, state, *_far(state)),
+        "causes-have-happened": changed(history, outcome, with_details(outcome, cause="hard_termination")),
+        "blame-is-right": changed(history, outcome, with_details(outcome, participant="")),
+        "ticks-are-counted": changed(history, outcome, with_details(outcome, ticks=1)),
         "terminated-trials-have-ended": changed(history, again, dataclasses.replace(again, what="terminated")),
         "every-trial-ends": changed(history, state),
         "nothing-after-end": changed(history, end, end, end),

@@ -1,10 +1,19 @@
 """What the servers of the platform are announced as, when their ports are open.
 
-A server announces itself before anything slow is imported, so this module imports nothing; a test holds the names of
-the services against `trio_cogment.services`.
+A server announces itself before anything slow is imported, so this module imports nothing but names.
 """
 
 from __future__ import annotations
+
+from trio_cogment.service_names import (
+    CLIENT_ACTOR,
+    DATALOG,
+    DATASTORE,
+    DIRECTORY,
+    LIFECYCLE,
+    LOG_EXPORTER,
+    MODEL_REGISTRY,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,18 +23,16 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_LIFECYCLE_SERVICE = "TrialLifecycleSP"
-_CLIENT_ACTOR_SERVICE = "ClientActorSP"
-DIRECTORY_SERVICES = ("DirectorySP",)
-DATASTORE_SERVICES = ("DatalogSP", "LogExporterSP", "TrialDatastoreSP")
-REGISTRY_SERVICES = ("ModelRegistrySP",)
+DIRECTORY_SERVICES = (DIRECTORY,)
+DATASTORE_SERVICES = (DATALOG, LOG_EXPORTER, DATASTORE)
+REGISTRY_SERVICES = (MODEL_REGISTRY,)
 
 
 def orchestrator_parts(
     *, datastore: bool, model_registry: bool, directory: bool, one_port: bool
 ) -> tuple[str, list[list[str]]]:
     """Return the name of an orchestrator with what is in its process, and the services of its two ports."""
-    names, lifecycle, others = ["orchestrator"], [_LIFECYCLE_SERVICE], [_CLIENT_ACTOR_SERVICE]
+    names, lifecycle, others = ["orchestrator"], [LIFECYCLE], [CLIENT_ACTOR]
     if datastore:
         names.append("trial_datastore")
         others += DATASTORE_SERVICES

@@ -57,7 +57,17 @@ def modules_when(announcing: str, arguments: tuple[str, ...]) -> set[str]:
 @pytest.mark.parametrize("arguments", PLAIN)
 def test_sockets_and_signals_are_imported_before_it_listens_and_little_else(arguments: tuple[str, ...]) -> None:
     found = modules_when("trio_cogment.cli.opening:say", arguments)
-    ours = ("", "._version", ".cli", ".cli.announced", ".cli.commands", ".cli.opening", ".cli.plain", ".cli.quick")
+    ours = (
+        "",
+        "._version",
+        ".cli",
+        ".cli.announced",
+        ".cli.commands",
+        ".cli.opening",
+        ".cli.plain",
+        ".cli.quick",
+        ".service_names",
+    )
     theirs = {name for name in found if name.startswith("trio_cogment")}
     assert theirs == {f"trio_cogment{name}" for name in (*ours, ".host", ".host.binding", ".host.lock_probe")}
     assert {"socket", "signal"} <= found

@@ -1,0 +1,17 @@
+"""The names of the platform's gRPC services, without their package.
+
+Nothing is imported here: a server announces its services before it imports anything slow. `trio_cogment.services` says
+what each of them is.
+"""
+
+SERVICE_ACTOR = "ServiceActorSP"
+ENVIRONMENT = "EnvironmentSP"
+DATALOG = "DatalogSP"
+#: The name of the data log service in the reference's documentation. It is served beside `DatalogSP`, and has no kind.
+LOG_EXPORTER = "LogExporterSP"
+PRE_TRIAL_HOOKS = "TrialHooksSP"
+LIFECYCLE = "TrialLifecycleSP"
+CLIENT_ACTOR = "ClientActorSP"
+DATASTORE = "TrialDatastoreSP"
+MODEL_REGISTRY = "ModelRegistrySP"
+DIRECTORY = "DirectorySP"
