@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,20 @@ def test_generate_says_where_a_proto_is_broken_and_writes_nothing(tmp_path: Path
 # --- init ---
 
 
-def test_init_writes_a_project_that_runs_and_whose_test_passes(tmp_path: Path) -> None:
+def test_init_says_how_to_get_the_right_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts, other = tmp_path / "scripts", tmp_path / "other"
+    for folder in (scripts, other):
+        folder.mkdir()
+        (folder / "python").touch(0o755)
+    (scripts / "activate").touch()
+    monkeypatch.setattr(sysconfig, "get_path", lambda _name: str(scripts))
+    for path, said in ((scripts, "Now: cd "), (other, f"Now: . {scripts}/activate && cd ")):
+        monkeypatch.setenv("PATH", str(path))
+        assert said in run_main("init", str(tmp_path / f"of {path.name}"), "--yes").out
+
+
+def test_init_writes_a_project_that_runs_and_whose_test_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", PYTHON)
     folder = tmp_path / "new"
     made = run_main("init", str(folder), "--actor-class=bold_guesser", "--actors=3", "--yes")
     assert (made.code, made.err) == (0, "")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import string
 import sys
+import sysconfig
 import tempfile
 from importlib import resources
 from pathlib import Path
@@ -57,7 +59,16 @@ def init(destination: Path, actor_class: str | None, actors: int | None, yes: bo
         raise Failure(f"init: {error.filename or destination}: {error.strerror or error}") from error
     for path in written:
         click.echo(destination / path)
-    click.echo(f"\nNow: cd {destination} && python main.py, or trio-cogment launch")
+    click.echo(f"\nNow: {_activation()}cd {destination} && python main.py, or trio-cogment launch")
+
+
+def _activation() -> str:
+    """Return the command that makes `python` this one, if it is another."""
+    scripts = Path(sysconfig.get_path("scripts"))
+    python = shutil.which("python")
+    if (python is None or Path(python).parent != scripts) and (scripts / "activate").exists():
+        return f". {scripts / 'activate'} && "
+    return ""
 
 
 def _project_files(actor_class: str, actors: int) -> dict[str, str]:
