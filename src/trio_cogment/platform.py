@@ -14,13 +14,22 @@ from trio_cogment.datastore import Datastore, TrialStore, datastore_services, op
 from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.discovery import DirectoryClient, open_directory
 from trio_cogment.endpoints import GrpcEndpoint
+from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import Host
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.orchestrator import LocalSink, Orchestrator, SampleSink, orchestrator_services
 from trio_cogment.rpc import CallOpener, open_in_process
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
-from trio_cogment.sdk import ActorImplementation, Controller, LocalParticipants, Participants, join_trial
+from trio_cogment.sdk import (
+    ActorImplementation,
+    Controller,
+    DatastoreClient,
+    LocalParticipants,
+    ModelRegistryClient,
+    Participants,
+    join_trial,
+)
 from trio_cogment.services import ServiceKind
 from trio_cogment.spec import Spec
 
@@ -70,6 +79,27 @@ class Platform:
         self.channel = channel
         self.services = services
         self.controller = Controller(channel, spec=participants.spec)
+
+    def datastore_client(self) -> DatastoreClient:
+        """Return a client of the platform's datastore.
+
+        Raises:
+            FailedPreconditionError: it has none.
+        """
+        if self.datastore is None:
+            raise FailedPreconditionError("the platform has no datastore: open_platform(store=...) gives it one")
+        return DatastoreClient(self.channel, spec=self.participants.spec)
+
+    def model_registry_client(self) -> ModelRegistryClient:
+        """Return a client of the platform's model registry.
+
+        Raises:
+            FailedPreconditionError: it has none.
+        """
+        if self.model_registry is None:
+            text = "the platform has no model registry: open_platform(model_registry=...) gives it one"
+            raise FailedPreconditionError(text)
+        return ModelRegistryClient(self.channel)
 
     async def join_trial(
         self, trial_id: str, implementation: ActorImplementation, *, actor_name: str = "", actor_class: str = ""

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import trio
 
 from trio_cogment.aio._guest import Guest
+from trio_cogment.sdk.item_stream import ITEMS_AHEAD, fetch_items, take_items
 from trio_cogment.sdk.session_views import View
 
 A = TypeVar("A")
 P = ParamSpec("P")
 T = TypeVar("T")
-
-#: Items that an iteration fetches ahead.
-_ITEMS_AHEAD = 64
 
 
 def awaited(
@@ -76,9 +74,9 @@ class Items(Generic[T]):
 
 @asynccontextmanager
 async def _block(guest: Guest[Any], source: Callable[[], Any]) -> AsyncIterator[AsyncGenerator[Any, None]]:
-    send, receive = trio.open_memory_channel[Any](_ITEMS_AHEAD)
+    send, receive = trio.open_memory_channel[Any](ITEMS_AHEAD)
     begun = trio.Event()
-    fetching = asyncio.ensure_future(guest.call(_fetch, source, send, begun))
+    fetching = asyncio.ensure_future(guest.call(fetch_items, source, send, begun))
     try:
         await guest.call(begun.wait)
         if fetching.done():
@@ -95,36 +93,7 @@ async def _block(guest: Guest[Any], source: Callable[[], Any]) -> AsyncIterator[
 async def _items(
     guest: Guest[Any], receive: trio.MemoryReceiveChannel[Any], fetching: Any
 ) -> AsyncGenerator[Any, None]:
-    while items := await guest.call(_take, receive):
+    while items := await guest.call(take_items, receive):
         for item in items:
             yield item
     await fetching  # raises what ended the iteration
-
-
-async def _take(receive: trio.MemoryReceiveChannel[Any]) -> list[Any]:
-    """Return the next items, one at least; none at the end."""
-    items: list[Any] = []
-    try:
-        items.append(await receive.receive())
-        while True:
-            items.append(receive.receive_nowait())
-    except (trio.WouldBlock, trio.EndOfChannel):
-        return items
-
-
-async def _fetch(source: Callable[[], Any], send: trio.MemorySendChannel[Any], begun: trio.Event) -> None:
-    try:
-        with send:
-            async with _entered(source()) as items:
-                begun.set()
-                async for item in items:
-                    await send.send(item)
-    finally:
-        begun.set()
-
-
-def _entered(source: Any) -> AbstractAsyncContextManager[AsyncIterable[Any]]:
-    if hasattr(source, "__aenter__"):
-        entered: AbstractAsyncContextManager[AsyncIterable[Any]] = source
-        return entered
-    return aclosing(source) if hasattr(source, "aclose") else nullcontext(source)

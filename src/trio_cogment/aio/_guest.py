@@ -12,15 +12,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import trio
+from outcome import Error, Outcome
 
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.rpc import OwnNursery
-
-if TYPE_CHECKING:
-    from outcome import Outcome
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -147,10 +145,9 @@ class Guest(Generic[V]):
 
     def _done(self, ended: Outcome[None]) -> None:
         was_open, self._open = self._open, False
-        try:
-            ended.unwrap()
-        except BaseException as error:  # noqa: BLE001  whoever closes it gets the exception, whatever it is
-            self._ended.set_exception(_interrupt_in(error) or error)
+        if isinstance(ended, Error):
+            # Whoever closes it gets the exception, whatever it is.
+            self._ended.set_exception(_interrupt_in(ended.error) or ended.error)
             self._ended.exception()  # seen, if nobody asks
             if was_open and not self._ending and self._owner is not None:
                 self._block_cancelled = self._owner.cancel()

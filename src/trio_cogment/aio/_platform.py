@@ -19,7 +19,6 @@ from trio_cogment.aio._sessions import (
     EnvironmentSession,
     PreTrialCoroutine,
 )
-from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.sdk.session_views import View
 
 P = ParamSpec("P")
@@ -147,10 +146,7 @@ class Platform:
         Raises:
             FailedPreconditionError: it has none.
         """
-        if self.platform.datastore is None:
-            raise FailedPreconditionError("the platform has no datastore: open_platform(store=...) gives it one")
-        client = sdk.DatastoreClient(self.platform.channel, spec=self.platform.participants.spec)
-        return DatastoreClient(client, self._guest)
+        return DatastoreClient(self.platform.datastore_client(), self._guest)
 
     @property
     def model_registry(self) -> ModelRegistryClient:
@@ -159,10 +155,7 @@ class Platform:
         Raises:
             FailedPreconditionError: it has none.
         """
-        if self.platform.model_registry is None:
-            text = "the platform has no model registry: open_platform(model_registry=...) gives it one"
-            raise FailedPreconditionError(text)
-        return ModelRegistryClient(sdk.ModelRegistryClient(self.platform.channel), self._guest)
+        return ModelRegistryClient(self.platform.model_registry_client(), self._guest)
 
     async def join_trial(
         self, trial_id: str, implementation: ActorCoroutine, *, actor_name: str = "", actor_class: str = ""

@@ -61,7 +61,7 @@ def launch(file: Path, arguments: tuple[str, ...], quiet: int, grace: float) -> 
         raise Failure(str(error)) from error
     try:
         return trio.run(_launch, plan, quiet, grace)
-    except BaseExceptionGroup as group:
+    except BaseExceptionGroup as group:  # Control-C may be raised beside it
         cause = cause_of(group)
         if isinstance(cause, OSError):  # the output cannot be written
             raise cause from None

@@ -8,7 +8,6 @@ from typing import ParamSpec, TypeVar
 
 from trio_cogment import platform as async_platform
 from trio_cogment import sdk
-from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.sdk.session_views import View
 from trio_cogment.sync._blocking import blocking, iterating, watching
 from trio_cogment.sync._participants import ActorFunction, Participants, adapted_actor
@@ -88,10 +87,7 @@ class Platform:
         Raises:
             FailedPreconditionError: it has none.
         """
-        if self.platform.datastore is None:
-            raise FailedPreconditionError("the platform has no datastore: open_platform(store=...) gives it one")
-        client = sdk.DatastoreClient(self.platform.channel, spec=self.platform.participants.spec)
-        return DatastoreClient(client, self._thread)
+        return DatastoreClient(self.platform.datastore_client(), self._thread)
 
     @property
     def model_registry(self) -> ModelRegistryClient:
@@ -100,10 +96,7 @@ class Platform:
         Raises:
             FailedPreconditionError: it has none.
         """
-        if self.platform.model_registry is None:
-            text = "the platform has no model registry: open_platform(model_registry=...) gives it one"
-            raise FailedPreconditionError(text)
-        return ModelRegistryClient(sdk.ModelRegistryClient(self.platform.channel), self._thread)
+        return ModelRegistryClient(self.platform.model_registry_client(), self._thread)
 
     def join_trial(
         self,

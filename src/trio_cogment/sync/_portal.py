@@ -5,9 +5,9 @@ from __future__ import annotations
 import atexit
 import threading
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ import trio
 from anyio.from_thread import BlockingPortal
 
 from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.sdk.item_stream import ITEMS_AHEAD, fetch_items, take_items
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,8 +23,6 @@ T_co = TypeVar("T_co", covariant=True)
 
 #: How long the end of the interpreter waits for a platform that nobody has closed.
 _EXIT_SECONDS = 10.0
-#: Items that an iteration fetches ahead.
-_ITEMS_AHEAD = 64
 
 
 class Caller(Protocol):
@@ -186,7 +185,7 @@ class Items(Iterator[T]):
         self._thread = thread
         self._source = source
         self._future: Future[None] | None = None
-        self._send, self._receive = trio.open_memory_channel[T](_ITEMS_AHEAD)
+        self._send, self._receive = trio.open_memory_channel[T](ITEMS_AHEAD)
         self._begun = trio.Event()
         self._fetched: deque[T] = deque()
 
@@ -205,7 +204,7 @@ class Items(Iterator[T]):
         if not self._fetched:
             if future.cancelled():
                 raise StopIteration
-            self._fetched.extend(self._thread.call(self._take))
+            self._fetched.extend(self._thread.call(take_items, self._receive))
         if self._fetched:
             return self._fetched.popleft()
         future.result()  # raises what ended the iteration
@@ -226,38 +225,8 @@ class Items(Iterator[T]):
 
     def _begin(self) -> Future[None]:
         if self._future is None:
-            self._future = self._thread.start(_fetch, self._source, self._send, self._begun)
+            self._future = self._thread.start(fetch_items, self._source, self._send, self._begun)
             self._thread.call(self._begun.wait)
             if self._future.done() and not self._future.cancelled():
                 self._future.result()
         return self._future
-
-    async def _take(self) -> list[T]:
-        """Return the next items, one at least; none at the end."""
-        items: list[T] = []
-        try:
-            items.append(await self._receive.receive())
-            while True:
-                items.append(self._receive.receive_nowait())
-        except (trio.WouldBlock, trio.EndOfChannel):
-            return items
-
-
-async def _fetch(source: Callable[[], Any], send: trio.MemorySendChannel[Any], begun: trio.Event) -> None:
-    """Send the items of a source, which is an asynchronous iterable or a context manager that gives one."""
-    try:
-        with send:
-            async with _entered(source()) as items:
-                begun.set()
-                async for item in items:
-                    await send.send(item)
-    finally:
-        begun.set()
-
-
-def _entered(source: Any) -> AbstractAsyncContextManager[AsyncIterable[Any]]:
-    if hasattr(source, "__aenter__"):
-        entered: AbstractAsyncContextManager[AsyncIterable[Any]] = source
-        return entered
-    # Only generators have to be closed.
-    return aclosing(source) if hasattr(source, "aclose") else nullcontext(source)
