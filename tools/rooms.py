@@ -73,6 +73,7 @@ TABLE: dict[str, set[str]] = {
         "trial",
         "rpc",
     },
+    "rl": {"sdk", "spec", "spaces", "platform", "rpc", "discovery"},
     "sync": {"platform", "sdk"},
     "aio": {"platform", "sdk", "rpc"},
     "demo": {"platform", "sdk", "spec", "rpc"},
@@ -82,7 +83,7 @@ TABLE: dict[str, set[str]] = {
     },
     "cli": {
         *("platform", "demo", "recording", "datastore", "model_registry", "directory", "discovery"),
-        *("sdk", "spec", "launch", "trial", "rpc"),
+        *("sdk", "spec", "launch", "rl", "trial", "rpc"),
     },
 }
 

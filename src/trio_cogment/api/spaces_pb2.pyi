@@ -227,7 +227,7 @@ class Value(_message.Message):
     def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., text: _Optional[str] = ..., tuple: _Optional[_Union[Value.Items, _Mapping]] = ..., list: _Optional[_Union[Value.Items, _Mapping]] = ..., dict: _Optional[_Union[Value.Fields, _Mapping]] = ..., graph: _Optional[_Union[Value.Graph, _Mapping]] = ..., null: _Optional[_Union[Value.Null, _Mapping]] = ..., boolean: bool = ..., integer: _Optional[int] = ..., real: _Optional[float] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class Observation(_message.Message):
-    __slots__ = ("value", "active", "alive", "rendered_frame", "nested", "reward", "terminated", "truncated", "action_mask", "info", "frame_media_type")
+    __slots__ = ("value", "active", "alive", "rendered_frame", "nested", "reward", "terminated", "truncated", "action_mask", "info", "frame_media_type", "observation_space", "action_space")
     VALUE_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
     ALIVE_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +239,8 @@ class Observation(_message.Message):
     ACTION_MASK_FIELD_NUMBER: _ClassVar[int]
     INFO_FIELD_NUMBER: _ClassVar[int]
     FRAME_MEDIA_TYPE_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_SPACE_FIELD_NUMBER: _ClassVar[int]
+    ACTION_SPACE_FIELD_NUMBER: _ClassVar[int]
     value: Array
     active: bool
     alive: bool
@@ -250,7 +252,9 @@ class Observation(_message.Message):
     action_mask: Value
     info: Value.Fields
     frame_media_type: str
-    def __init__(self, value: _Optional[_Union[Array, _Mapping]] = ..., active: bool = ..., alive: bool = ..., rendered_frame: _Optional[bytes] = ..., nested: _Optional[_Union[Value, _Mapping]] = ..., reward: _Optional[float] = ..., terminated: bool = ..., truncated: bool = ..., action_mask: _Optional[_Union[Value, _Mapping]] = ..., info: _Optional[_Union[Value.Fields, _Mapping]] = ..., frame_media_type: _Optional[str] = ...) -> None: ...
+    observation_space: Space
+    action_space: Space
+    def __init__(self, value: _Optional[_Union[Array, _Mapping]] = ..., active: bool = ..., alive: bool = ..., rendered_frame: _Optional[bytes] = ..., nested: _Optional[_Union[Value, _Mapping]] = ..., reward: _Optional[float] = ..., terminated: bool = ..., truncated: bool = ..., action_mask: _Optional[_Union[Value, _Mapping]] = ..., info: _Optional[_Union[Value.Fields, _Mapping]] = ..., frame_media_type: _Optional[str] = ..., observation_space: _Optional[_Union[Space, _Mapping]] = ..., action_space: _Optional[_Union[Space, _Mapping]] = ...) -> None: ...
 
 class Action(_message.Message):
     __slots__ = ("value", "nested")

@@ -16,6 +16,7 @@ from trio_cogment.spaces._numpy import np
 from trio_cogment.spaces.arrays import decode_number, fill_array, fill_scalar
 from trio_cogment.spaces.base import Space, described
 from trio_cogment.spaces.errors import SpaceError
+from trio_cogment.spaces.messages import decode_space, encode_space
 from trio_cogment.spaces.values import decode_fields, decode_value, fill_fields, fill_value
 
 #: What a frame is if its sender does not say; cogment-lab's never do.
@@ -50,6 +51,8 @@ class Observation:
         frame: a picture of the environment, for people.
         active: it is the actor's turn to act.
         alive: the actor still takes part.
+        observation_space: of the actor; None but in its first observation of a trial.
+        action_space: of the actor; None but in its first observation of a trial.
     """
 
     value: Any
@@ -61,6 +64,8 @@ class Observation:
     frame: Frame | None = None
     active: bool = True
     alive: bool = True
+    observation_space: Space | None = None
+    action_space: Space | None = None
 
 
 def encode_observation(observation: Observation, space: Space | None = None) -> pb.Observation:
@@ -97,6 +102,15 @@ def encode_observation(observation: Observation, space: Space | None = None) -> 
         message.rendered_frame = observation.frame.data
         if observation.frame.media_type != DEFAULT_MEDIA_TYPE:
             message.frame_media_type = observation.frame.media_type
+    for name, described_space in (
+        ("observation_space", observation.observation_space),
+        ("action_space", observation.action_space),
+    ):
+        if described_space is not None:
+            try:
+                getattr(message, name).CopyFrom(encode_space(described_space))
+            except SpaceError as error:
+                raise error.of(name) from None
     return message
 
 
@@ -136,7 +150,18 @@ def decode_observation(message: pb.Observation, space: Space | None = None, *, c
         frame=frame,
         active=message.active,
         alive=message.alive,
+        observation_space=_space_of(message, "observation_space"),
+        action_space=_space_of(message, "action_space"),
     )
+
+
+def _space_of(message: pb.Observation, name: str) -> Space | None:
+    if not message.HasField(name):
+        return None
+    try:
+        return decode_space(getattr(message, name))
+    except SpaceError as error:
+        raise error.of(name) from None
 
 
 def encode_action(action: Any, space: Space | None = None) -> pb.Action:
