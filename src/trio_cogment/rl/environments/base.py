@@ -7,6 +7,9 @@ from typing import Any, Protocol, TypeAlias
 
 from trio_cogment.spaces import Frame, Observation, Space
 
+#: The agent of an environment that has only one.
+SINGLE_AGENT = "player_0"
+
 
 class Environment(Protocol):
     """Episodes of a game between named agents; each is the environment of one trial.

@@ -1,0 +1,41 @@
+"""What is wrong with an environment, or with an action that it gets: errors that name environment, actor and field."""
+
+from __future__ import annotations
+
+from trio_cogment.errors import CogmentError, InvalidArgumentError
+
+
+def _text(environment: str, actor: str, reason: object) -> str:
+    return f"environment {environment!r}, {f'actor {actor!r}: ' if actor else ''}{reason}"
+
+
+class InvalidEnvironmentError(CogmentError):
+    """An environment has returned what its interface does not allow, or what its own spaces do not have.
+
+    Attributes:
+        environment: its name.
+        actor: the agent whom it concerns; empty if that is none, or all.
+        reason: the field, what was expected there, and what came.
+    """
+
+    def __init__(self, environment: str, actor: str, reason: object) -> None:
+        super().__init__(_text(environment, actor, reason))
+        self.environment = environment
+        self.actor = actor
+        self.reason = str(reason)
+
+
+class InvalidActionError(InvalidArgumentError):
+    """An agent whose turn it is gave no action, or one that is not in its action space; no step was made.
+
+    Attributes:
+        environment: the environment's name.
+        actor: the agent.
+        reason: what was expected, and what came.
+    """
+
+    def __init__(self, environment: str, actor: str, reason: object) -> None:
+        super().__init__(_text(environment, actor, reason))
+        self.environment = environment
+        self.actor = actor
+        self.reason = str(reason)

@@ -1,0 +1,230 @@
+"""Environments from what users have: an id, a name, a function, or an object of one of the field's interfaces."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from trio_cogment.errors import InvalidArgumentError, MissingExtraError, NotFoundError
+from trio_cogment.rl.environments.base import Environment, EnvironmentMaker
+from trio_cogment.spaces.base import described
+
+#: An id, a name, an environment, or a function that makes one.
+Target: TypeAlias = str | Callable[..., Any] | Any
+
+#: What environments of PettingZoo are called: `rps_v2`, `pettingzoo.classic.rps_v2`.
+_MODULE = re.compile(r"(?:\w+\.)*\w+_v\d+")
+#: Where PettingZoo keeps them.
+_FAMILIES = ("classic", "butterfly", "atari", "mpe", "sisl", "magent")
+
+
+def make_environment(target: Target, **arguments: Any) -> Environment:
+    """Return an environment for trials.
+
+    Args:
+        target: an id of Gymnasium (`CartPole-v1`, `module:Name-v0`), an id or a name of PettingZoo (`classic/rps-v2`,
+            `rps_v2`, a module with `parallel_env` or `env`), an environment of Gymnasium, PettingZoo or dm_env, or a
+            function that returns one of these.
+        arguments: with which it is made.
+
+    Raises:
+        NotFoundError: there is no environment of that name.
+        MissingExtraError: the package that has it is not installed.
+        InvalidArgumentError: it is nothing of that kind, or an object, which takes no arguments.
+        InvalidEnvironmentError: one of its spaces has no counterpart.
+        Exception: whatever the environment itself raised.
+    """
+    if isinstance(target, str):
+        return wrap(_by_name(target, arguments), _name(target))
+    found = wrap_if_known(target)
+    if found is not None:
+        if arguments:
+            raise InvalidArgumentError(
+                f"environment {found.name!r}: arguments: expected none, because it is made already; got "
+                f"{', '.join(map(repr, arguments))}"
+            )
+        return found
+    if callable(target):
+        return wrap(target(**arguments))
+    raise _unknown(target)
+
+
+def maker_of(target: Target, **arguments: Any) -> EnvironmentMaker:
+    """Return a function that makes such environments; see `make_environment`.
+
+    Arguments of each call take precedence. An environment that is made already is returned once; after that, only one
+    of Gymnasium that knows how it was made can be made again.
+    """
+    if isinstance(target, str) or (callable(target) and not _is_known(target)):
+        return lambda **further: make_environment(target, **{**arguments, **further})
+    return _Again(target)
+
+
+class _Again:
+    """Returns an environment that is made already, and then others that are made as it was."""
+
+    def __init__(self, environment: Any) -> None:
+        self._environment: Any = environment
+        self._spec: Any = getattr(environment, "spec", None)
+
+    def __call__(self, **arguments: Any) -> Environment:
+        environment, self._environment = self._environment, None
+        if environment is not None:
+            return make_environment(environment, **arguments)
+        if not hasattr(self._spec, "make"):
+            raise InvalidArgumentError(
+                "environment: expected an id or a function that makes it, to make another; got one that is made already"
+            )
+        return make_environment(lambda: self._spec.make(**arguments))
+
+
+def wrap(environment: Any, name: str = "") -> Environment:
+    """Return an environment of one of the field's interfaces as one for trials.
+
+    Raises:
+        InvalidArgumentError: it has none of these interfaces.
+        InvalidEnvironmentError: one of its spaces has no counterpart.
+    """
+    found = wrap_if_known(environment, name)
+    if found is None:
+        raise _unknown(environment)
+    return found
+
+
+def wrap_if_known(environment: Any, name: str = "") -> Environment | None:
+    """Return what `wrap` does; None if it has none of the interfaces."""
+    if _is_instance(environment, "gymnasium", "Env"):
+        from trio_cogment.rl.environments.gymnasium import GymnasiumEnvironment
+
+        return GymnasiumEnvironment(environment, name=name)
+    return environment if _is_ours(environment) else None
+
+
+def _is_known(target: Any) -> bool:
+    return _is_instance(target, "gymnasium", "Env") or _is_ours(target)
+
+
+def _is_instance(value: Any, module: str, name: str) -> bool:
+    """Whether it is of a class of a module; whoever has such an object has imported the module."""
+    found = sys.modules.get(module)
+    kind = getattr(found, name, None)
+    return kind is not None and isinstance(value, kind)
+
+
+def _is_ours(value: Any) -> bool:
+    return not isinstance(value, type) and all(
+        hasattr(value, name) for name in ("observation_spaces", "action_spaces", "agents", "frame", "over")
+    )
+
+
+def _unknown(value: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "environment: expected an id, an environment of Gymnasium, PettingZoo or dm_env, or a function that makes one; "
+        f"got {described(value)}"
+    )
+
+
+# By name
+
+
+def _name(target: str) -> str:
+    return target.rpartition(":")[2].rpartition(".")[2]
+
+
+def _by_name(target: str, arguments: dict[str, Any]) -> Any:
+    if _MODULE.fullmatch(target):
+        return _of_pettingzoo(target, arguments)
+    gymnasium = _package("gymnasium", "gym")
+    try:
+        # Its checks are those of `GymnasiumEnvironment`.
+        return gymnasium.make(target, **{"disable_env_checker": True, **arguments})
+    except gymnasium.error.UnregisteredEnv as error:
+        found = _of_registry(target, arguments) if "/" in target else None
+        if found is not None:
+            return found
+        raise NotFoundError(f"environment {target!r}: {error}") from None
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise MissingExtraError(f"environment {target!r}: {error}") from error
+    except ModuleNotFoundError as error:
+        module = target.partition(":")[0]
+        # Gymnasium raises another of its own.
+        cause = error.__cause__
+        if isinstance(cause, ModuleNotFoundError) and cause.name is not None and f"{module}.".startswith(cause.name):
+            raise NotFoundError(f"environment {target!r}: there is no module {cause.name!r}") from None
+        raise
+
+
+def _package(name: str, extra: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise MissingExtraError.of(name, extra) from error
+
+
+def _of_pettingzoo(target: str, arguments: dict[str, Any]) -> Any:
+    pettingzoo = _package("pettingzoo", "pettingzoo")
+    modules = [target]
+    if "." not in target:
+        # Their packages are not imported to see what they have: one of them raises if it is.
+        folders = [Path(folder) for folder in pettingzoo.__path__]
+        families = [name for name in _FAMILIES if any((folder / name / f"{target}.py").exists() for folder in folders)]
+        modules = [f"pettingzoo.{family}.{target}" for family in families]
+    for name in modules:
+        module = _module(name, target)
+        if module is not None:
+            return _of_module(module, arguments)
+    families_text = ", ".join(f"pettingzoo.{family}" for family in _FAMILIES)
+    raise NotFoundError(f"environment {target!r}: expected a module, or one of {families_text}; none of them has it")
+
+
+def _module(name: str, target: str) -> Any:
+    """Return a module; None if there is none of that name."""
+    try:
+        with warnings.catch_warnings():
+            # PettingZoo 1.27 says that its registry is to be used, which older ones do not have.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            return None
+        if name.startswith("pettingzoo."):
+            raise _missing(target, error, name.split(".")[1]) from error
+        raise
+
+
+def _missing(target: str, error: BaseException, extra: str) -> MissingExtraError:
+    return MissingExtraError(f"environment {target!r}: {error}: pip install 'pettingzoo[{extra}]'")
+
+
+def _of_module(module: Any, arguments: dict[str, Any]) -> Any:
+    for attribute in ("parallel_env", "env"):
+        make = getattr(module, attribute, None)
+        if make is not None:
+            return make(**arguments)
+    raise NotFoundError(f"environment {module.__name__!r}: expected a function parallel_env or env in the module")
+
+
+def _of_registry(target: str, arguments: dict[str, Any]) -> Any:
+    """Make an environment of PettingZoo's registry, which came with 1.27; None if it has none of that id."""
+    try:
+        import pettingzoo
+        from pettingzoo.env_registry.exceptions import FailedToImport, PettingZooRegistryError
+    except ModuleNotFoundError:
+        return None
+    for kind in ("parallel", "aec"):
+        try:
+            pettingzoo.spec(kind, target)
+        except PettingZooRegistryError:
+            continue
+        try:
+            return pettingzoo.make(kind, target, **arguments)
+        except FailedToImport as error:
+            raise _missing(target, error.__cause__ or error, target.partition("/")[0]) from error
+    return None
