@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 
+import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, server
@@ -12,13 +13,18 @@ from tests.ports import free_port
 from tests.test_examples import programs, wait_listening
 
 
-async def test_participants_and_clients() -> None:
+@pytest.mark.parametrize("inline", [False, True])
+async def test_participants_and_clients(inline: bool) -> None:
+    """The second program is another player for the first."""
     participants_port = free_port()
     async with server("serve", "--port=0", "--storage=memory:") as serving, trio.open_nursery() as nursery:
-        participants, client = (
+        participants, player, client = (
             text.replace("9000", str(serving.port)).replace("9001", str(participants_port))
             for text in programs("docs/sdk.md")
         )
+        if inline:
+            before, _, after = participants.partition("async def player")
+            participants = f"{before}{player}\n\nasync def main{after.partition('async def main')[2]}"
         process = await nursery.start(partial(trio.run_process, [sys.executable, "-c", participants], check=False))
         with trio.fail_after(PATIENCE_SECONDS):
             await wait_listening(participants_port)

@@ -20,9 +20,9 @@ from google.protobuf.message import Message
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc._grpc_headers import metadata_bytes
-from trio_cogment.rpc._in_process_queue import UNKNOWN_SIZE, MessageQueue
+from trio_cogment.rpc._in_process_queue import MessageQueue
 from trio_cogment.rpc._inbox import Inbox
-from trio_cogment.rpc.calls import Consumer, Method
+from trio_cogment.rpc.calls import UNKNOWN_SIZE, Consumer, Method
 from trio_cogment.rpc.metadata import Metadata
 
 #: As `RpcConfig.max_receive_message_bytes`: any message passes, as protobuf has none that is larger. Finding out how
@@ -138,7 +138,7 @@ class End:
     def send_nowait(self, message: Message) -> None:
         self._put(message, UNKNOWN_SIZE)
 
-    def hand_over_nowait(self, message: Message, size: int) -> None:
+    def hand_over_nowait(self, message: Message, size: int = UNKNOWN_SIZE) -> None:
         self._put(message, UNKNOWN_SIZE if self._measured else size, given=True)
 
     def _put(self, message: Message, size: int, *, given: bool = False) -> None:

@@ -11,9 +11,7 @@ import trio
 from trio_cogment.errors import RpcError
 from trio_cogment.rpc._fairness import OPERATIONS_PER_CHECKPOINT
 from trio_cogment.rpc._inbox import Inbox
-
-#: For `MessageQueue.put_nowait`: measure the item if its size matters.
-UNKNOWN_SIZE = -1
+from trio_cogment.rpc.calls import UNKNOWN_SIZE
 
 
 class MessageQueue(Inbox):

@@ -27,6 +27,9 @@ from purerpc import Cardinality
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc.metadata import Metadata, Pairs
 
+#: Of a message: it is measured if its size matters.
+UNKNOWN_SIZE = -1
+
 MetadataLike: TypeAlias = Pairs | Mapping[str, str | bytes]
 
 
@@ -93,12 +96,12 @@ class Call(abc.ABC):
             RpcError, LocalProtocolError: as `send`.
         """
 
-    def hand_over_nowait(self, message: Message, size: int) -> None:
+    def hand_over_nowait(self, message: Message, size: int = UNKNOWN_SIZE) -> None:
         """Send one message that nobody else uses any more, without waiting: in process it is not copied.
 
         Args:
             message: not to be changed afterwards, unless it was not taken.
-            size: about so many bytes, for what limits the buffer.
+            size: about so many bytes, for what limits the buffer; by default it is measured where that matters.
 
         Raises:
             trio.WouldBlock, RpcError, LocalProtocolError: as `send_nowait`.

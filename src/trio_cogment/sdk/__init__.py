@@ -15,6 +15,7 @@ from trio_cogment.sdk._environment import EnvironmentImplementation as Environme
 from trio_cogment.sdk._environment import EnvironmentSession as EnvironmentSession
 from trio_cogment.sdk._events import ActorStatus as ActorStatus
 from trio_cogment.sdk._events import Event as Event
+from trio_cogment.sdk._events import EventStream as EventStream
 from trio_cogment.sdk._events import EventType as EventType
 from trio_cogment.sdk._events import RecvAction as RecvAction
 from trio_cogment.sdk._events import RecvMessage as RecvMessage
@@ -39,7 +40,6 @@ from trio_cogment.sdk._participant_server import serve_participants as serve_par
 from trio_cogment.sdk._participants import LocalParticipants as LocalParticipants
 from trio_cogment.sdk._participants import Participants as Participants
 from trio_cogment.sdk._participants_program import run_participants as run_participants
-from trio_cogment.sdk._session import EventStream as EventStream
 from trio_cogment.sdk._session import Session as Session
 from trio_cogment.sdk._stored import ActorSample as ActorSample
 from trio_cogment.sdk._stored import StoredMessage as StoredMessage

@@ -17,8 +17,9 @@ from trio_cogment.errors import LocalProtocolError
 from trio_cogment.metrics import SessionMetrics
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import Event, EventType, ObservationT, RecvObservation, RecvReward
-from trio_cogment.sdk._session import NORMAL, Session, WallClock
+from trio_cogment.sdk._session import Session, WallClock
 from trio_cogment.sdk._spec_checks import declared_class, warn_of_unknown_fields
+from trio_cogment.sdk._stream import NORMAL
 from trio_cogment.spec import Payload, Spec
 
 #: The type of actions, and of the configuration; a session without type arguments takes and has anything.
@@ -100,20 +101,33 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
             LocalProtocolError: the session has not been started, no observation has come yet, or the trial is over.
         """
         self._check_usable("do_action")
+        output = self._action(action, "do_action")
+        if output is not None:
+            await self._post(output)
+
+    def do_action_nowait(self, action: SentActionT) -> None:
+        """As `do_action`, while `handle` runs; see there for the errors that it adds."""
+        inline = self._check_inline("do_action_nowait")
+        output = self._action(action, "do_action_nowait")
+        if output is not None:
+            inline.post(output)
+
+    def _action(self, action: SentActionT, doing: str) -> ActorRunTrialOutput | None:
+        """Return the message with an action; None for one that nobody waits for any more."""
         if not self._observed:
             raise LocalProtocolError(
-                f"{self._who}: do_action: expected it after an observation, and none has come yet; act on events of "
+                f"{self._who}: {doing}: expected it after an observation, and none has come yet; act on events of "
                 "all_events() that have an observation"
             )
         content = self._encode(action, self._action_type, "action", self.actor_class)
         if self._acknowledged or self._final_data:
-            return
+            return None
         output = ActorRunTrialOutput(state=NORMAL)
         answer = output.action
         answer.tick_id = self.tick_id
         answer.timestamp = self._wall_clock()
         answer.content = content
-        await self._post(output)
+        return output
 
     def _data(self, message: ActorRunTrialInput) -> Event[ObservationT, None] | None:
         kind = message.WhichOneof("data")

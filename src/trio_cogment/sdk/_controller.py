@@ -29,7 +29,7 @@ from trio_cogment.rpc import CallOpener, ClientCall, methods_of
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
 from trio_cogment.sdk._environment import ActorInfo
 from trio_cogment.sdk._failures import say_goodbye, words_for
-from trio_cogment.sdk._session import NORMAL, receive_init
+from trio_cogment.sdk._stream import NORMAL, receive_init
 from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.spec import Payload, Spec, encode
 

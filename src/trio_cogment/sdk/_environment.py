@@ -16,12 +16,14 @@ from trio_cogment.api.environment_pb2 import (
     EnvRunTrialInput,
     EnvRunTrialOutput,
 )
-from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError
+from trio_cogment.errors import CogmentError, InvalidArgumentError, RemoteProtocolError
 from trio_cogment.metrics import SessionMetrics
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import ActionT, ActorStatus, Event, EventType, RecvAction
-from trio_cogment.sdk._session import LAST, NORMAL, Session, WallClock
+from trio_cogment.sdk._inline import InlineEvents
+from trio_cogment.sdk._session import Session, WallClock
 from trio_cogment.sdk._spec_checks import declared_class, warn_of_unknown_fields
+from trio_cogment.sdk._stream import LAST, NORMAL
 from trio_cogment.spec import ActorClass, Payload, Spec
 
 #: The receiver of an observation: `"*"`, an actor's name, `"class.*"`, or an index in the order of the parameters.
@@ -128,6 +130,18 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         await self._post(output)
         self._final_data = final
 
+    def produce_observations_nowait(self, observations: Observations[SentObservationT]) -> None:
+        """As `produce_observations`, while `handle` runs; see there for the errors that it adds.
+
+        Final observations that are sent outside of the function of `handle` say also that the environment is done,
+        unless the session was started with `auto_done_sending=False`.
+        """
+        inline = self._check_inline("produce_observations_nowait")
+        output = self._observation_set(observations)
+        if not self._final_data:
+            final = self._last_sent or self._type is EventType.ENDING
+            self._post_final_nowait(inline, output) if final else inline.post(output)
+
     async def end(self, final_observations: Observations[SentObservationT]) -> None:
         """End the trial with these final observations.
 
@@ -146,6 +160,31 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         await self._post(output)
         self._type = EventType.ENDING
         self._final_data = True
+
+    def end_nowait(self, final_observations: Observations[SentObservationT]) -> None:
+        """As `end`, while `handle` runs; see `handle` for the errors that it adds, and `produce_observations_nowait`.
+
+        After `ResourceExhaustedError` the orchestrator may know that the trial is ending, but lack the observations.
+        """
+        inline = self._check_inline("end_nowait")
+        output = self._observation_set(final_observations)
+        if self._final_data:
+            return
+        if not self._last_sent and self._type is not EventType.ENDING:
+            inline.post(EnvRunTrialOutput(state=LAST))
+            self._last_sent = True
+        self._post_final_nowait(inline, output)
+
+    def _post_final_nowait(self, inline: InlineEvents, output: EnvRunTrialOutput) -> None:
+        before, self._type = self._type, EventType.ENDING
+        self._final_data = True  # before it is sent: in process this may bring answers
+        try:
+            inline.post(output)
+        except CogmentError:
+            self._type, self._final_data = before, False
+            raise
+        if self._auto_done_sending and not inline.busy:
+            self._acknowledge_nowait()
 
     def _observation_set(self, observations: Observations[SentObservationT]) -> EnvRunTrialOutput:
         output = EnvRunTrialOutput(state=NORMAL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -114,3 +115,23 @@ class Event(Generic[ObservationT, ActionT]):
     actions: list[RecvAction[ActionT]] | None = None
     reward: RecvReward | None = None
     message: RecvMessage | None = None
+
+
+class EventStream(Generic[ObservationT, ActionT]):
+    """The events of a session, as an asynchronous iterator without state of its own.
+
+    Args:
+        next_event: returns the next event, or raises `StopAsyncIteration`.
+    """
+
+    __slots__ = ("_next_event",)
+
+    def __init__(self, next_event: Callable[[], Coroutine[Any, Any, Event[ObservationT, ActionT]]]) -> None:
+        self._next_event = next_event
+
+    def __aiter__(self) -> EventStream[ObservationT, ActionT]:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, Event[ObservationT, ActionT]]:
+        # The session's own coroutine without a wrapper: this runs once per message.
+        return self._next_event()

@@ -18,7 +18,7 @@ import trio
 from trio_cogment.api.common_pb2 import ActorRunTrialOutput
 from trio_cogment.errors import TRACEBACK, CogmentError, RpcError, StatusCode, status_of
 from trio_cogment.rpc import ClientCall
-from trio_cogment.sdk._session import END, StreamLostError
+from trio_cogment.sdk._stream import END, StreamLostError
 
 _log = logging.getLogger(__name__)
 

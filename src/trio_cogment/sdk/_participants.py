@@ -32,7 +32,7 @@ from trio_cogment.sdk._datalog import DatalogImplementation, DatalogSession
 from trio_cogment.sdk._environment import EnvironmentImplementation, run_environment
 from trio_cogment.sdk._failures import failure_of
 from trio_cogment.sdk._hook import PreTrialHook, PreTrialSession
-from trio_cogment.sdk._session import receive_init
+from trio_cogment.sdk._stream import receive_init
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, TRIAL_ID, USER_ID, ServiceKind
 from trio_cogment.spec import Spec
 

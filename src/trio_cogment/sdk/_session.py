@@ -3,65 +3,31 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic
 
 import trio
-from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
 from trio_cogment.api import common_pb2
-from trio_cogment.api.common_pb2 import CommunicationState, Reward, RewardSource
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, LocalProtocolError, RemoteProtocolError
 from trio_cogment.metrics import SessionMetrics
 from trio_cogment.rpc import Call, RpcError, StatusCode
-from trio_cogment.sdk._events import ActionT, Event, EventType, ObservationT, RecvMessage
+from trio_cogment.sdk._events import ActionT, Event, EventStream, EventType, ObservationT, RecvMessage
+from trio_cogment.sdk._inline import InlineEvents
+from trio_cogment.sdk._outgoing import messages, rewards
 from trio_cogment.sdk._spec_checks import REMEDY, warn_of_unknown_fields, wrong_type
+from trio_cogment.sdk._stream import END, HEARTBEAT, LAST, LAST_ACK, NORMAL, StreamLostError
 from trio_cogment.spec import Payload, decode, encode
 
-NORMAL = CommunicationState.NORMAL
-HEARTBEAT = CommunicationState.HEARTBEAT
-LAST = CommunicationState.LAST
-LAST_ACK = CommunicationState.LAST_ACK
-END = CommunicationState.END
-
 WallClock = Callable[[], int]
-
-
-class StreamLostError(RpcError):
-    """The stream to the orchestrator broke: the trial cannot go on here, and the implementation is not to blame.
-
-    A type of its own, so that it differs from what the implementation's own calls may raise.
-    """
-
-
-async def receive_init(call: Call, output_type: type[Message]) -> Any:
-    """Wait for the `init_input` of a participant's stream; None when the trial ends before.
-
-    Args:
-        call: the stream.
-        output_type: of the messages that the participant sends; HEARTBEATs are answered meanwhile.
-
-    Raises:
-        RemoteProtocolError: something else came first.
-    """
-    async for message in call:
-        if message.state == NORMAL and message.HasField("init_input"):
-            return message.init_input
-        if message.state == HEARTBEAT:
-            await call.send(output_type(state=HEARTBEAT))
-        elif message.state == END:
-            return None
-        else:
-            raise RemoteProtocolError("expected NORMAL with init_input first")
-    return None
 
 
 class Session(abc.ABC, Generic[ObservationT, ActionT]):
     """A participant's part in one trial; the SDK makes it and passes it to the implementation.
 
     Sending waits only while the orchestrator does not read. After `Cancelled` a message has been sent completely or
-    not at all.
+    not at all. It has many methods because much comes twice: for who waits, and for who cannot.
     """
 
     _output_type: type[Message]
@@ -86,6 +52,8 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         self._acknowledged = False
         self._final_data = False
         self._auto_done_sending = True
+        self._owes_heartbeat = False
+        self._inline: InlineEvents | None = None
         self._metrics: SessionMetrics | None = None
 
     @property
@@ -126,12 +94,10 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
 
         Requesting the first event starts the session if `start` was not called. Requesting the next event after the
         final data tells the orchestrator that this participant is done, unless the session was started with
-        `auto_done_sending=False`. After `Cancelled` no event is lost: the next request returns it.
-
-        The request raises `RpcError` if the connection to the orchestrator is lost. An implementation need not handle
-        that: the SDK logs it as what it is.
+        `auto_done_sending=False`. After `Cancelled` no event is lost: the next request returns it. It raises `RpcError`
+        if the connection to the orchestrator is lost, which need not be handled.
         """
-        return EventStream(self)
+        return EventStream(self._next)
 
     async def sending_done(self) -> None:
         """Tell the orchestrator that this participant has sent its last reward and message.
@@ -143,15 +109,25 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         Raises:
             LocalProtocolError: it is done automatically, or it is too early.
         """
+        self._check_done("sending_done")
+        await self._acknowledge()
+
+    def sending_done_nowait(self) -> None:
+        """As `sending_done`, while `handle` runs; see there for the errors that it adds."""
+        if not self._over:
+            self._check_inline("sending_done_nowait")
+        self._check_done("sending_done_nowait")
+        self._acknowledge_nowait()
+
+    def _check_done(self, doing: str) -> None:
         if self._auto_done_sending:
             raise LocalProtocolError(
-                f"{self._who}: sending_done: the session does it by itself; start it with auto_done_sending=False"
+                f"{self._who}: {doing}: the session does it by itself; start it with auto_done_sending=False"
             )
         if not self._final_data:
             raise LocalProtocolError(
-                f"{self._who}: sending_done: expected it after the final observation; the trial goes on"
+                f"{self._who}: {doing}: expected it after the final observation; the trial goes on"
             )
-        await self._acknowledge()
 
     async def add_reward(
         self,
@@ -176,17 +152,21 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             InvalidArgumentError: the value or the confidence is no number, the receivers are not names, or the user
                 data is not a protobuf message.
         """
-        try:
-            source = RewardSource(value=value, confidence=confidence)
-        except TypeError:
-            raise InvalidArgumentError(
-                f"{self._who}: add_reward: expected numbers as value and confidence, got {value!r} and {confidence!r}"
-            ) from None
-        if user_data is not None:
-            source.user_data.CopyFrom(self._packed(user_data, "add_reward: user_data"))
-        for receiver in _receivers(self, to, "add_reward"):
-            reward = Reward(tick_id=tick_id, receiver_name=receiver, value=value, sources=[source])
+        for reward in rewards(self._who, value, confidence, to, tick_id, user_data):
             await self._send(self._output_type(state=NORMAL, reward=reward), "add_reward")
+
+    def add_reward_nowait(
+        self,
+        value: float,
+        confidence: float,
+        to: Iterable[str] | str,
+        *,
+        tick_id: int = -1,
+        user_data: Message | None = None,
+    ) -> None:
+        """As `add_reward`, while `handle` runs; see there for the errors that it adds."""
+        for reward in rewards(self._who, value, confidence, to, tick_id, user_data):
+            self._send_nowait(self._output_type(state=NORMAL, reward=reward), "add_reward_nowait")
 
     async def send_message(self, payload: Message, to: Iterable[str] | str) -> None:
         """Send a message, which is delivered immediately.
@@ -199,33 +179,27 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             LocalProtocolError: the session has not been started, or the trial is over.
             InvalidArgumentError: the payload is not a protobuf message, or the receivers are not names.
         """
-        packed = self._packed(payload, "send_message")
-        for receiver in _receivers(self, to, "send_message"):
-            message = common_pb2.Message(tick_id=-1, receiver_name=receiver, payload=packed)
+        for message in messages(self._who, payload, to):
             await self._send(self._output_type(state=NORMAL, message=message), "send_message")
             if self._metrics is not None:
                 self._metrics.message_sent()
 
-    def _packed(self, payload: object, doing: str) -> AnyMessage:
-        if isinstance(payload, AnyMessage):
-            return payload
-        if not isinstance(payload, Message):
-            got = type(payload).__name__
-            raise InvalidArgumentError(
-                f"{self._who}: {doing}: expected a protobuf message, got {got}; put it into one, such as "
-                "google.protobuf.wrappers_pb2.StringValue"
-            )
-        if payload.DESCRIPTOR.full_name == AnyMessage.DESCRIPTOR.full_name:
-            # From a field of a message whose spec was loaded from files: there it has a class of its own.
-            return AnyMessage.FromString(payload.SerializeToString())
-        packed = AnyMessage()
-        packed.Pack(payload)
-        return packed
+    def send_message_nowait(self, payload: Message, to: Iterable[str] | str) -> None:
+        """As `send_message`, while `handle` runs; see there for the errors that it adds."""
+        for message in messages(self._who, payload, to):
+            self._send_nowait(self._output_type(state=NORMAL, message=message), "send_message_nowait")
+            if self._metrics is not None:
+                self._metrics.message_sent()
 
     async def _send(self, message: Message, doing: str) -> None:
         self._check_usable(doing)
         if not self._acknowledged:
             await self._post(message)
+
+    def _send_nowait(self, message: Message, doing: str) -> None:
+        inline = self._check_inline(doing)
+        if not self._acknowledged:
+            inline.post(message)
 
     def _check_usable(self, doing: str) -> None:
         if not self._started:
@@ -235,6 +209,15 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
                 f"{self._who}: {doing}: the trial is over; send before the last event, and leave the loop over "
                 "all_events() when it ends"
             )
+
+    def _check_inline(self, doing: str) -> InlineEvents:
+        self._check_usable(doing)
+        if self._inline is None:
+            raise LocalProtocolError(
+                f"{self._who}: {doing}: expected it while handle() runs; in other tasks await the function of the same "
+                "name without _nowait"
+            )
+        return self._inline
 
     def _encode(
         self, payload: Payload, kind: type[Message] | None, what: str, actor_class: str, receiver: str = ""
@@ -306,36 +289,87 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             try:
                 message = await self._receive()
             except RpcError as error:
-                raise StreamLostError(error.code, error.message, error.trailing_metadata) from error
-            if message is None:
-                self._over = True
-                self.details = "the stream was closed"
-                break
-            state = message.state
-            if state == NORMAL:
-                event = self._data(message)
-                if event is not None:
-                    return event
-            elif state == HEARTBEAT:
+                raise StreamLostError.because_of(error) from error
+            event = self._take(message)
+            if event is not None:
+                return event
+            if self._owes_heartbeat:
+                self._owes_heartbeat = False
                 await self._post(self._output_type(state=HEARTBEAT))
-            elif state == LAST:
-                self._type = EventType.ENDING
-            elif state == END:
-                return self._end(message.details)
         raise StopAsyncIteration
 
-    def _end(self, details: str) -> Event[ObservationT, ActionT]:
-        self._over = True
-        if self._type is EventType.ENDING and not details:
-            self._type = EventType.FINAL
-            return Event(EventType.FINAL, self.tick_id)
-        self.details = details
-        raise StopAsyncIteration
+    def _take(self, message: Any) -> Event[ObservationT, ActionT] | None:
+        """Take what the orchestrator has sent, None at the end of the stream; return the event that it is, if any."""
+        if message is None:
+            self._over = True
+            self.details = "the stream was closed"
+            return None
+        state = message.state
+        if state == NORMAL:
+            return self._data(message)
+        if state == HEARTBEAT:
+            self._owes_heartbeat = True
+        elif state == LAST:
+            self._type = EventType.ENDING
+        elif state == END:
+            self._over = True
+            if self._type is EventType.ENDING and not message.details:
+                self._type = EventType.FINAL
+                return Event(EventType.FINAL, self.tick_id)
+            self.details = message.details
+        return None
 
     async def _acknowledge(self) -> None:
         if not (self._over or self._acknowledged):
             await self._post(self._output_type(state=LAST_ACK))
             self._acknowledged = True  # only now: after a cancellation the next event may be requested again
+
+    def _acknowledge_nowait(self) -> None:
+        if self._inline is not None and not (self._over or self._acknowledged):
+            self._acknowledged = True  # before it is sent: in process this may bring the end
+            self._inline.post(self._output_type(state=LAST_ACK))
+
+    def _reply_nowait(self) -> None:
+        """Send what is owed when a message has been handled."""
+        if self._owes_heartbeat:
+            self._owes_heartbeat = False
+            if self._inline is not None:
+                self._inline.post(self._output_type(state=HEARTBEAT))
+        if self._final_data and self._auto_done_sending:
+            self._acknowledge_nowait()
+
+    async def handle(self, on_event: Callable[[Event[ObservationT, ActionT]], None]) -> None:
+        """Call a plain function with each event of the trial, until its end, instead of `all_events`.
+
+        The function is called where the event arrives: in process in the task that caused it, over sockets in the one
+        that reads the connection. That saves task switches, but the function must be quick, and cannot wait. It sends
+        with the methods that end in `_nowait`. These may also be called from elsewhere in Trio's thread, even between
+        the turns of a Trio that is a guest of another loop: what follows at once in process has then happened when they
+        return. Trials in which nobody waits let other tasks run only now and then.
+
+        When the function returns from the final data, the orchestrator is told that this participant is done, unless
+        the session was started with `auto_done_sending=False`. An exception of the function ends the handling, and is
+        raised here. After `Cancelled` the function is not called any more.
+
+        The `_nowait` methods add to the errors of those without it: `LocalProtocolError` while `handle` does not run,
+        and `ResourceExhaustedError` when too much waits for an orchestrator that does not read.
+
+        Raises:
+            LocalProtocolError: somebody waits for the next event, or the events are or were handled already.
+            RpcError: the connection to the orchestrator was lost; see `all_events`.
+        """
+        if not self._started:
+            await self._ensure_started()
+        if self._inline is not None:
+            raise LocalProtocolError(f"{self._who}: handle: the events of this session are handled already")
+        reply = self._reply_nowait
+        self._inline = InlineEvents(self, self._call, take=self._take, on_event=on_event, reply=reply, who=self._who)
+        try:
+            if self._final_data and self._auto_done_sending:
+                self._acknowledge_nowait()
+            await self._inline.run()
+        finally:
+            self._inline = None
 
     async def run(
         self, implementation: Callable[[Any], Awaitable[None]], metrics: SessionMetrics | None = None
@@ -364,30 +398,3 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             self._metrics.message_received()
         received = RecvMessage(message.tick_id, message.sender_name, message.payload, message.receiver_name)
         return Event(self._type, message.tick_id, message=received)
-
-
-def _receivers(session: Session[Any, Any], to: Iterable[str] | str, doing: str) -> list[str]:
-    if isinstance(to, str):
-        return [to]
-    found = list(to) if isinstance(to, Iterable) else [to]
-    if not all(isinstance(name, str) for name in found):
-        raise InvalidArgumentError(
-            f'{session._who}: {doing}: expected names as receivers (or "*", or "class.*"), got {to!r}'
-        )
-    return found
-
-
-class EventStream(Generic[ObservationT, ActionT]):
-    """The events of a session, as an asynchronous iterator without state of its own."""
-
-    __slots__ = ("_session",)
-
-    def __init__(self, session: Session[ObservationT, ActionT]) -> None:
-        self._session = session
-
-    def __aiter__(self) -> EventStream[ObservationT, ActionT]:
-        return self
-
-    def __anext__(self) -> Coroutine[Any, Any, Event[ObservationT, ActionT]]:
-        # The session's own coroutine without a wrapper: this runs once per message.
-        return self._session._next()
