@@ -4,8 +4,9 @@ Run by `nox -s protos`; `--check` writes nothing and fails if the checked-in fil
 
 protoc names the Python modules after the proto files (`cogment/api/...`), and those names must stay in the
 descriptors: reflection shows them to foreign clients. Only the import statements are rewritten to our package, and for
-the standard services the pool: see `trio_cogment.rpc._protos`. The project's own messages (`trio_cogment/api/...`) are
-where protoc puts them, so that code that protoc generates from protos that import them finds them there.
+the standard services and dm_env_rpc the pool: see `trio_cogment.rpc._protos`. The project's own messages
+(`trio_cogment/api/...`) are where protoc puts them, so that code that protoc generates from protos that import them
+finds them there.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import re
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,14 +23,22 @@ PROTOS = ROOT / "protos"
 SOURCE = ROOT / "src" / "trio_cogment"
 API = "api"
 STANDARD = "rpc/_protos"
+DM_ENV_RPC = "api/dm_env_rpc"
 #: Where in `protos/` the sources of `API` are.
 FOLDERS = ("cogment/api", "trio_cogment/api")
-#: Files of the standard services, and what their modules are called.
-STANDARD_FILES = {
-    "grpc_health/v1/health.proto": "health",
-    "grpc/reflection/v1/reflection.proto": "reflection_v1",
-    "grpc_reflection/v1alpha/reflection.proto": "reflection_v1alpha",
-    "google/rpc/status.proto": "status",
+#: The folders whose descriptors are in a pool of their own; of each the files, and what their modules are called.
+POOLED = {
+    STANDARD: {
+        "grpc_health/v1/health.proto": "health",
+        "grpc/reflection/v1/reflection.proto": "reflection_v1",
+        "grpc_reflection/v1alpha/reflection.proto": "reflection_v1alpha",
+        "google/rpc/status.proto": "status",
+    },
+    DM_ENV_RPC: {
+        "google/rpc/status.proto": "status",
+        "dm_env_rpc/v1/dm_env_rpc.proto": "dm_env_rpc",
+        "dm_env_rpc/v1/extensions/properties.proto": "properties",
+    },
 }
 _IMPORT = re.compile(r"^from cogment\.api import ", re.MULTILINE)
 _MODULE = re.compile(r"(BuildTopDescriptorsAndMessages\(DESCRIPTOR, )'[^']*'")
@@ -55,24 +65,37 @@ def generate(out: Path) -> dict[str, str]:
             f"--python_out={out}",
             f"--pyi_out={out}",
             *sources,
-            *STANDARD_FILES,
+            *sorted({source for files in POOLED.values() for source in files}),
         ]
     )
     if code:
         raise SystemExit(code)
     made = sorted(path for folder in FOLDERS for path in (out / folder).glob("*_pb2.py*"))
     contents = {f"{API}/{path.name}": _IMPORT.sub("from trio_cogment.api import ", path.read_text()) for path in made}
-    for source, name in STANDARD_FILES.items():
-        module = out / source.replace(".proto", "_pb2")
-        contents[f"{STANDARD}/{name}_pb2.py"] = _in_own_pool(module.with_suffix(".py").read_text(), name)
-        contents[f"{STANDARD}/{name}_pb2.pyi"] = module.with_suffix(".pyi").read_text()
+    for folder, files in POOLED.items():
+        package = f"trio_cogment.{folder.replace('/', '.')}"
+        for source, name in files.items():
+            module = out / source.replace(".proto", "_pb2")
+            code = _in_own_pool(module.with_suffix(".py").read_text(), package, name)
+            contents[f"{folder}/{name}_pb2.py"] = _import_siblings(code, package, files)
+            stub = module.with_suffix(".pyi").read_text()
+            contents[f"{folder}/{name}_pb2.pyi"] = _import_siblings(stub, package, files)
     return contents
 
 
-def _in_own_pool(code: str, name: str) -> str:
+def _in_own_pool(code: str, package: str, name: str) -> str:
     assert code.count(_POOL) == code.count(_POOL_IMPORT) == 1
-    code = code.replace(_POOL_IMPORT, "from trio_cogment.rpc._protos import POOL as _pool\n").replace(_POOL, "_pool")
-    return _MODULE.sub(rf"\1'trio_cogment.rpc._protos.{name}_pb2'", code)
+    code = code.replace(_POOL_IMPORT, f"from {package} import POOL as _pool\n").replace(_POOL, "_pool")
+    return _MODULE.sub(rf"\1'{package}.{name}_pb2'", code)
+
+
+def _import_siblings(code: str, package: str, files: Mapping[str, str]) -> str:
+    """Return code that imports the modules of the same folder from there, by the names that protoc gave them."""
+    for source, name in files.items():
+        parent, _, stem = source.removesuffix(".proto").rpartition("/")
+        original = f"from {parent.replace('/', '.')} import {stem}_pb2"
+        code = code.replace(original, f"from {package} import {name}_pb2")
+    return code
 
 
 def main() -> None:
@@ -84,7 +107,7 @@ def main() -> None:
         made = generate(Path(folder))
     present = {
         f"{folder}/{path.name}": path.read_text()
-        for folder in (API, STANDARD)
+        for folder in (API, *POOLED)
         for path in (SOURCE / folder).glob("*_pb2.py*")
     }
     stale = sorted(name for name in made.keys() | present.keys() if made.get(name) != present.get(name))
