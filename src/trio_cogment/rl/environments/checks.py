@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from trio_cogment.spaces import ArraySpace, Box, Dict, Discrete, Space, SpaceError, Tuple
+from trio_cogment.spaces import ArraySpace, Box, Dict, Discrete, Space, SpaceError, Text, Tuple
 from trio_cogment.spaces.base import described
 from trio_cogment.spaces.composite import part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_MASK = "action_mask"
 #: Returns a value in the types of its space, or raises `SpaceError`.
 Check: TypeAlias = Callable[[Any], Any]
 
@@ -30,7 +31,14 @@ def check_of(space: Space) -> Check:
         return _check_of_tuple(space)
     if isinstance(space, ArraySpace) and not isinstance(space, Discrete):
         return _check_of_array(space)
-    return space.check
+    # Its length and characters are bounds, too.
+    return _check_text if isinstance(space, Text) else space.check
+
+
+def _check_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise SpaceError(f"expected a string, got {described(value)}")
+    return str(value)
 
 
 def reward_of(reward: Any) -> float:
@@ -70,6 +78,13 @@ def info_of(info: Any) -> dict[str, Any]:
     if not isinstance(info, Mapping):
         raise SpaceError(f"expected a dict, got {described(info)}", root="info")
     return dict(info)
+
+
+def mask_of(value: Any, info: Mapping[str, Any]) -> Any:
+    """Return the mask of actions that an observation or its information has, None if neither does."""
+    if type(value) is dict and _MASK in value:
+        return value[_MASK]
+    return info.get(_MASK) if info else None
 
 
 def _check_of_dict(space: Dict) -> Check:

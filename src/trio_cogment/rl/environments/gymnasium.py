@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trio_cogment.rl.environments.base import SINGLE_AGENT
-from trio_cogment.rl.environments.checks import check_of, flag_of, info_of, reward_of
+from trio_cogment.rl.environments.checks import check_of, flag_of, info_of, mask_of, reward_of
 from trio_cogment.rl.environments.errors import InvalidEnvironmentError
 from trio_cogment.rl.environments.pictures import RETURNING_MODES, frame_of
 from trio_cogment.spaces import Frame, Observation, Space, SpaceError, from_gymnasium
 from trio_cogment.spaces.base import described
 
-_MASK = "action_mask"
 _RESET = "(observation, info)"
 _STEP = "(observation, reward, terminated, truncated, info)"
 
@@ -119,10 +118,3 @@ class GymnasiumEnvironment:
         """Close the environment."""
         self.over = True
         self.env.close()
-
-
-def mask_of(value: Any, info: Mapping[str, Any]) -> Any:
-    """Return the mask of actions that an observation or its information has, None if neither does."""
-    if type(value) is dict and _MASK in value:
-        return value[_MASK]
-    return info.get(_MASK) if info else None

@@ -19,6 +19,12 @@ Target: TypeAlias = str | Callable[..., Any] | Any
 
 #: What environments of PettingZoo are called: `rps_v2`, `pettingzoo.classic.rps_v2`.
 _MODULE = re.compile(r"(?:\w+\.)*\w+_v\d+")
+_INTERFACES = (
+    ("gymnasium", "Env"),
+    ("pettingzoo", "ParallelEnv"),
+    ("pettingzoo", "AECEnv"),
+    ("dm_env", "Environment"),
+)
 #: Where PettingZoo keeps them.
 _FAMILIES = ("classic", "butterfly", "atari", "mpe", "sisl", "magent")
 
@@ -40,7 +46,7 @@ def make_environment(target: Target, **arguments: Any) -> Environment:
         Exception: whatever the environment itself raised.
     """
     if isinstance(target, str):
-        return wrap(_by_name(target, arguments), _name(target))
+        return wrap(_by_name(target, arguments))
     found = wrap_if_known(target)
     if found is not None:
         if arguments:
@@ -102,11 +108,23 @@ def wrap_if_known(environment: Any, name: str = "") -> Environment | None:
         from trio_cogment.rl.environments.gymnasium import GymnasiumEnvironment
 
         return GymnasiumEnvironment(environment, name=name)
+    if _is_instance(environment, "pettingzoo", "ParallelEnv"):
+        from trio_cogment.rl.environments.parallel import ParallelEnvironment
+
+        return ParallelEnvironment(environment, name=name)
+    if _is_instance(environment, "pettingzoo", "AECEnv"):
+        from trio_cogment.rl.environments.aec import AECEnvironment
+
+        return AECEnvironment(environment, name=name)
+    if _is_instance(environment, "dm_env", "Environment"):
+        from trio_cogment.rl.environments.dm_env import DmEnvironment
+
+        return DmEnvironment(environment, name=name)
     return environment if _is_ours(environment) else None
 
 
 def _is_known(target: Any) -> bool:
-    return _is_instance(target, "gymnasium", "Env") or _is_ours(target)
+    return _is_ours(target) or any(_is_instance(target, module, kind) for module, kind in _INTERFACES)
 
 
 def _is_instance(value: Any, module: str, name: str) -> bool:
@@ -130,10 +148,6 @@ def _unknown(value: Any) -> InvalidArgumentError:
 
 
 # By name
-
-
-def _name(target: str) -> str:
-    return target.rpartition(":")[2].rpartition(".")[2]
 
 
 def _by_name(target: str, arguments: dict[str, Any]) -> Any:
