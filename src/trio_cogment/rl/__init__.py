@@ -9,11 +9,33 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trio_cogment.rl.seats.base import Seat as Seat
+    from trio_cogment.rl.seats.base import SeatContext as SeatContext
+    from trio_cogment.rl.seats.clients import join_trials as join_trials
+    from trio_cogment.rl.seats.clients import serve_clients as serve_clients
+    from trio_cogment.rl.seats.errors import SeatError as SeatError
+    from trio_cogment.rl.seats.models import model as model
+    from trio_cogment.rl.seats.remote import endpoint as endpoint
+    from trio_cogment.rl.seats.remote import human as human
+    from trio_cogment.rl.seats.scripted import policy as policy
+    from trio_cogment.rl.seats.scripted import random as random
+    from trio_cogment.rl.seats.text import text as text
     from trio_cogment.rl.spec import RL_SPEC as RL_SPEC
 
 #: The module of each public name, below `trio_cogment.rl`.
 _HOMES = {
     "RL_SPEC": "spec",
+    "Seat": "seats.base",
+    "SeatContext": "seats.base",
+    "SeatError": "seats.errors",
+    "endpoint": "seats.remote",
+    "human": "seats.remote",
+    "join_trials": "seats.clients",
+    "model": "seats.models",
+    "policy": "seats.scripted",
+    "random": "seats.scripted",
+    "serve_clients": "seats.clients",
+    "text": "seats.text",
 }
 
 

@@ -1,0 +1,98 @@
+"""Seats in this process: a function of the observation that returns the action."""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.rl.seats.base import Seat, SeatContext
+from trio_cogment.rl.seats.player import NO_ACTION, Player
+from trio_cogment.sdk import ActorImplementation, ActorSession, EventType
+from trio_cogment.spaces import Observation
+
+#: What answers in one trial: called with an observation, always with its spaces, when the agent is asked to act.
+Answer: TypeAlias = Callable[[Observation], Any]
+
+
+class LocalSeat(Seat):
+    """A seat that is taken by a function of this process.
+
+    It is asked when the agent is to act: not while it is another's turn, not when the agent is out, and not for the
+    last observation of a trial.
+    """
+
+    @abstractmethod
+    async def begin(self, context: SeatContext) -> Answer:
+        """Return what answers in a new trial; its actions may be awaitable.
+
+        Raises:
+            Exception: nobody can take the seat; it is as if the actor had failed.
+        """
+
+    def actor(self, context: SeatContext) -> ActorImplementation:
+        """Return the implementation; see `Seat.actor`."""
+
+        async def sit(session: ActorSession[Any, Any, Any]) -> None:
+            player = Player(context.environment, session.name)
+            answer = await self.begin(context)
+            async for event in session.all_events():
+                if event.observation is None or event.type is not EventType.ACTIVE:
+                    continue
+                asked = player.observe(event.observation.payload)
+                if asked is None:
+                    await session.do_action(NO_ACTION)
+                    continue
+                action = answer(asked)
+                if inspect.isawaitable(action):
+                    action = await action
+                await session.do_action(player.act(action))
+
+        return sit
+
+
+class Function:
+    """A function that a user gave, as `Answer`.
+
+    It gets the observation's value, and if it takes two arguments the whole `Observation`, too. A class is called
+    without arguments for each trial, and the object that it makes is the function of that trial. An object with a
+    method `reset` has it called at the beginning of each trial.
+    """
+
+    def __init__(self, given: Any, field: str) -> None:
+        """Take what was given.
+
+        Args:
+            given: the function, the class or the object.
+            field: what it is called in errors.
+
+        Raises:
+            InvalidArgumentError: it cannot be called.
+        """
+        if not callable(given):
+            raise InvalidArgumentError(f"{field}: expected a function of the observation, got {given!r}")
+        self._given = given
+
+    def begin(self) -> Answer:
+        """Return what answers in a new trial."""
+        function = self._given
+        if isinstance(function, type):
+            function = function()
+        reset = getattr(function, "reset", None)
+        if callable(reset):
+            reset()
+        if required_arguments(function) >= 2:
+            return lambda observation: function(observation.value, observation)
+        return lambda observation: function(observation.value)
+
+
+def required_arguments(function: Callable[..., Any]) -> int:
+    """Return how many positional arguments without defaults a function takes; 1 if that cannot be found out."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some functions in C have no signature
+        return 1
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.kind in positional and each.default is inspect.Parameter.empty for each in parameters)

@@ -1,0 +1,157 @@
+"""Seats of others: `endpoint`, a service elsewhere, and `human`, a client that joins the trial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trio_cogment.endpoints import CLIENT, ClientEndpoint, parse_endpoint
+from trio_cogment.errors import EndpointError, InvalidArgumentError
+from trio_cogment.rl.seats.base import Seat, SeatContext
+
+_MAX_PORT = 65535
+
+
+class RemoteSeat(Seat):
+    """A seat of a service actor elsewhere; made by `endpoint`."""
+
+    label = "endpoint"
+
+    def __init__(self, address: str, implementation: str, **options: Any) -> None:
+        """Keep where it is.
+
+        Raises:
+            EndpointError: the address is none of a service.
+        """
+        super().__init__(**options)
+        if isinstance(parse_endpoint(address), ClientEndpoint):
+            raise EndpointError(f"endpoint: {address!r}: expected that of a service; human() is a seat for a client")
+        self._address = address
+        self._name = implementation
+
+    def _implementation(self, registered: str) -> str:
+        return self._name
+
+    def _endpoint(self, endpoint: str) -> str:
+        return self._address
+
+    def actor(self, context: SeatContext) -> None:
+        """Return None: it is remote."""
+
+
+def endpoint(
+    address: str,
+    implementation: str = "",
+    *,
+    optional: bool = False,
+    default: Any = None,
+    response_timeout_seconds: float = 0.0,
+    connection_timeout_seconds: float = 0.0,
+) -> RemoteSeat:
+    """Return a seat that a service actor elsewhere takes, in any language: it has the class `player`.
+
+    Its observations are `trio_cogment.spaces.Observation`, its actions `trio_cogment.spaces.Action`. One that is not
+    `active` or not `alive` is to be answered with an empty action.
+
+    Args:
+        address: `grpc://host:port`, or `cogment://discover...` to have a directory find it.
+        implementation: which of the service's implementations; by default its first.
+        optional: the trial goes on without it, when it does not come or is lost.
+        default: the action that is taken then.
+        response_timeout_seconds: how long an answer may take before the actor counts as lost; 0 for ever.
+        connection_timeout_seconds: how long to wait for it when a trial starts; 0 for ever.
+
+    Raises:
+        EndpointError: the address is none of a service.
+        InvalidArgumentError: the seat is optional and has no default action, or a timeout is negative.
+    """
+    return RemoteSeat(
+        address,
+        implementation,
+        optional=optional,
+        default=default,
+        response_timeout_seconds=response_timeout_seconds,
+        connection_timeout_seconds=connection_timeout_seconds,
+    )
+
+
+class HumanSeat(Seat):
+    """A seat for a client that joins the trial; made by `human`.
+
+    Attributes:
+        name: of who is to sit there; may be empty.
+        port: the TCP port on which clients are served; None if the platform is served by others.
+        address: the address to listen on.
+        endpoint: where clients connect, while `serve_clients` serves them; empty before and after.
+    """
+
+    def __init__(self, name: str, port: int | None, address: str, **options: Any) -> None:
+        """Keep where clients come from.
+
+        Raises:
+            InvalidArgumentError: the port is none.
+        """
+        super().__init__(**options)
+        if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= _MAX_PORT):
+            raise InvalidArgumentError(f"port: expected 0 to {_MAX_PORT}, or None; got {port!r}")
+        self.label = f"human:{name}" if name else "human"
+        self.name = name
+        self.port = port
+        self.address = address
+        self.endpoint = ""
+
+    def _implementation(self, registered: str) -> str:
+        # Nobody looks it up for a client; it tells those who read the trial's parameters who was to sit there.
+        return self.label
+
+    def _endpoint(self, endpoint: str) -> str:
+        return CLIENT
+
+    def actor(self, context: SeatContext) -> None:
+        """Return None: it is remote."""
+
+
+def human(
+    name: str = "",
+    *,
+    port: int | None = None,
+    address: str = "127.0.0.1",
+    optional: bool = False,
+    default: Any = None,
+    response_timeout_seconds: float = 0.0,
+    join_timeout_seconds: float = 0.0,
+) -> HumanSeat:
+    """Return a seat for a client: a trial waits for one to join before it begins.
+
+    The client is a program that somebody sits at, on any SDK of Cogment. For each trial in turn it joins as the actor
+    with the agent's name; `trio_cogment.rl.join_trials` does that:
+
+        async with trio_cogment.connect("grpc://127.0.0.1:8080", spec=RL_SPEC) as client:
+            await join_trials(client, "player_1", play)
+
+    It gets messages `trio_cogment.spaces.Observation`, of which the first of a trial has the agent's spaces, and sends
+    `trio_cogment.spaces.Action`. An observation that is not `active` or not `alive` is to be answered with an empty
+    action: it is another's turn, or the agent is out.
+
+    Args:
+        name: of who is to sit there; the trial's parameters have it.
+        port: serve the platform on this TCP port, so that clients can connect; 0 for any free one, which the seat's
+            attribute `endpoint` tells. None: somebody else serves it, or the client is in this process.
+        address: the address to listen on. Whoever reaches it controls the platform: no password is asked.
+        optional: the trial begins without a client, or goes on without one that is lost.
+        default: the action that is taken then.
+        response_timeout_seconds: how long an answer may take before the client counts as lost; 0 for ever.
+        join_timeout_seconds: how long a trial waits for the client; 0 for ever.
+
+    Raises:
+        InvalidArgumentError: the port is none, a timeout is negative, or the seat is optional and has no default
+            action.
+    """
+    return HumanSeat(
+        name,
+        port,
+        address,
+        optional=optional,
+        default=default,
+        response_timeout_seconds=response_timeout_seconds,
+        connection_timeout_seconds=join_timeout_seconds,
+    )

@@ -1,0 +1,102 @@
+"""Action masks mean what they mean in Gymnasium."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trio_cogment.rl.seats.masks import allowed_numbers, check_allowed, sample_allowed
+from trio_cogment.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    SpaceError,
+    Text,
+    Tuple,
+    to_gymnasium,
+)
+
+DRAWS = 200
+
+
+def mask(*values: int) -> np.ndarray[Any, Any]:
+    return np.array(values, np.int8)
+
+
+CASES: list[tuple[Space, Any]] = [
+    (Discrete(4, start=-1), mask(0, 1, 0, 1)),
+    (Discrete(3), mask(0, 0, 0)),
+    (MultiDiscrete([2, 3]), (mask(1, 0), mask(0, 1, 1))),
+    (MultiDiscrete([[2, 3], [1, 2]], start=[[5, 0], [0, 1]]), ((mask(0, 1), mask(1, 0, 1)), (mask(1), mask(0, 0)))),
+    (MultiBinary(3), mask(0, 1, 2)),
+    (Dict({"a": Discrete(2), "b": Box(0, 1, (1,))}), {"a": mask(0, 1), "b": None}),
+    (Tuple([Discrete(2), MultiBinary((2, 1))]), (mask(1, 0), np.array([[2], [0]], np.int8))),
+]
+
+
+def flat(space: Space, value: Any) -> tuple[Any, ...]:
+    """Return what a draw can be told by: bounded parts as they are, Boxes left out."""
+    pairs = zip((leaf for _, leaf in space.leaves()), space.leaf_values(value), strict=True)
+    return tuple(tuple(np.ravel(part).tolist()) for leaf, part in pairs if not isinstance(leaf, Box))
+
+
+@pytest.mark.parametrize(("space", "own_mask"), CASES)
+def test_what_is_drawn_is_what_gymnasium_draws(space: Space, own_mask: Any) -> None:
+    generator = np.random.default_rng(1)
+    ours = [sample_allowed(space, generator, own_mask) for _ in range(DRAWS)]
+    theirs = to_gymnasium(space)
+    theirs.seed(1)
+    assert {flat(space, value) for value in ours} == {flat(space, theirs.sample(mask=own_mask)) for _ in range(DRAWS)}
+    for value in ours:
+        check_allowed(space, space.check(value), own_mask)
+    others = [space.sample(generator) for _ in range(DRAWS)]
+    allowed = {flat(space, value) for value in ours}
+    for value in others:
+        if flat(space, value) not in allowed:
+            with pytest.raises(SpaceError, match=r"allowed now; got|which alone is allowed now"):
+                check_allowed(space, value, own_mask)
+    assert any(flat(space, value) not in allowed for value in others)
+
+
+def test_without_a_mask_all_is_allowed() -> None:
+    space = Text(3)
+    drawn = sample_allowed(space, np.random.default_rng(1))
+    assert space.contains(drawn)
+    check_allowed(space, drawn)
+
+
+def test_numbers() -> None:
+    assert allowed_numbers(Discrete(3, start=5), mask(1, 0, 1)) == [5, 7]
+
+
+@pytest.mark.parametrize(
+    ("space", "value", "own_mask", "text"),
+    [
+        (Discrete(3), 1, mask(1, 0, 1), "value: expected one of 0, 2, which are allowed now; got 1"),
+        (Discrete(3), 1, [1, 0, 1], "value: expected an array as mask, got list"),
+        (Discrete(3), 1, mask(1, 0), r"value: expected a mask of the shape \(3,\), got \(2,\)"),
+        (Discrete(3), 1, mask(1, 0, 2), "value: expected a mask of 0, 1 alone, got array"),
+        (Box(0, 1, (1,)), np.zeros(1), mask(1), "value: expected no mask for a space Box, which has none"),
+        (MultiDiscrete([2, 3]), np.array([0, 1]), mask(1, 0), "value: expected a tuple of 2 masks, got an array"),
+        (
+            MultiDiscrete([2, 3]),
+            np.array([0, 1]),
+            (mask(1, 0), mask(1, 0, 1)),
+            r"value\[1\]: expected one of 0, 2, which are allowed now; got 1",
+        ),
+        (MultiDiscrete([2, 3]), np.array([0, 1]), (mask(1, 0), mask(1)), r"value\[1\]: expected a mask of the shape"),
+        (MultiBinary(2), mask(0, 1), mask(2, 0), r"value\[1\]: expected 0, which alone is allowed now; got 1"),
+        (Dict({"a": Discrete(2)}), {"a": 0}, {"b": None}, "value: expected a dict of masks for 'a'; got"),
+        (Dict({"a": Discrete(2)}), {"a": 0}, {"a": mask(0, 1)}, r'value\["a"\]: expected one of 1, which'),
+        (Tuple([Discrete(2)]), (0,), (), r"value: expected a tuple of 1 masks, got \(\)"),
+        (Tuple([Discrete(2)]), (0,), (mask(0, 1),), r"value\[0\]: expected one of 1, which"),
+    ],
+)
+def test_what_is_not_allowed(space: Space, value: Any, own_mask: Any, text: str) -> None:
+    with pytest.raises(SpaceError, match=text):
+        check_allowed(space, value, own_mask)
