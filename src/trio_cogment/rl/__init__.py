@@ -21,10 +21,20 @@ if TYPE_CHECKING:
     from trio_cogment.rl.seats.scripted import random as random
     from trio_cogment.rl.seats.text import text as text
     from trio_cogment.rl.spec import RL_SPEC as RL_SPEC
+    from trio_cogment.rl.views.gymnasium import TrialEnv as TrialEnv
+    from trio_cogment.rl.views.gymnasium import make as make
+    from trio_cogment.rl.views.gymnasium import register as register
+    from trio_cogment.rl.views.platforms import PlatformOptions as PlatformOptions
+    from trio_cogment.rl.views.rounds import EpisodeFailedError as EpisodeFailedError
 
 #: The module of each public name, below `trio_cogment.rl`.
 _HOMES = {
     "RL_SPEC": "spec",
+    "EpisodeFailedError": "views.rounds",
+    "PlatformOptions": "views.platforms",
+    "TrialEnv": "views.gymnasium",
+    "make": "views.gymnasium",
+    "register": "views.gymnasium",
     "Seat": "seats.base",
     "SeatContext": "seats.base",
     "SeatError": "seats.errors",

@@ -1,0 +1,342 @@
+"""A match: the trials of one view, one after the other, as `reset` and `step` of ordinary functions.
+
+All views are made of this. Each trial is one episode; each step is one tick. While an episode runs, its successor is
+started ahead: it waits, with everybody in place, for the `reset` that gives the environment its seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from trio_cogment.api import spaces_pb2 as pb
+from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.rl.environments.base import Environment
+from trio_cogment.rl.environments.episode import Episode
+from trio_cogment.rl.environments.errors import InvalidActionError
+from trio_cogment.rl.seats.base import Seat
+from trio_cogment.rl.views.parameters import (
+    RemoteEnvironment,
+    driven_agents,
+    episode_params,
+    is_remote,
+    params_of,
+)
+from trio_cogment.rl.views.platforms import PlatformOptions, ViewPlatform
+from trio_cogment.rl.views.rounds import EpisodeFailedError, Round
+from trio_cogment.spaces import Observation, SpaceError, encode_action
+
+#: Trio's tasks get a turn after so many steps, even if no step had to wait for them.
+_STEPS_PER_TURN = 16
+_NO_ACTION = pb.Action()
+
+
+class Match:
+    """Trials of one environment, driven by whoever calls `reset` and `step`, from one thread at a time.
+
+    Args:
+        environment: in this process, which it closes in the end; or elsewhere.
+        seats: who takes which seat; those of all other agents are `mine`.
+        mine: the agents whom the caller drives, by default all that have no seat in `seats`.
+        platform: where the trials run; shared with other matches, or by default one of its own.
+        options: of its own platform.
+
+    Attributes:
+        name: of the environment.
+        agents: all agents of the environment.
+        mine: those whom the caller drives, in the order of `agents`.
+        observation_spaces: by agent.
+        action_spaces: by agent.
+        environment: the environment, if it is in this process.
+
+    Raises:
+        InvalidArgumentError: a seat is of no agent, or none is left for the caller.
+        CogmentError: the platform cannot be opened, or the environment elsewhere cannot be reached.
+    """
+
+    def __init__(
+        self,
+        environment: Environment | RemoteEnvironment,
+        *,
+        seats: Mapping[str, Seat] = {},
+        mine: Collection[str] | None = None,
+        platform: ViewPlatform | None = None,
+        options: PlatformOptions | None = None,
+    ) -> None:
+        self._remote = environment if isinstance(environment, RemoteEnvironment) else None
+        self.environment = environment if not isinstance(environment, RemoteEnvironment) else None
+        self.agents = tuple(environment.agents)
+        self.name = self._remote.endpoint if self.environment is None else self.environment.name  # type: ignore[union-attr]  # one of both
+        self.mine = driven_agents(self.name, self.agents, seats, mine)
+        self._seats = dict(seats)
+        self._round: Round | None = None
+        self._next: Round | None = None
+        self._over = True
+        self._steps = 0
+        self._closed = False
+        self._unseeded_begun = False
+        self._episode = None if self.environment is None else Episode(self.environment, self.agents)
+        options = options or PlatformOptions()
+        remote = self._remote is not None or any(is_remote(seat) for seat in seats.values())
+        self._platform = (
+            ViewPlatform(options, remote=remote, seats=tuple(seats.values())) if platform is None else platform.share()
+        )
+        # A seat or an environment elsewhere would be taken by a trial that may never begin.
+        self._ahead = not remote and not options.orchestrator
+        self._finalizer = weakref.finalize(self, self._platform.driver.abandon)
+        self._finalizer.atexit = False  # the drivers see to that, in their threads
+        try:
+            self._params = params_of(
+                environment, self.name, self._seats, self._platform, instance=self._platform.new_trial_id()
+            )
+            self._find_spaces()
+        except BaseException:  # nobody else would close it
+            self.close()
+            raise
+
+    def _find_spaces(self) -> None:
+        if self.environment is not None:
+            self.observation_spaces = dict(self.environment.observation_spaces)
+            self.action_spaces = dict(self.environment.action_spaces)
+            return
+        # Only its first observations tell them. The first `reset` without a seed goes on with this trial.
+        round_ = self._round = self._new_round()
+        driver = self._platform.driver
+        driver.exchange(lambda: self._platform.launch(round_, self._params), round_.is_ready)
+        self._raise_failure(round_)
+        self._unseeded_begun = True
+        self.observation_spaces, self.action_spaces = {}, {}
+        for agent, observation in round_.observations.items():
+            if observation.observation_space is None or observation.action_space is None:
+                raise InvalidArgumentError(
+                    f"environment {self.name!r}, actor {agent!r}: observation_space and action_space: expected them "
+                    "with the first observation, got none; it has to be one that trio_cogment.rl serves"
+                )
+            self.observation_spaces[agent] = observation.observation_space
+            self.action_spaces[agent] = observation.action_space
+
+    # Episodes
+
+    @property
+    def trial_id(self) -> str:
+        """The id of the trial of this episode, or of the last one; empty before the first."""
+        return "" if self._round is None else self._round.trial_id
+
+    @property
+    def over(self) -> bool:
+        """No step can be made before the next `reset`."""
+        return self._over
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> dict[str, Observation]:
+        """Begin an episode: a new trial. One that still runs is ended hard.
+
+        Args:
+            seed: of the environment, and of what the seats draw at random; None goes on with the generators they have.
+            options: the environment's own.
+
+        Returns:
+            The first observation of each of `mine`.
+
+        Raises:
+            EpisodeFailedError: an actor cannot be reached or is lost, or the environment raised an exception.
+            CogmentError: the environment returned what makes no sense, for example; the text says what.
+            FailedPreconditionError: the view is closed, or used where it cannot be.
+            KeyboardInterrupt: Control-C came meanwhile; `reset` again.
+        """
+        self._check_open()
+        driver = self._platform.driver
+        if seed is not None:
+            for seat in self._seats.values():
+                seat.reseed(seed)
+        if self._remote is not None:
+            return self._reset_remote(seed, options)
+        round_ = self._next
+        if round_ is None or round_.is_broken():
+            round_ = self._next = self._launched()
+        if not round_.is_parked():
+            driver.exchange(_nothing, round_.is_parked)
+        self._end_running()
+        self._round, self._next = round_, None
+        self._over = True
+        if not round_.is_broken():
+            driver.exchange(lambda: round_.begin(seed, options), round_.is_ready)
+        self._raise_failure(round_)
+        self._over = round_.ending
+        if self._ahead:
+            self._next = self._launched()
+        return round_.observations
+
+    def _reset_remote(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Observation]:
+        platform, begun = self._platform, self._unseeded_begun
+        self._unseeded_begun = False
+        if begun and self._round is not None and seed is None and not options:
+            self._over = self._round.ending
+            return self._round.observations
+        self._end_running()
+        self._over = True
+        params = episode_params(self._params, seed, options)
+        round_ = self._round = self._new_round()
+        platform.driver.exchange(lambda: platform.launch(round_, params), round_.is_ready)
+        self._raise_failure(round_)
+        self._over = round_.ending
+        return round_.observations
+
+    def step(self, actions: Mapping[str, Any]) -> dict[str, Observation]:
+        """Make one tick.
+
+        Args:
+            actions: of those of `mine` whose last observation was `active`. Those of others are ignored.
+
+        Returns:
+            The next observation of each of `mine`.
+
+        Raises:
+            InvalidActionError: an action is missing or not in its space; the episode goes on.
+            FailedPreconditionError: there was no `reset`, or the episode is over.
+            EpisodeFailedError, CogmentError, KeyboardInterrupt: as `reset`; the episode is over.
+        """
+        round_ = self._round
+        if self._over or round_ is None:
+            self._refuse_step()
+        assert round_ is not None
+        messages = self._encoded(round_.observations, actions)
+        platform = self._platform
+        self._over = True  # unless all goes well
+        platform.driver.exchange(lambda: round_.act(messages), round_.is_ready)
+        if round_.failure is not None or round_.lost is not None:
+            self._raise_failure(round_)
+        self._over = round_.ending
+        if round_.ending:
+            return self._final(round_)
+        self._steps += 1
+        following = self._next
+        if self._steps % _STEPS_PER_TURN == 0 or (following is not None and not following.is_parked()):
+            platform.driver.let_run()
+        return round_.observations
+
+    def _encoded(self, observations: Mapping[str, Observation], actions: Mapping[str, Any]) -> dict[str, pb.Action]:
+        messages = {}
+        for agent in self.mine:
+            observation = observations[agent]
+            if not (observation.active and observation.alive):
+                messages[agent] = _NO_ACTION
+                continue
+            try:
+                if agent not in actions:
+                    raise SpaceError("expected one, because it is the actor's turn; got none", root="action")
+                messages[agent] = encode_action(actions[agent], self.action_spaces[agent])
+            except SpaceError as error:
+                raise InvalidActionError(self.name, agent, error) from None
+        return messages
+
+    def _final(self, round_: Round) -> dict[str, Observation]:
+        # A trial may end though the environment's episode does not: somebody has ended it, or a limit of its own.
+        self._platform.forget(round_)
+        return {
+            agent: dataclasses.replace(observation, truncated=True)
+            if observation.alive and not observation.terminated
+            else observation
+            for agent, observation in round_.observations.items()
+        }
+
+    def _refuse_step(self) -> None:
+        self._check_open()
+        if self._round is None or self._unseeded_begun:
+            raise FailedPreconditionError(f"environment {self.name!r}: step: expected a reset first")
+        raise FailedPreconditionError(
+            f"environment {self.name!r}: step: expected a reset first, because the episode is over"
+        )
+
+    def render(self) -> Any:
+        """Return what the environment's own `render` returns; it is called in the thread that steps it.
+
+        Raises:
+            InvalidArgumentError: the environment is elsewhere, or has no `render`.
+        """
+        render = getattr(getattr(self.environment, "env", None), "render", None)
+        if render is None:
+            raise InvalidArgumentError(f"environment {self.name!r}: render: it cannot be rendered from here")
+        rendered: list[Any] = []
+        self._platform.driver.exchange(lambda: rendered.append(render()), _at_once)
+        return rendered[0]
+
+    # Rounds
+
+    def _new_round(self) -> Round:
+        return Round(
+            self._platform.new_trial_id(),
+            self.mine,
+            environment=self.name,
+            episode=self._episode,
+            actors=self.agents,
+            around=self._platform.driver,
+        )
+
+    def _launched(self) -> Round:
+        round_ = self._new_round()
+        self._platform.driver.exchange(lambda: self._platform.launch(round_, self._params), _at_once)
+        return round_
+
+    def _end_running(self) -> None:
+        running = self._round
+        if running is None:
+            return
+        self._platform.forget(running)
+        if not running.ending:
+            self._platform.driver.exchange(lambda: self._platform.end_now(running), _at_once)
+        else:
+            running.discard()
+
+    def _raise_failure(self, round_: Round) -> None:
+        failure, lost = round_.failure, round_.lost
+        if failure is None and lost is None:
+            return
+        self._over = True
+        if round_.interrupted:
+            raise KeyboardInterrupt
+        if isinstance(failure, CogmentError):
+            raise failure
+        where = f"environment {self.name!r}, trial {round_.trial_id!r}"
+        if failure is not None:
+            raise EpisodeFailedError(f"{where}: {type(failure).__name__}: {failure}") from failure
+        outcome = self._platform.driver.call(self._platform.outcome, round_.trial_id)
+        raise EpisodeFailedError(f"{where}: {outcome}")
+
+    # The end
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FailedPreconditionError(f"environment {self.name!r}: the view is closed")
+
+    def close(self) -> None:
+        """End the trial that runs, and close the environment and, unless others use it, the platform.
+
+        Closing again is harmless. A trial that was started ahead and never began is removed from the store.
+        """
+        if self._closed:
+            return
+        self._closed = self._over = True
+        self._finalizer.detach()
+        platform = self._platform
+        try:
+            for round_ in (self._round, self._next):
+                if round_ is not None and not round_.ending:
+                    platform.driver.exchange(lambda ended=round_: platform.end_now(ended), _at_once)  # type: ignore[misc]  # mypy cannot infer the default
+            if self._next is not None and platform.records:
+                platform.driver.call(platform.remove, self._next.trial_id)
+        finally:
+            try:
+                platform.release()
+            finally:
+                if self.environment is not None:
+                    self.environment.close()
+
+
+def _nothing() -> None:
+    pass
+
+
+def _at_once() -> bool:
+    return True

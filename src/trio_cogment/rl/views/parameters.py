@@ -1,0 +1,153 @@
+"""Who takes part in the trials of a view, and what the orchestrator is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trio_cogment.api import rl_pb2
+from trio_cogment.api.common_pb2 import ActorParams, TrialParams
+from trio_cogment.endpoints import DISCOVER
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.rl.environments.base import SINGLE_AGENT, Environment
+from trio_cogment.rl.seats.base import Seat, SeatContext
+from trio_cogment.rl.seats.remote import HumanSeat, RemoteSeat
+from trio_cogment.rl.spec import PLAYER, RL_SPEC
+from trio_cogment.rl.views.platforms import IMPLEMENTATION, ViewPlatform
+from trio_cogment.sdk import actor_params, trial_params
+from trio_cogment.spaces import Space
+from trio_cogment.spaces.values import fill_fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteEnvironment:
+    """An environment that somebody else serves, with `trio_cogment.rl`.
+
+    Attributes:
+        endpoint: `grpc://host:port`, or `cogment://discover...`.
+        implementation: which of the environments there; may be empty.
+        agents: everybody who takes part.
+        config: the configuration of its trials; seed, options and instance are set by the view.
+    """
+
+    endpoint: str
+    implementation: str = ""
+    agents: Sequence[str] = (SINGLE_AGENT,)
+    config: rl_pb2.EnvironmentConfig | None = None
+
+
+def driven_agents(
+    environment: str, agents: Sequence[str], seats: Mapping[str, Seat], mine: Collection[str] | None
+) -> tuple[str, ...]:
+    """Return the agents whom the view drives, in the environment's order.
+
+    Args:
+        environment: its name, for errors.
+        agents: of the environment.
+        seats: who takes the others' seats.
+        mine: by default all agents without a seat.
+
+    Raises:
+        InvalidArgumentError: a name is of no agent, an agent has no seat or two, or the view has none.
+    """
+    known = ", ".join(map(repr, agents))
+    for name in (*seats, *(mine or ())):
+        if name not in agents:
+            raise InvalidArgumentError(
+                f"environment {environment!r}: seats: {name!r} is not an agent; its agents are {known}"
+            )
+    chosen = tuple(name for name in agents if (name not in seats if mine is None else name in mine))
+    for name in agents:
+        if (name in seats) == (name in chosen):
+            got = "both the view's and another's" if name in seats else "none"
+            raise InvalidArgumentError(
+                f"environment {environment!r}, actor {name!r}: seats: expected one seat, got {got}; the agents are "
+                f"{known}"
+            )
+    if not chosen:
+        raise InvalidArgumentError(
+            f"environment {environment!r}: seats: expected an agent for the view, but all have other seats: {known}"
+        )
+    return chosen
+
+
+def is_remote(seat: Seat) -> bool:
+    """Whether somebody else takes the seat: a client, or a service elsewhere."""
+    return isinstance(seat, RemoteSeat | HumanSeat)
+
+
+def params_of(
+    environment: Environment | RemoteEnvironment,
+    name: str,
+    seats: Mapping[str, Seat],
+    platform: ViewPlatform,
+    *,
+    instance: str,
+) -> TrialParams:
+    """Return the parameters of a view's trials; implementations of seats are registered with the platform.
+
+    Args:
+        environment: of the trials.
+        name: of the environment.
+        seats: of others.
+        platform: where the trials run.
+        instance: the name of the environment object, if it is elsewhere.
+    """
+    opened = platform.opened
+    actors = []
+    for agent in environment.agents:
+        seat = seats.get(agent)
+        if seat is None:
+            actors.append(actor_params(agent, PLAYER, implementation=IMPLEMENTATION, endpoint=opened.mine))
+        else:
+            space = None if isinstance(environment, RemoteEnvironment) else environment.action_spaces[agent]
+            actors.append(_seat_params(seat, agent, name, platform, space))
+    remote = environment if isinstance(environment, RemoteEnvironment) else None
+    config = rl_pb2.EnvironmentConfig()
+    if remote is None:
+        config.id = name
+    else:
+        if remote.config is not None:
+            config.CopyFrom(remote.config)
+        config.instance = instance
+    return trial_params(
+        actors,
+        environment=IMPLEMENTATION if remote is None else remote.implementation,
+        environment_endpoint=opened.endpoint if remote is None else remote.endpoint,
+        environment_config=config,
+        datalog_endpoint=DISCOVER if platform.records else "",
+        spec=RL_SPEC,
+    )
+
+
+def _seat_params(
+    seat: Seat, agent: str, environment: str, platform: ViewPlatform, action_space: Space | None
+) -> ActorParams:
+    own = platform.platform
+    registry = None if own is None or own.model_registry is None else own.model_registry_client()
+    implementation = seat.actor(SeatContext(environment, agent, registry))
+    return seat.actor_params(
+        agent,
+        environment=environment,
+        implementation="" if implementation is None else platform.register_actor(implementation),
+        endpoint=platform.opened.endpoint,
+        action_space=action_space,
+    )
+
+
+def episode_params(params: TrialParams, seed: int | None, options: dict[str, Any] | None) -> TrialParams:
+    """Return parameters with the seed and the options of one episode, for an environment elsewhere.
+
+    Raises:
+        SpaceError: an option cannot be encoded.
+    """
+    found = TrialParams()
+    found.CopyFrom(params)
+    config = rl_pb2.EnvironmentConfig.FromString(found.environment.config.content)
+    if seed is not None:
+        config.seed = seed
+    if options:
+        fill_fields(config.options, options)
+    found.environment.config.content = config.SerializeToString()
+    return found

@@ -1,0 +1,254 @@
+"""The platform that the trials of a view run on: its own, or an orchestrator elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import trio
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.config import PlatformConfig
+from trio_cogment.endpoints import CLIENT, DISCOVER
+from trio_cogment.errors import CogmentError, NotFoundError
+from trio_cogment.host import Host
+from trio_cogment.outcome import TrialOutcome
+from trio_cogment.platform import Platform, open_platform
+from trio_cogment.rl.seats.base import Seat
+from trio_cogment.rl.seats.clients import serve_clients
+from trio_cogment.rl.spec import PLAYER, RL_SPEC
+from trio_cogment.rl.views.drivers import Driver, open_driver
+from trio_cogment.rl.views.rounds import Round
+from trio_cogment.rpc import OwnNursery, RunningServer
+from trio_cogment.sdk import (
+    ActorImplementation,
+    ActorSession,
+    Controller,
+    EnvironmentSession,
+    Participants,
+    connect,
+    serve_participants,
+)
+
+#: What the participants of views are registered as.
+IMPLEMENTATION = "view"
+_DISCARDED = "the view was reset in the middle of the episode"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformOptions:
+    """Where the trials of a view run, and what is kept of them.
+
+    Attributes:
+        store: keeps the episodes: `memory:`, `sqlite:PATH`, or a storage.
+        model_registry: the folder of a model registry.
+        orchestrator: run the trials on this one, `grpc://host:port`, instead of a platform of the view's own.
+        directory: asked for what `cogment://discover` describes and is not in this process: its `grpc://host:port`.
+        address: with `orchestrator`: where it reaches this process, if the environment or a seat is here.
+        port: see `address`; 0 for any free one.
+        config: limits and timeouts of the view's own platform.
+        thread: run the platform in a thread of its own. By default so if a participant or the orchestrator is
+            elsewhere, because connections have to be kept alive, and where Trio runs in this thread already.
+    """
+
+    store: Any = None
+    model_registry: Any = None
+    orchestrator: str = ""
+    directory: Any = None
+    address: str = "127.0.0.1"
+    port: int = 0
+    config: PlatformConfig | None = None
+    thread: bool | None = None
+
+
+@dataclass(slots=True)
+class _Opened:
+    """What is open, in Trio.
+
+    Attributes:
+        platform: the view's own, if it has one.
+        endpoint: of the participants of this process, for the parameters of trials.
+        mine: the endpoint of the actors whom a view drives.
+    """
+
+    controller: Controller
+    nursery: trio.Nursery
+    platform: Platform | None
+    endpoint: str = DISCOVER
+    mine: str = DISCOVER
+    join: Callable[..., Any] | None = None
+
+
+class ViewPlatform:
+    """Runs trials for the views that share it; `release` of the last one closes it.
+
+    Args:
+        options: where.
+        remote: some participant is elsewhere.
+        seats: those whose clients are to be served.
+
+    Attributes:
+        driver: calls into Trio.
+    """
+
+    def __init__(self, options: PlatformOptions, *, remote: bool = False, seats: Sequence[Seat] = ()) -> None:
+        self._options = options
+        self._seats = seats
+        self._host = Host()
+        self._users = 1
+        self._rounds: dict[str, Round] = {}
+        self._participants = Participants(RL_SPEC, host=self._host)
+        self._participants.register_environment(self._play_environment, IMPLEMENTATION)
+        self._participants.register_actor(self._play_actor, IMPLEMENTATION, [PLAYER])
+        thread = options.thread
+        if thread is None and (remote or options.orchestrator):
+            thread = True
+        self.driver: Driver[_Opened] = open_driver(self._open(), thread=thread)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[_Opened]:
+        options = self._options
+        async with AsyncExitStack() as stack:
+            if options.orchestrator:
+                opened = await self._connect(stack)
+            else:
+                platform = await stack.enter_async_context(
+                    open_platform(
+                        self._participants,
+                        config=options.config,
+                        host=self._host,
+                        store=options.store,
+                        model_registry=options.model_registry,
+                        directory=options.directory,
+                    )
+                )
+                await stack.enter_async_context(serve_clients(platform, self._seats))
+                nursery = await stack.enter_async_context(OwnNursery())
+                opened = _Opened(platform.controller, nursery, platform)
+            yield opened
+            opened.nursery.cancel_scope.cancel()
+
+    async def _connect(self, stack: AsyncExitStack) -> _Opened:
+        options = self._options
+        client = await stack.enter_async_context(
+            connect(options.orchestrator, spec=RL_SPEC, directory=options.directory or "", host=self._host)
+        )
+        nursery = await stack.enter_async_context(OwnNursery())
+        serving = partial(serve_participants, self._participants, port=options.port, address=options.address)
+        server: RunningServer = await nursery.start(serving)
+        endpoint = f"grpc://{options.address}:{server.port}"
+        controller = await client.controller()
+        return _Opened(controller, nursery, None, endpoint, CLIENT, client.join_trial)
+
+    @property
+    def opened(self) -> _Opened:
+        """What is open, for the parameters of trials."""
+        return self.driver.value
+
+    @property
+    def platform(self) -> Platform | None:
+        """The platform of the view's own, if it has one."""
+        return self.driver.value.platform
+
+    @property
+    def records(self) -> bool:
+        """Whether the trials' samples are stored here."""
+        return self._options.store is not None
+
+    def register_actor(self, implementation: ActorImplementation) -> str:
+        """Register what takes a seat; return its name."""
+        name = f"seat-{self._host.new_id()}"
+        self._participants.register_actor(implementation, name, [PLAYER])
+        return name
+
+    def new_trial_id(self) -> str:
+        """Return an id for a new trial."""
+        return self._host.new_id()
+
+    # In Trio's thread
+
+    def launch(self, round_: Round, params: TrialParams) -> None:
+        """Begin to start a trial; the round learns what comes of it."""
+        self._rounds[round_.trial_id] = round_
+        self.opened.nursery.start_soon(self._start, round_, params, name=f"start of trial {round_.trial_id}")
+
+    async def _start(self, round_: Round, params: TrialParams) -> None:
+        opened = self.opened
+        try:
+            await opened.controller.start_trial(params, trial_id=round_.trial_id)
+            if opened.join is not None:
+                for actor in params.actors:
+                    if actor.endpoint == CLIENT and actor.implementation == IMPLEMENTATION:
+                        opened.nursery.start_soon(self._join, round_, actor.name)
+        except CogmentError as error:
+            round_.failure = error
+            self.driver.notify()
+
+    async def _join(self, round_: Round, actor: str) -> None:
+        assert self.opened.join is not None
+        try:
+            await self.opened.join(round_.trial_id, round_.play_actor, actor_name=actor)
+        except CogmentError as error:
+            if round_.failure is None:
+                round_.failure = error
+            self.driver.notify()
+
+    async def _play_environment(self, session: EnvironmentSession[Any, Any, Any]) -> None:
+        round_ = self._rounds.get(session.trial_id)
+        if round_ is not None:
+            await round_.play_environment(session)
+
+    async def _play_actor(self, session: ActorSession[Any, Any, Any]) -> None:
+        round_ = self._rounds.get(session.trial_id)
+        if round_ is not None:
+            await round_.play_actor(session)
+
+    def forget(self, round_: Round) -> None:
+        """Keep no more of a round that is over, or given up."""
+        self._rounds.pop(round_.trial_id, None)
+
+    def end_now(self, round_: Round) -> None:
+        """End a trial hard, without waiting."""
+        round_.discard()
+        platform = self.platform
+        if platform is None:
+            self.opened.nursery.start_soon(self._terminate, round_.trial_id)
+        else:
+            for trial in platform.orchestrator.known([round_.trial_id]):
+                trial.hard_end(_DISCARDED)
+
+    async def _terminate(self, trial_id: str) -> None:
+        try:
+            await self.opened.controller.terminate_trial(trial_id, hard=True)
+        except CogmentError:
+            pass  # the orchestrator is away: so is the trial
+
+    async def outcome(self, trial_id: str) -> TrialOutcome:
+        """Wait until a trial has ended; return how."""
+        return await self.opened.controller.wait_trial(trial_id, check=False)
+
+    async def remove(self, trial_id: str) -> None:
+        """Remove a trial that never began from the store."""
+        platform = self.platform
+        if platform is not None and platform.datastore is not None:
+            try:
+                await platform.controller.wait_trial(trial_id, check=False)
+            except NotFoundError:
+                pass  # it had not even been started
+            await platform.datastore_client().delete_trials([trial_id])
+
+    # Its users
+
+    def share(self) -> ViewPlatform:
+        """Return it for one more view."""
+        self._users += 1
+        return self
+
+    def release(self) -> None:
+        """Count one view less; the last one closes it."""
+        self._users -= 1
+        if self._users == 0:
+            self.driver.close()

@@ -1,0 +1,352 @@
+"""Trio in the caller's own thread, by turns: it runs only while somebody waits for it.
+
+A view's `step` is an ordinary function. Where everybody who takes part in its trial is in this process, no thread is
+needed to call into Trio from there: Trio runs as a guest (Trio's reference, "Using guest mode"), and the host's loop
+is `Pump.call`, which runs what Trio has scheduled until the result is there. Between two calls nothing runs, and the
+pump's clock stands still: no timeout of a trial elapses while somebody computes gradients.
+
+Trio can run once in a thread, so all views of a thread share its pump, which ends with the last of them.
+
+Control-C: the main thread gets it at once in its own code and in that of environments (see `exposed`). Within the code
+of the platform it is noted, and raised when that has come to a consistent state.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Generic, TypeVar
+
+import trio
+from outcome import Error, Outcome, Value
+
+from trio_cogment.errors import FailedPreconditionError
+
+T = TypeVar("T")
+
+#: After so many turns without anything to run, a waiting call sleeps between turns instead of computing.
+_IDLE_TURNS = 50
+_IDLE_SLEEP_SECONDS = 0.0005
+#: How long the end of the interpreter, or of the last user, waits for the tasks that it has cancelled.
+_CLOSE_SECONDS = 30.0
+
+CLOSED = "the view is closed"
+FORKED = "the view was made before this process was forked: make it in the process that uses it"
+
+_local = threading.local()
+#: All pumps that run, so that none is collected as garbage before its end.
+_running: set[Pump] = set()
+
+
+class _Clock(trio.abc.Clock):
+    """Trio's time: it passes only while the pump waits for something."""
+
+    def __init__(self) -> None:
+        self._passed = 0.0
+        self._since: float | None = None
+
+    def resume(self) -> None:
+        self._since = time.perf_counter()
+
+    def pause(self) -> None:
+        self._passed = self.current_time()
+        self._since = None
+
+    def start_clock(self) -> None:
+        """See `trio.abc.Clock.start_clock`."""
+
+    def current_time(self) -> float:
+        """See `trio.abc.Clock.current_time`."""
+        return self._passed if self._since is None else self._passed + time.perf_counter() - self._since
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """See `trio.abc.Clock.deadline_to_sleep_time`."""
+        return max(0.0, deadline - self.current_time())
+
+
+class Pump:
+    """Trio in this thread; `acquire` gives the thread's.
+
+    Attributes:
+        users: how many use it.
+        nursery: of its tasks; none of them may raise anything.
+        interrupted: Control-C has come where it could not be raised.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._thread = threading.get_ident()
+        self._callbacks: deque[Callable[[], object]] = deque()
+        self._clock = _Clock()
+        self.users = 0
+        self._turning = False
+        self._protected = False
+        self.interrupted = False
+        self._ended: Outcome[None] | None = None
+        self._scope = trio.CancelScope()
+        self._catches_interrupts = _catch_interrupts()
+        _running.add(self)
+        trio.lowlevel.start_guest_run(
+            self._main,
+            run_sync_soon_threadsafe=self._callbacks.append,
+            run_sync_soon_not_threadsafe=self._callbacks.append,
+            done_callback=self._done,
+            host_uses_signal_set_wakeup_fd=True,  # it does not need one: it looks for signals at every turn
+            clock=self._clock,
+        )
+        while not hasattr(self, "nursery"):
+            self.turn()
+
+    async def _main(self) -> None:
+        with self._scope:
+            async with trio.open_nursery() as self.nursery:
+                # While a task can run, a guest does not start a thread to wait for the network in.
+                while True:
+                    await trio.lowlevel.checkpoint()
+
+    def _done(self, ended: Outcome[None]) -> None:
+        self._ended = ended
+        _running.discard(self)
+
+    # Running
+
+    def is_usable(self) -> bool:
+        """Whether it has not ended, and belongs to this process and thread."""
+        return self._ended is None and self._pid == os.getpid() and self._thread == threading.get_ident()
+
+    def check_here(self) -> None:
+        """See that the caller is where the pump is.
+
+        Raises:
+            FailedPreconditionError: it is another process or thread, or the pump has ended.
+        """
+        if self.is_usable():
+            return
+        if self._pid != os.getpid():
+            text = FORKED
+        elif self._thread != threading.get_ident():
+            text = "the view was made in another thread: make it in the thread that uses it, or with thread=True"
+        else:
+            text = CLOSED
+        raise FailedPreconditionError(text)
+
+    def turn(self) -> None:
+        """Let everything run that can, once. Nothing waits, and no time passes for Trio.
+
+        Raises:
+            FailedPreconditionError: Trio is in the middle of a turn, from which this was called.
+        """
+        if self._turning:
+            raise FailedPreconditionError(
+                "a participant of a view waits for another view of the same thread, which cannot run meanwhile: "
+                "make one of them with thread=True"
+            )
+        before, self._protected = self._protected, True
+        self._turning = True
+        try:
+            self._callbacks.popleft()()
+        finally:
+            self._turning = False
+            self._protected = before
+
+    def wait(self, ready: Callable[[], bool]) -> None:
+        """Let everything run until `ready` says so; time passes.
+
+        Raises:
+            KeyboardInterrupt: Control-C came meanwhile; `ready` may never say so then.
+            FailedPreconditionError: the pump has ended.
+        """
+        idle = 0
+        self._clock.resume()
+        try:
+            while not ready():
+                if self.interrupted:
+                    break
+                if self._ended is not None:
+                    self.check_here()
+                self.turn()
+                idle = self._rest(idle + 1) if idle >= _IDLE_TURNS else idle + 1
+        finally:
+            self._clock.pause()
+        self.raise_interrupt()
+
+    def _rest(self, idle: int) -> int:
+        """Sleep a moment if no task can run but the one that always can; return the turns without anything to run."""
+        if self._ended is None and trio.lowlevel.current_statistics().tasks_runnable > 1:
+            return 0
+        time.sleep(_IDLE_SLEEP_SECONDS)
+        return idle
+
+    def call(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """Run an asynchronous function to its end; return its result or raise its exception.
+
+        Raises:
+            KeyboardInterrupt: Control-C came meanwhile; the function has been cancelled, and has ended.
+            FailedPreconditionError: the pump has ended.
+        """
+        self.check_here()
+        call = OneCall(function, args)
+        self.nursery.start_soon(call.run, name=f"{getattr(function, '__qualname__', function)}, for a view")
+        try:
+            self.wait(call.is_over)
+        except KeyboardInterrupt:
+            call.scope.cancel()
+            self.wait(call.is_over)
+            raise
+        return call.result()
+
+    # Control-C
+
+    @contextmanager
+    def protecting(self) -> Iterator[None]:
+        """Only note Control-C in a block, and raise it at its end."""
+        before, self._protected = self._protected, True
+        try:
+            yield
+        finally:
+            self._protected = before
+        self.raise_interrupt()
+
+    def exposed(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function, an environment's, in which Control-C is raised at once."""
+        before = self._protected
+        try:
+            self._protected = False
+            return function(*args)
+        finally:
+            self._protected = before
+
+    @property
+    def protected(self) -> bool:
+        """Whether Control-C has to wait."""
+        return self._protected
+
+    def raise_interrupt(self) -> None:
+        """Raise the KeyboardInterrupt that has been noted, if there is one."""
+        if self.interrupted:
+            self.interrupted = False
+            raise KeyboardInterrupt
+
+    # Its users
+
+    def release(self) -> None:
+        """Count one user less; the last one ends it."""
+        self.users -= 1
+        if not self.users:
+            self.close()
+
+    def close(self) -> None:
+        """Cancel all tasks, and run them to their ends; closing again is harmless."""
+        if self._ended is None:
+            self._scope.cancel()
+            self._clock.resume()
+            deadline = time.perf_counter() + _CLOSE_SECONDS
+            while self._ended is None and time.perf_counter() < deadline:
+                self.turn()
+        if self._catches_interrupts and signal.getsignal(signal.SIGINT) is _on_interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._catches_interrupts = False
+        if getattr(_local, "pump", None) is self:
+            del _local.pump
+        _running.discard(self)
+        self.interrupted = False
+        if isinstance(self._ended, Error):
+            self._ended.unwrap()
+
+
+class OneCall(Generic[T]):
+    """A call of an asynchronous function, and its outcome.
+
+    Args:
+        function: what is called.
+        args: its arguments.
+        on_end: called when it has ended.
+
+    Attributes:
+        scope: cancels it.
+    """
+
+    def __init__(
+        self, function: Callable[..., Awaitable[T]], args: tuple[Any, ...], on_end: Callable[[], None] = lambda: None
+    ) -> None:
+        self._function = function
+        self._args = args
+        self._on_end = on_end
+        self.scope = trio.CancelScope()
+        self._outcome: Outcome[T] | None = None
+        self._over = False
+
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self._over
+
+    def result(self) -> T:
+        """Return what the function returned, or raise what it raised.
+
+        Raises:
+            FailedPreconditionError: it was cancelled with everything else.
+        """
+        if self._outcome is None:
+            raise FailedPreconditionError("the view was closed before the call returned")
+        return self._outcome.unwrap()
+
+    async def run(self) -> None:
+        """Call it; nothing is raised but what Trio needs."""
+        try:
+            with self.scope:
+                self._outcome = Value(await self._function(*self._args))
+        except Exception as error:  # noqa: BLE001  it is the caller's
+            self._outcome = Error(error)
+        finally:
+            self._over = True
+            self._on_end()
+
+
+def acquire() -> Pump | None:
+    """Return the pump of this thread, for one more user; None if Trio is run here by somebody else.
+
+    Whoever is inside of a task cannot pump, even if the pump of this thread runs the task.
+    """
+    found: Pump | None = getattr(_local, "pump", None)
+    if found is not None and found.is_usable() and not trio.lowlevel.in_trio_task():
+        found.users += 1
+        return found
+    if trio.lowlevel.in_trio_run():
+        return None
+    _local.pump = found = Pump()
+    found.users = 1
+    return found
+
+
+def _catch_interrupts() -> bool:
+    """Handle Control-C if nobody else does: only the main thread may, and a program's own handler stays."""
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return False
+    signal.signal(signal.SIGINT, _on_interrupt)
+    return True
+
+
+def _on_interrupt(_number: int, _frame: FrameType | None) -> None:
+    pump: Pump | None = getattr(_local, "pump", None)
+    if pump is None or not pump.protected or pump.interrupted:
+        # Whoever presses the keys twice does not want to wait any longer.
+        raise KeyboardInterrupt
+    pump.interrupted = True
+
+
+def _close_at_exit() -> None:
+    pump: Pump | None = getattr(_local, "pump", None)
+    if pump is not None and pump.is_usable():
+        pump.close()
+
+
+atexit.register(_close_at_exit)

@@ -1,0 +1,191 @@
+"""One trial of a view: the environment's part in it, and those of the actors whom the view drives.
+
+Their events are handled where they arrive. So a step of a view, whose last action completes the tick, has everybody's
+next observation when it returns: the environment has been stepped on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import trio
+
+from trio_cogment.api import spaces_pb2 as pb
+from trio_cogment.errors import CogmentError, FailedPreconditionError
+from trio_cogment.rl.environments.episode import Episode, Turn
+from trio_cogment.sdk import ActorSession, EnvironmentSession, Event, EventType
+from trio_cogment.spaces import Observation, SpaceError, decode_observation
+
+
+class EpisodeFailedError(CogmentError):
+    """The trial of a view has failed: its environment has raised an exception, or an actor is lost, for example.
+
+    The exception that is to blame, if it is of this process, is the cause. The view can be reset.
+    """
+
+
+class Surroundings(Protocol):
+    """What a round needs of the driver."""
+
+    def notify(self) -> None:
+        """See `Driver.notify`."""
+
+    def exposed(self, function: Callable[..., Turn], *args: Any) -> Turn:
+        """See `Driver.exposed`."""
+
+
+class Round:
+    """One trial; its methods run in Trio's thread.
+
+    Args:
+        trial_id: of the trial.
+        mine: the actors whom the view drives.
+        environment: its name, for errors.
+        episode: of the environment in this process; None if it is elsewhere.
+        actors: of the trial, in the order of its parameters.
+        around: the driver.
+
+    Attributes:
+        trial_id: of the trial.
+        observations: of this tick, by actor; those of mine only.
+        ending: the observations are the last ones.
+        failure: why the trial cannot go on; None if it can.
+        lost: the trial ended before its last observations; the text is what the orchestrator said.
+        interrupted: Control-C came while the environment computed.
+    """
+
+    def __init__(
+        self,
+        trial_id: str,
+        mine: Sequence[str],
+        *,
+        environment: str,
+        episode: Episode | None,
+        actors: Sequence[str],
+        around: Surroundings,
+    ) -> None:
+        self.trial_id = trial_id
+        self.observations: dict[str, Observation] = {}
+        self.ending = False
+        self.failure: Exception | None = None
+        self.lost: str | None = None
+        self.interrupted = False
+        self._name = environment
+        self._episode = episode
+        self._actors = actors
+        self._around = around
+        self._sessions: dict[str, ActorSession[pb.Observation, Any, Any]] = {}
+        self._environment: EnvironmentSession[Any, pb.Action, Any] | None = None
+        self._scope = trio.CancelScope()
+        self._discarded = False
+        # Whoever is still to come before it can begin, and the observations of this tick that are still to come.
+        self._absent = len(mine) + (episode is not None)
+        self._missing = len(mine)
+        self._mine = len(mine)
+
+    # What the view does
+
+    def is_parked(self) -> bool:
+        """Whether it can begin, or never will."""
+        return self._absent == 0 or self.is_broken()
+
+    def is_broken(self) -> bool:
+        """Whether the trial cannot go on."""
+        return self.failure is not None or self.lost is not None
+
+    def is_ready(self) -> bool:
+        """Whether the observations of this tick are there, or never will be."""
+        return self._missing == 0 or self.failure is not None or self.lost is not None
+
+    def begin(self, seed: int | None, options: dict[str, Any] | None) -> None:
+        """Reset the environment, if it is in this process, and send its first observations."""
+        if self._episode is not None and not self.is_broken():
+            self._send(self._play(self._episode.begin, seed, options))
+
+    def act(self, actions: Mapping[str, pb.Action]) -> None:
+        """Send the actions of mine; each of them must be there."""
+        self._missing = self._mine
+        self.observations = {}
+        for name, action in actions.items():
+            self._sessions[name].do_action_nowait(action)
+
+    def discard(self) -> None:
+        """Give it up: the environment is not used any more, and nothing of it is an error."""
+        self._discarded = True
+
+    # The environment's part
+
+    async def play_environment(self, session: EnvironmentSession[Any, pb.Action, Any]) -> None:
+        """Take the environment's part, from the trial's start to its end."""
+        self._environment = session
+        with self._scope:
+            await session.start()
+            self._arrived()
+            await session.handle(self._on_actions)
+        if self.failure is not None and not self._discarded:
+            raise self.failure
+
+    def _on_actions(self, event: Event[None, pb.Action]) -> None:
+        if event.actions and self._episode is not None and not self._discarded and self.failure is None:
+            contents = [None if each.payload is None else each.payload.SerializeToString() for each in event.actions]
+            self._send(self._play(self._episode.advance, contents))
+
+    def _play(self, function: Callable[..., Turn], *args: Any) -> Turn | None:
+        try:
+            return self._around.exposed(function, *args)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self._fail(FailedPreconditionError(f"environment {self._name!r}: interrupted by Control-C"))
+        except Exception as error:  # noqa: BLE001  the environment is the user's: it ends this trial and nothing else
+            self._fail(error)
+        return None
+
+    def _send(self, turn: Turn | None) -> None:
+        session = self._environment
+        if turn is None or session is None:
+            return
+        observations = list(zip(self._actors, turn.observations, strict=True))
+        if turn.over:
+            session.end_nowait(observations)
+        else:
+            session.produce_observations_nowait(observations)
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = error
+        self._scope.cancel()  # the environment's part raises it, so that the trial ends with it
+        self._around.notify()
+
+    # The parts of mine
+
+    async def play_actor(self, session: ActorSession[pb.Observation, Any, Any]) -> None:
+        """Take the part of an actor whom the view drives, from the trial's start to its end."""
+        self._sessions[session.name] = session
+        try:
+            await session.start()
+            self._arrived()
+            await session.handle(partial(self._on_event, session.name))
+        finally:
+            if not self.ending and not self._discarded and self.lost is None:
+                self.lost = session.details or "the trial ended"
+                self._around.notify()
+
+    def _on_event(self, name: str, event: Event[pb.Observation, None]) -> None:
+        received = event.observation
+        if received is None:
+            return
+        try:
+            self.observations[name] = decode_observation(received.payload, copy=True)
+        except SpaceError as error:
+            self.failure = EpisodeFailedError(f"environment {self._name!r}, actor {name!r}: {error}")
+        if event.type is EventType.ENDING:
+            self.ending = True
+        self._missing -= 1
+        if self._missing == 0:
+            self._around.notify()
+
+    def _arrived(self) -> None:
+        self._absent -= 1
+        if self._absent == 0:
+            self._around.notify()

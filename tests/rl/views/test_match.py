@@ -1,0 +1,229 @@
+"""Episodes of ordinary functions, each of which is a trial."""
+
+from __future__ import annotations
+
+import gc
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import trio
+
+from tests.rl.views.environments import Counter
+from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.rl.environments.errors import InvalidActionError
+from trio_cogment.rl.environments.gymnasium import GymnasiumEnvironment
+from trio_cogment.rl.views.match import Match
+from trio_cogment.rl.views.platforms import PlatformOptions
+from trio_cogment.rl.views.rounds import EpisodeFailedError
+
+ME = "player_0"
+
+
+def match_of(env: Counter, *, thread: bool | None = None, store: Any = None) -> Match:
+    return Match(GymnasiumEnvironment(env, name="Counter"), options=PlatformOptions(thread=thread, store=store))
+
+
+@pytest.fixture(params=[False, True], ids=["pump", "thread"])
+def open_match(request: pytest.FixtureRequest) -> Iterator[Callable[[Counter], Match]]:
+    opened: list[Match] = []
+
+    def open_(env: Counter) -> Match:
+        opened.append(match_of(env, thread=request.param))
+        return opened[-1]
+
+    yield open_
+    for match in opened:
+        match.close()
+
+
+def play(match: Match) -> list[float]:
+    rewards = []
+    while not match.over:
+        rewards.append(match.step({ME: 1})[ME].reward)
+    return [reward for reward in rewards if reward is not None]
+
+
+def test_each_episode_is_a_trial(open_match: Callable[[Counter], Match]) -> None:
+    match = open_match(Counter())
+    ids = set()
+    for _ in range(5):
+        first = match.reset()[ME]
+        assert (first.value[0], first.reward) == (0, None)
+        assert play(match) == [0.1 * step for step in range(1, 6)]
+        ids.add(match.trial_id)
+    assert len(ids) == 5
+
+
+def test_the_flags_come_with_the_last_observation(open_match: Callable[[Counter], Match]) -> None:
+    match = open_match(Counter())
+    match.reset()
+    for _ in range(4):
+        found = match.step({ME: 0})[ME]
+        assert (found.terminated, match.over) == (False, False)
+    found = match.step({ME: 0})[ME]
+    assert (found.terminated, found.truncated, match.over) == (True, False, True)
+
+
+def test_the_generator_goes_on_without_a_seed(open_match: Callable[[Counter], Match]) -> None:
+    match, bare = open_match(Counter()), Counter()
+    for seed in (3, None, None, 3, None):
+        found = match.reset(seed)[ME].value
+        assert np.array_equal(found, bare.reset(seed=seed)[0])
+
+
+def test_options_arrive(open_match: Callable[[Counter], Match]) -> None:
+    match = open_match(Counter())
+    assert match.reset(1, {"level": 3})[ME].info == {"options": {"level": 3}}
+
+
+def test_observations_belong_to_the_caller(open_match: Callable[[Counter], Match]) -> None:
+    match = open_match(Counter())
+    first = match.reset()[ME].value
+    first[:] = -1
+    second = match.step({ME: 0})[ME].value
+    assert (first[0], second[0]) == (-1, 1)
+
+
+def test_a_reset_in_the_middle(open_match: Callable[[Counter], Match]) -> None:
+    match = open_match(Counter())
+    for _ in range(10):
+        match.reset()
+        match.step({ME: 0})
+    assert match.step({ME: 0})[ME].value[0] == 2
+
+
+def test_a_step_without_a_reset(open_match: Callable[[Counter], Match]) -> None:
+    match = open_match(Counter())
+    with pytest.raises(FailedPreconditionError, match=r"'Counter': step: expected a reset first$"):
+        match.step({ME: 0})
+    match.reset()
+    play(match)
+    with pytest.raises(FailedPreconditionError, match="the episode is over"):
+        match.step({ME: 0})
+
+
+@pytest.mark.parametrize(
+    ("actions", "text"),
+    [
+        ({ME: 3}, "action: expected 0 to 2, got 3"),
+        ({ME: np.zeros(2)}, "action: expected"),
+        ({ME: None}, "action: expected"),
+        ({}, "action: expected one, because it is the actor's turn; got none"),
+    ],
+)
+def test_a_wrong_action_changes_nothing(open_match: Callable[[Counter], Match], actions: Any, text: str) -> None:
+    match = open_match(Counter())
+    match.reset()
+    with pytest.raises(InvalidActionError, match="environment 'Counter', actor 'player_0': ") as raised:
+        match.step(actions)
+    assert text in str(raised.value)
+    assert match.step({ME: 2})[ME].value[0] == 1
+
+
+def test_an_environment_that_raises(open_match: Callable[[Counter], Match]) -> None:
+    def fail(step: int) -> None:
+        if step == 2:
+            raise ValueError("the sky has fallen")
+
+    env = Counter(fail)
+    match = open_match(env)
+    match.reset()
+    match.step({ME: 0})
+    with pytest.raises(EpisodeFailedError, match=r"environment 'Counter', trial .*: ValueError: the sky") as raised:
+        match.step({ME: 0})
+    assert isinstance(raised.value.__cause__, ValueError)
+    with pytest.raises(FailedPreconditionError, match="step: expected a reset first"):
+        match.step({ME: 0})
+    env.on_step = lambda _: None
+    match.reset()
+    assert len(play(match)) == 5
+
+
+def test_a_reset_that_fails(open_match: Callable[[Counter], Match]) -> None:
+    match = open_match(Counter())
+    with pytest.raises(EpisodeFailedError, match="as it was told"):
+        match.reset(options={"fail": True})
+    match.reset()
+    assert len(play(match)) == 5
+
+
+def test_an_environment_that_returns_no_observation(open_match: Callable[[Counter], Match]) -> None:
+    env = Counter()
+    match = open_match(env)
+    match.reset()
+    env.spoiled = True
+    with pytest.raises(CogmentError, match="environment 'Counter', actor 'player_0': observation"):
+        match.step({ME: 0})
+
+
+def test_control_c_in_the_environment() -> None:
+    env = Counter(lambda step: signal.raise_signal(signal.SIGINT) if step == 3 else None)
+    match = match_of(env)
+    try:
+        match.reset()
+        match.step({ME: 0})
+        match.step({ME: 0})
+        with pytest.raises(KeyboardInterrupt):
+            match.step({ME: 0})
+        env.on_step = lambda _: None
+        match.reset()
+        assert len(play(match)) == 5
+    finally:
+        match.close()
+
+
+def test_two_in_one_thread() -> None:
+    first, second = match_of(Counter()), match_of(Counter())
+    first.reset()
+    second.reset()
+    assert first.step({ME: 0})[ME].value[0] == second.step({ME: 0})[ME].value[0] == 1
+    first.close()
+    assert second.step({ME: 0})[ME].value[0] == 2
+    second.close()
+
+
+async def test_within_a_trio_program() -> None:
+    match = match_of(Counter())
+    match.reset()
+    assert len(play(match)) == 5
+    match.close()
+
+
+def test_closing_closes_the_environment_once() -> None:
+    env = Counter()
+    match = match_of(env)
+    match.reset()
+    match.close()
+    match.close()
+    assert env.closed == 1
+    with pytest.raises(FailedPreconditionError, match="closed"):
+        match.reset()
+    with pytest.raises(FailedPreconditionError, match="closed"):
+        match.step({ME: 0})
+
+
+def test_one_that_nobody_closes_goes_with_the_garbage() -> None:
+    match = match_of(Counter())
+    match.reset()
+    driver = match._platform.driver
+    del match
+    gc.collect()
+
+    def use() -> None:
+        while True:
+            driver.let_run()
+            driver.exchange(lambda: None, lambda: True)
+
+    with pytest.raises(FailedPreconditionError, match="closed"):
+        use()
+    match_of(Counter()).close()
+    assert not trio.lowlevel.in_trio_run()
+
+
+def test_seats_of_nobody() -> None:
+    environment = GymnasiumEnvironment(Counter(), name="Counter")
+    with pytest.raises(InvalidArgumentError, match="'player_7' is not an agent; its agents are 'player_0'"):
+        Match(environment, mine=["player_7"])
