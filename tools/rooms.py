@@ -73,7 +73,7 @@ TABLE: dict[str, set[str]] = {
         "trial",
         "rpc",
     },
-    "rl": {"sdk", "spec", "spaces", "platform", "rpc", "discovery"},
+    "rl": {"sdk", "spec", "spaces", "platform", "rpc", "discovery", "sync"},
     "sync": {"platform", "sdk"},
     "aio": {"platform", "sdk", "rpc"},
     "demo": {"platform", "sdk", "spec", "rpc"},

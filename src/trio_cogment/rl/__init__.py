@@ -9,6 +9,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trio_cogment.rl.runner import League as League
+    from trio_cogment.rl.runner import MLflow as MLflow
+    from trio_cogment.rl.runner import Results as Results
+    from trio_cogment.rl.runner import RunFailedError as RunFailedError
+    from trio_cogment.rl.runner import TensorBoard as TensorBoard
+    from trio_cogment.rl.runner import TrialCallback as TrialCallback
+    from trio_cogment.rl.runner import TrialResult as TrialResult
+    from trio_cogment.rl.runner import WeightsAndBiases as WeightsAndBiases
+    from trio_cogment.rl.runner import open_run as open_run
+    from trio_cogment.rl.runner.scripts import run_trials as run_trials
     from trio_cogment.rl.seats.base import Seat as Seat
     from trio_cogment.rl.seats.base import SeatContext as SeatContext
     from trio_cogment.rl.seats.clients import join_trials as join_trials
@@ -29,21 +39,31 @@ if TYPE_CHECKING:
 
 #: The module of each public name, below `trio_cogment.rl`.
 _HOMES = {
+    "League": "runner",
+    "MLflow": "runner",
     "RL_SPEC": "spec",
     "EpisodeFailedError": "views.rounds",
     "PlatformOptions": "views.platforms",
+    "Results": "runner",
+    "RunFailedError": "runner",
     "TrialEnv": "views.gymnasium",
     "make": "views.gymnasium",
     "register": "views.gymnasium",
     "Seat": "seats.base",
     "SeatContext": "seats.base",
     "SeatError": "seats.errors",
+    "TensorBoard": "runner",
+    "TrialCallback": "runner",
+    "TrialResult": "runner",
+    "WeightsAndBiases": "runner",
     "endpoint": "seats.remote",
     "human": "seats.remote",
     "join_trials": "seats.clients",
     "model": "seats.models",
+    "open_run": "runner",
     "policy": "seats.scripted",
     "random": "seats.scripted",
+    "run_trials": "runner.scripts",
     "serve_clients": "seats.clients",
     "text": "seats.text",
 }

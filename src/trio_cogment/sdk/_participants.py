@@ -90,6 +90,15 @@ class Participants:
         """
         self._register(ServiceKind.ENVIRONMENT, name, implementation, (), properties)
 
+    def unregister_environment(self, name: str) -> None:
+        """Forget an environment; trials that have it go on.
+
+        Raises:
+            NotFoundError: there is none of that name.
+        """
+        if self._registered.get(ServiceKind.ENVIRONMENT, {}).pop(name, None) is None:
+            raise NotFoundError(f"environment {name!r}: not registered")
+
     def register_actor(
         self,
         implementation: ActorImplementation,

@@ -27,6 +27,7 @@ from trio_cogment.sync._platform import ModelRegistryClient as ModelRegistryClie
 from trio_cogment.sync._platform import Platform as Platform
 from trio_cogment.sync._platform import open_platform as open_platform
 from trio_cogment.sync._portal import Items as Items
+from trio_cogment.sync._portal import TrioThread as TrioThread
 from trio_cogment.sync._sessions import ActorSession as ActorSession
 from trio_cogment.sync._sessions import DatalogSession as DatalogSession
 from trio_cogment.sync._sessions import EnvironmentSession as EnvironmentSession

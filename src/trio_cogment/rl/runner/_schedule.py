@@ -1,0 +1,170 @@
+"""Which trial of a run starts next, and at which orchestrator: pure, without Trio, clock or I/O.
+
+Times come in as arguments, in seconds of any clock that only goes forward. An orchestrator that fails is left alone for
+a while that grows with each failure in a row, then gets one trial to prove itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trio_cogment.backoff import exponential_delay
+
+#: How long an orchestrator that failed is left alone: after the first failure, and at most.
+_FIRST_PAUSE_SECONDS = 0.5
+_LONGEST_PAUSE_SECONDS = 15.0
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A trial that is to be run.
+
+    Attributes:
+        index: its place in the run.
+        seed: of its environment; None goes on with the environment's own generator.
+        retries_left: how often it may still be started again after it was lost.
+        avoid: the orchestrator that lost it last; another one is preferred.
+    """
+
+    index: int
+    seed: int | None
+    retries_left: int = 0
+    avoid: int | None = None
+
+
+@dataclass(slots=True)
+class _Site:
+    running: int = 0
+    failures: int = 0
+    #: It gets nothing before this time.
+    free_at: float = -math.inf
+
+
+class Schedule:
+    """The trials of a run that wait, and the orchestrators that are to run them.
+
+    Args:
+        seeds: one for each trial.
+        sites: how many orchestrators there are; they are called by their numbers.
+        parallel: how many trials run at the same time, at all of them together.
+        retries: how often a trial that was lost is started again.
+        unreachable_seconds: how long no orchestrator may be of use before the run gives up.
+    """
+
+    def __init__(
+        self, seeds: Sequence[int | None], sites: int, *, parallel: int, retries: int, unreachable_seconds: float
+    ) -> None:
+        self._waiting = deque(Job(index, seed, retries) for index, seed in enumerate(seeds))
+        self._sites = [_Site() for _ in range(sites)]
+        self._parallel = parallel
+        self._unreachable_seconds = unreachable_seconds
+        self._all_down_since: float | None = None
+        self._next_site = 0
+        #: No trial is started while it is true.
+        self.paused = False
+        self._stopped = False
+
+    def may_repeat(self, job: Job) -> bool:
+        """Whether a trial is started again if it is lost now."""
+        return job.retries_left > 0 and not self._stopped
+
+    @property
+    def running(self) -> int:
+        """How many trials run."""
+        return sum(site.running for site in self._sites)
+
+    @property
+    def over(self) -> bool:
+        """Whether no trial runs, and none waits."""
+        return not self._waiting and not self.running
+
+    def next(self, now: float) -> tuple[Job, int] | None:
+        """Return the trial that is to be started now, and where; None if there is none at this time."""
+        if self.paused or not self._waiting or self.running >= self._parallel:
+            return None
+        free = [number for number in range(len(self._sites)) if self._is_free(number, now)]
+        job = self._waiting[0]
+        preferred = [number for number in free if number != job.avoid] or free
+        if not preferred:
+            return None
+        count = len(self._sites)
+        # The least busy one; of several the one that has waited longest for its turn.
+        chosen = min(preferred, key=lambda number: (self._sites[number].running, (number - self._next_site) % count))
+        self._next_site = (chosen + 1) % count
+        self._waiting.popleft()
+        self._sites[chosen].running += 1
+        return job, chosen
+
+    def _is_free(self, number: int, now: float) -> bool:
+        site = self._sites[number]
+        return not site.failures or (now >= site.free_at and not site.running)
+
+    def wake_at(self) -> float:
+        """Return when `next` or `given_up` may say something else, if nothing is told before; infinity for never."""
+        if self.paused or not self._waiting or self.running >= self._parallel:
+            return math.inf
+        times = [site.free_at for site in self._sites if site.failures and not site.running]
+        if self._all_down_since is not None and not self.running:
+            times.append(self._all_down_since + self._unreachable_seconds)
+        return min(times, default=math.inf)
+
+    def ended(self, site: int) -> None:
+        """Note that a trial has ended, whatever its outcome: its orchestrator is well."""
+        self._sites[site].running -= 1
+        self._recovered(site)
+
+    def not_started(self, job: Job, site: int, now: float) -> None:
+        """Note that an orchestrator could not be reached, or takes no trial now; the trial waits for another chance."""
+        self._sites[site].running -= 1
+        self._failed(site, now)
+        if not self._stopped:
+            job.avoid = site
+            self._waiting.appendleft(job)
+
+    def lost(self, job: Job, site: int, now: float, *, site_failed: bool) -> None:
+        """Note that a trial was lost; it waits for another chance, if it `may_repeat`.
+
+        Args:
+            job: the trial.
+            site: its orchestrator.
+            now: the time.
+            site_failed: the orchestrator was lost, too, and not a participant of the trial.
+        """
+        self._sites[site].running -= 1
+        if site_failed:
+            self._failed(site, now)
+        else:
+            self._recovered(site)
+        if self.may_repeat(job):
+            job.retries_left -= 1
+            job.avoid = site
+            self._waiting.appendleft(job)
+
+    def given_up(self, now: float) -> list[Job]:
+        """Return, and forget, the trials that wait, if no orchestrator has been of use for too long."""
+        since = self._all_down_since
+        if since is None or self.running or now < since + self._unreachable_seconds:
+            return []
+        dropped = sorted(self._waiting, key=lambda job: job.index)
+        self._waiting.clear()
+        return dropped
+
+    def stop(self) -> None:
+        """Start no more trials, for good; forget those that wait."""
+        self._stopped = True
+        self.paused = False
+        self._waiting.clear()
+
+    def _failed(self, number: int, now: float) -> None:
+        site = self._sites[number]
+        site.free_at = now + exponential_delay(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, site.failures)
+        site.failures += 1
+        if self._all_down_since is None and all(site.failures for site in self._sites):
+            self._all_down_since = now
+
+    def _recovered(self, number: int) -> None:
+        self._sites[number].failures = 0
+        self._all_down_since = None

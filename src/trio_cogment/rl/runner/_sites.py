@@ -1,0 +1,284 @@
+"""The orchestrators of a run: a platform of its own, one that is open, or others that are reached over the network."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from trio_cogment.api import rl_pb2
+from trio_cogment.api.common_pb2 import ActorParams, DatalogParams, TrialParams
+from trio_cogment.endpoints import CLIENT, DISCOVER
+from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.host import Host
+from trio_cogment.platform import Platform, open_platform
+from trio_cogment.rl.runner._trial import Join, Site
+from trio_cogment.rl.runner._watching import watched_environment
+from trio_cogment.rl.seats.base import Seat, SeatContext
+from trio_cogment.rl.spec import PLAYER, RL_SPEC
+from trio_cogment.sdk import (
+    ActorImplementation,
+    Client,
+    Controller,
+    EnvironmentImplementation,
+    Participants,
+    actor_params,
+    connect,
+)
+from trio_cogment.sdk import trial_params as make_params
+from trio_cogment.spaces import encode_value
+
+#: Where trials run: a platform, clients of `connect`, controllers, or endpoints such as `grpc://host:9000`.
+Orchestrator: TypeAlias = Platform | Client | Controller | str
+#: Who takes a seat: a seat, an asynchronous function over a session, or the parameters of an actor that is elsewhere.
+Sitter: TypeAlias = Seat | ActorImplementation | ActorParams
+
+#: How long a trial waits for an actor of the run's process to join it.
+_JOIN_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Casting:
+    """Who takes part in the trials of a run: what `run_trials` is told about it.
+
+    Attributes:
+        environment: see `run_trials`; so it is with the others.
+        seats: by actor.
+        params: the trials' parameters, in place of what is made of the others.
+        options: of the environment's episodes.
+        max_steps: after so many the orchestrator ends a trial; 0 for no limit.
+        store: keeps or serves the trials' samples.
+    """
+
+    environment: Any = None
+    seats: Mapping[str, Sitter] = field(default_factory=dict)
+    params: TrialParams | None = None
+    options: Mapping[str, Any] | None = None
+    max_steps: int = 0
+    store: Any = None
+
+
+async def open_sites(
+    stack: AsyncExitStack,
+    on: Orchestrator | Sequence[Orchestrator] | Mapping[str, Orchestrator] | None,
+    casting: Casting,
+    host: Host,
+) -> tuple[tuple[str, ...], list[Site]]:
+    """Open the orchestrators of a run; return the names of the trials' actors, and the orchestrators.
+
+    Raises:
+        InvalidArgumentError: something that was given makes no sense; the text names it.
+        FailedPreconditionError: an environment or an actor of this process cannot take part there.
+    """
+    named = _named(on)
+    own = not named
+    if own:
+        store = casting.store
+        if isinstance(store, str) and store.startswith(("grpc:", "cogment:")):
+            raise InvalidArgumentError(f"store: expected a storage such as sqlite:PATH, got the endpoint {store!r}")
+        participants = Participants(RL_SPEC, host=host)
+        named = {"local": await stack.enter_async_context(open_platform(participants, store=store, host=host))}
+    local = _LocalEnvironment.of(casting.environment)
+    template, seats = _template(casting, local)
+    sites = []
+    for name, orchestrator in named.items():
+        if isinstance(orchestrator, str):
+            orchestrator = await stack.enter_async_context(connect(orchestrator, spec=RL_SPEC, host=host))
+        site = await _site(name, orchestrator, template, casting, own=own)
+        _seat(site, orchestrator, seats, local.name if local is not None else template.environment.endpoint)
+        if local is not None:
+            _host_environment(stack, site, orchestrator, local, host)
+        sites.append(site)
+    return tuple(actor.name for actor in template.actors), sites
+
+
+def _named(on: Any) -> dict[str, Orchestrator]:
+    if on is None:
+        return {}
+    if isinstance(on, Platform | Client | Controller | str):
+        on = [on]
+    found = dict(on) if isinstance(on, Mapping) else dict(_names(on))
+    for name, orchestrator in found.items():
+        if not isinstance(orchestrator, Platform | Client | Controller | str):
+            raise InvalidArgumentError(
+                f"on: {name}: expected a Platform, a Client of connect(), a Controller or an endpoint, got "
+                f"{type(orchestrator).__name__}"
+            )
+    if not found:
+        raise InvalidArgumentError("on: expected an orchestrator at least, got none")
+    return found
+
+
+def _names(on: Iterable[Orchestrator]) -> Iterable[tuple[str, Orchestrator]]:
+    for number, orchestrator in enumerate(on):
+        yield (f"{number}:{orchestrator}" if isinstance(orchestrator, str) else str(number)), orchestrator
+
+
+# The environment
+
+
+@dataclass(frozen=True, slots=True)
+class _LocalEnvironment:
+    """An environment that runs in this process.
+
+    Attributes:
+        implementation: runs its trials.
+        name: for errors.
+        agents: its agents; None if only the seats say.
+    """
+
+    implementation: EnvironmentImplementation
+    name: str
+    agents: Sequence[str] | None
+
+    @classmethod
+    def of(cls, environment: Any) -> _LocalEnvironment | None:
+        """Return what runs an environment here; None if it is elsewhere, or the parameters say where it is."""
+        if environment is None or (isinstance(environment, str) and environment.startswith(("grpc:", "cogment:"))):
+            return None
+        if inspect.iscoroutinefunction(environment):
+            return cls(environment, environment.__name__, None)
+        raise InvalidArgumentError(
+            "environment: expected an asynchronous function over an EnvironmentSession, or an endpoint; got "
+            f"{environment!r}"
+        )
+
+
+def _host_environment(
+    stack: AsyncExitStack, site: Site, orchestrator: Orchestrator, local: _LocalEnvironment, host: Host
+) -> None:
+    if not isinstance(orchestrator, Platform):
+        raise FailedPreconditionError(
+            f"environment {local.name!r}: orchestrator {site.name} runs elsewhere, and cannot reach an environment of "
+            "this process; serve it (trio-cogment rl serve) and give its endpoint, such as grpc://host:port"
+        )
+    name = f"run-{host.new_id()}"
+    watched = watched_environment(local.implementation, site.scores.get)
+    orchestrator.participants.register_environment(watched, name)
+    stack.callback(orchestrator.participants.unregister_environment, name)
+    site.counts_seats = False
+    site.params.environment.implementation = name
+    site.params.environment.endpoint = DISCOVER
+
+
+# The parameters
+
+
+def _template(casting: Casting, local: _LocalEnvironment | None) -> tuple[TrialParams, dict[str, Sitter]]:
+    """Return the parameters of the trials, as far as they are the same at every orchestrator, and who sits where."""
+    params = TrialParams()
+    if casting.params is not None:
+        if local is not None:
+            raise InvalidArgumentError("environment: expected None where there are params, which name it")
+        params.CopyFrom(casting.params)
+        if casting.environment is not None:
+            params.environment.endpoint = casting.environment
+    else:
+        if casting.environment is None:
+            raise InvalidArgumentError("environment: expected an environment, or its endpoint; got None")
+        endpoint = DISCOVER if local is not None else casting.environment
+        agents = (local.agents if local is not None else None) or list(casting.seats)
+        missing = [agent for agent in agents if agent not in casting.seats]
+        if missing or not agents:
+            whom = ", ".join(map(repr, missing)) or "any actor"
+            raise InvalidArgumentError(f"seats: expected one for each actor, none for {whom}")
+        params.CopyFrom(make_params([actor_params(agent, PLAYER) for agent in agents], environment_endpoint=endpoint))
+    if casting.max_steps:
+        params.max_steps = casting.max_steps
+    if casting.options is not None or not params.environment.HasField("config"):
+        params.environment.config.content = _config(params, casting.options).SerializeToString()
+    names = {actor.name for actor in params.actors}
+    strangers = [name for name in casting.seats if name not in names]
+    if strangers:
+        known = ", ".join(map(repr, sorted(names)))
+        raise InvalidArgumentError(f"seats: {strangers[0]!r}: expected one of the actors {known}")
+    return params, dict(casting.seats)
+
+
+def _config(params: TrialParams, options: Mapping[str, Any] | None) -> rl_pb2.EnvironmentConfig:
+    try:
+        config = rl_pb2.EnvironmentConfig.FromString(params.environment.config.content)
+    except DecodeError as error:
+        raise InvalidArgumentError(f"options: the environment's config is none of this package: {error}") from None
+    if options is not None:
+        config.options.CopyFrom(encode_value(dict(options)).dict)
+    return config
+
+
+async def _site(name: str, orchestrator: Any, template: TrialParams, casting: Casting, *, own: bool) -> Site:
+    params = TrialParams()
+    params.CopyFrom(template)
+    store = casting.store
+    if isinstance(orchestrator, Platform):
+        if store is not None and not own:
+            raise InvalidArgumentError("store: expected None with an open platform, which has its own or none")
+        datastore = None if orchestrator.datastore is None else orchestrator.datastore_client()
+        if datastore is not None and not params.HasField("datalog"):
+            params.datalog.CopyFrom(DatalogParams(endpoint=DISCOVER))
+        return Site(name, orchestrator.controller, params, join=_joining(orchestrator), datastore=datastore)
+    if store is not None:
+        if not (isinstance(store, str) and store.startswith(("grpc:", "cogment:"))):
+            raise InvalidArgumentError(
+                f"store: expected the endpoint of a datastore, grpc://host:port, which orchestrator {name} can reach"
+            )
+        params.datalog.CopyFrom(DatalogParams(endpoint=store))
+    if isinstance(orchestrator, Controller):
+        return Site(name, orchestrator, params)
+    recorded = params.datalog.endpoint if params.HasField("datalog") else ""
+    datastore = await orchestrator.datastore(recorded) if recorded else None
+    return Site(name, await orchestrator.controller(), params, join=_joining(orchestrator), datastore=datastore)
+
+
+def _joining(orchestrator: Platform | Client) -> Join:
+    async def join(trial_id: str, implementation: ActorImplementation, name: str) -> None:
+        await orchestrator.join_trial(trial_id, implementation, actor_name=name)
+
+    return join
+
+
+# The seats
+
+
+def _seat(site: Site, orchestrator: Orchestrator, seats: Mapping[str, Sitter], environment: str) -> None:
+    """Put into a site's parameters where its actors are, and those of this process into its seats."""
+    local: dict[str, ActorImplementation] = {}
+    for actor in site.params.actors:
+        sitter = seats.get(actor.name)
+        if sitter is None:
+            continue
+        if isinstance(sitter, ActorParams):
+            actor.CopyFrom(sitter)
+            continue
+        implementation: Any = sitter
+        if isinstance(sitter, Seat):
+            actor.CopyFrom(sitter.actor_params(actor.name, environment=environment, endpoint=CLIENT))
+            implementation = sitter.actor(_context(orchestrator, environment, actor.name))
+        else:
+            actor.endpoint = CLIENT
+        if implementation is None:
+            continue
+        if not callable(implementation):
+            raise InvalidArgumentError(
+                f"seats: {actor.name!r}: expected a seat, an asynchronous function over a session, or the parameters "
+                f"of an actor; got {type(implementation).__name__}"
+            )
+        if site.join is None:
+            raise FailedPreconditionError(
+                f"seats: {actor.name!r}: orchestrator {site.name} is given as a Controller, with which no actor of "
+                "this process can join; give a Client of connect(), or its endpoint"
+            )
+        if not actor.initial_connection_timeout:
+            actor.initial_connection_timeout = _JOIN_SECONDS
+        local[actor.name] = implementation
+    site.seats = local
+
+
+def _context(orchestrator: Orchestrator, environment: str, agent: str) -> SeatContext:
+    registry = None
+    if isinstance(orchestrator, Platform) and orchestrator.model_registry is not None:
+        registry = orchestrator.model_registry_client()
+    return SeatContext(environment, agent, registry)

@@ -1,0 +1,259 @@
+"""One trial of a run at one orchestrator: started, attended by this process's actors, awaited, and counted."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import trio
+from google.protobuf.message import DecodeError
+
+from trio_cogment.api import rl_pb2
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.spaces_pb2 import Observation
+from trio_cogment.errors import (
+    CogmentError,
+    InvalidArgumentError,
+    NotFoundError,
+    RpcError,
+    StatusCode,
+    TrialFailedError,
+    UnavailableError,
+)
+from trio_cogment.outcome import EndCause, TrialOutcome
+from trio_cogment.rl.runner._schedule import Job
+from trio_cogment.rl.runner._score import Score
+from trio_cogment.rl.runner._watching import watched_actor
+from trio_cogment.rl.runner.results import TrialResult
+from trio_cogment.rpc import OwnNursery
+from trio_cogment.sdk import ActorImplementation, Controller, DatastoreClient
+
+#: Takes part in a trial as a client actor: its id, the actor, the actor's name.
+Join: TypeAlias = Callable[[str, ActorImplementation, str], Awaitable[None]]
+
+#: What an orchestrator answers that cannot be reached, is stopping, or is full.
+_UNREACHABLE = (StatusCode.UNAVAILABLE, StatusCode.RESOURCE_EXHAUSTED, StatusCode.DEADLINE_EXCEEDED)
+#: Ends that say nothing about the trial itself: somewhere else it may go well.
+_ACCIDENTS = (
+    *(EndCause.PARTICIPANT_LOST, EndCause.PARTICIPANT_MISSING, EndCause.NOT_STARTED),
+    *(EndCause.SERVER_STOPPED, EndCause.INTERNAL),
+)
+#: How long an orchestrator may take to be told that a trial is to end at once.
+_FAREWELL_SECONDS = 5.0
+#: How long an actor may go on after a trial has ended in good order.
+_LEAVE_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Site:
+    """An orchestrator, and what a run has to do with it.
+
+    Attributes:
+        name: for results and errors.
+        controller: starts, ends and awaits trials.
+        params: the parameters of a trial, without its seed.
+        join: takes part in trials; None where no actor of this process does.
+        seats: the actors of this process, by name.
+        datastore: has the trials' samples; None if they are not recorded, or nobody said where.
+        counts_seats: whether observations are counted at the seats, and not in the environment already.
+        scores: of the trials that run.
+        running: the ids of the trials that run.
+    """
+
+    name: str
+    controller: Controller
+    params: TrialParams
+    join: Join | None = None
+    seats: Mapping[str, ActorImplementation] = field(default_factory=dict)
+    datastore: DatastoreClient | None = None
+    counts_seats: bool = True
+    scores: dict[str, Score] = field(default_factory=dict)
+    running: set[str] = field(default_factory=set)
+
+    async def end_trials(self, *, hard: bool) -> None:
+        """End the trials that run; an orchestrator that cannot be reached keeps them."""
+        if not self.running:
+            return
+        try:
+            with trio.move_on_after(_FAREWELL_SECONDS):
+                await self.controller.terminate_trial(sorted(self.running), hard=hard)
+        except CogmentError as error:
+            _log.warning("orchestrator %s: its trials cannot be ended: %s", self.name, error)
+
+
+class Verdict(enum.Enum):
+    """What an attempt to run a trial means for the run."""
+
+    #: The trial has ended, well or not, and would end like that elsewhere.
+    DONE = enum.auto()
+    #: It was not started: the orchestrator cannot be reached, or takes none.
+    NOT_STARTED = enum.auto()
+    #: It was lost together with its orchestrator.
+    ORCHESTRATOR_LOST = enum.auto()
+    #: It ended because of an accident of its own.
+    LOST = enum.auto()
+
+
+def params_of(template: TrialParams, seed: int | None) -> TrialParams:
+    """Return the parameters of a trial with this seed.
+
+    Raises:
+        InvalidArgumentError: the template's environment has a configuration of another type.
+    """
+    params = TrialParams()
+    params.CopyFrom(template)
+    if seed is not None:
+        try:
+            config = rl_pb2.EnvironmentConfig.FromString(params.environment.config.content)
+            config.seed = seed
+        except (DecodeError, ValueError, TypeError) as error:
+            raise InvalidArgumentError(f"seeds: {seed!r}: cannot be set in the environment's config: {error}") from None
+        params.environment.config.content = config.SerializeToString()
+    return params
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How far a trial got at an orchestrator."""
+
+    result: TrialResult
+    verdict: Verdict
+
+
+async def attempt(
+    site: Site,
+    job: Job,
+    actors: Sequence[str],
+    *,
+    trial_id: str,
+    timeout_seconds: float,
+    started: Callable[[], Awaitable[None]],
+) -> Attempt:
+    """Run a trial at an orchestrator, as far as it gets.
+
+    Args:
+        site: the orchestrator.
+        job: the trial.
+        actors: the trial's actors.
+        trial_id: its id.
+        timeout_seconds: how long it may take, before it is ended hard.
+        started: called when it has been started.
+
+    After `Cancelled` the trial may still run, and its id stays in `site.running`.
+    """
+    began = trio.current_time()
+    site.scores[trial_id] = Score(actors)
+    site.running.add(trial_id)
+    try:
+        tried = await _attempt(site, job, actors, trial_id, timeout_seconds, started)
+    finally:
+        score = site.scores.pop(trial_id)
+    site.running.discard(trial_id)
+    outcome = tried.result.outcome
+    if outcome is not None and not score.complete and site.datastore is not None:
+        score = await _stored_score(site.name, site.datastore, trial_id, actors) or score
+    cut = frozenset(actors) - score.terminated if outcome is not None and outcome.cause.is_truncation else frozenset()
+    result = replace(
+        tried.result,
+        seconds=trio.current_time() - began,
+        returns=score.returns,
+        terminated=frozenset(score.terminated),
+        truncated=frozenset(score.truncated) | cut,
+    )
+    return Attempt(result, tried.verdict)
+
+
+async def _attempt(
+    site: Site,
+    job: Job,
+    actors: Sequence[str],
+    trial_id: str,
+    timeout_seconds: float,
+    started: Callable[[], Awaitable[None]],
+) -> Attempt:
+    result = TrialResult(job.index, trial_id, job.seed, site.name)
+    try:
+        taken = await site.controller.start_trial(params_of(site.params, job.seed), trial_id=trial_id) != trial_id
+    except RpcError as error:
+        verdict = Verdict.NOT_STARTED if error.code in _UNREACHABLE else Verdict.DONE
+        return Attempt(replace(result, error=f"orchestrator {site.name}: start_trial: {error}"), verdict)
+    if taken:
+        text = f"orchestrator {site.name}: start_trial: the id {trial_id!r} is taken"
+        return Attempt(replace(result, error=text), Verdict.DONE)
+    await started()
+    try:
+        outcome, timed_out = await _attended(site, actors, trial_id, timeout_seconds)
+    except (RpcError, NotFoundError, UnavailableError) as error:
+        text = f"orchestrator {site.name}: the trial was lost: {error}"
+        return Attempt(replace(result, error=text), Verdict.ORCHESTRATOR_LOST)
+    text = ""
+    if timed_out:
+        text = f"trial {trial_id}: expected its end within {timeout_seconds:g} s (timeout_seconds)"
+    elif outcome.failed or not outcome.stored:
+        text = str(TrialFailedError(outcome))
+    result = replace(result, cause=outcome.cause, ticks=outcome.ticks, error=text, outcome=outcome)
+    if outcome.cause is EndCause.SERVER_STOPPED:
+        return Attempt(result, Verdict.ORCHESTRATOR_LOST)
+    return Attempt(result, Verdict.LOST if outcome.cause in _ACCIDENTS else Verdict.DONE)
+
+
+async def _attended(
+    site: Site, actors: Sequence[str], trial_id: str, timeout_seconds: float
+) -> tuple[TrialOutcome, bool]:
+    """Run the actors of this process until a trial has ended; return how it did, and whether it took too long."""
+    outcome: TrialOutcome | None = None
+    timed_out = False
+    async with OwnNursery() as nursery:
+        for name in actors:
+            if name in site.seats:
+                nursery.start_soon(_sit, site, trial_id, name, name=f"actor {name!r} of trial {trial_id}")
+        try:
+            with trio.move_on_after(timeout_seconds):
+                outcome = await site.controller.wait_trial(trial_id, check=False)
+            timed_out = outcome is None
+            if outcome is None:
+                await site.controller.terminate_trial(trial_id, hard=True)
+                outcome = await site.controller.wait_trial(trial_id, check=False)
+        except (RpcError, NotFoundError, UnavailableError):
+            nursery.cancel_scope.cancel()
+            raise
+        # The actors are told of the end at about the same time, and may have something to do then.
+        orderly = not outcome.failed and outcome.cause is not EndCause.HARD_TERMINATION
+        nursery.cancel_scope.deadline = trio.current_time() + (_LEAVE_SECONDS if orderly else 0)
+    assert outcome is not None
+    return outcome, timed_out
+
+
+async def _sit(site: Site, trial_id: str, name: str) -> None:
+    """Take part in a trial; what goes wrong ends this part in it, and the trial's outcome tells of it."""
+    assert site.join is not None
+    implementation = site.seats[name]
+    if site.counts_seats:
+        implementation = watched_actor(implementation, site.scores.get)
+    try:
+        await site.join(trial_id, implementation, name)
+    except CogmentError as error:
+        _log.warning("trial %s: actor %r has left it: %s", trial_id, name, error)
+    except Exception:  # noqa: BLE001  the user's code, which concerns this trial only
+        _log.exception("trial %s: actor %r raised", trial_id, name)
+
+
+async def _stored_score(site: str, datastore: DatastoreClient, trial_id: str, actors: Sequence[str]) -> Score | None:
+    """Count the stored observations of a trial; None if they cannot be read."""
+    score = Score(actors)
+    try:
+        async with datastore.samples(trial_id, partial=True, fields=["observation"]) as samples:
+            async for sample in samples:
+                for name, actor in sample.actors.items():
+                    content = actor.observation_bytes
+                    if content is not None:
+                        score.add(name, Observation.FromString(content))
+    except (CogmentError, DecodeError) as error:
+        _log.warning("orchestrator %s: trial %s: its returns cannot be read: %s", site, trial_id, error)
+        return None
+    return score
