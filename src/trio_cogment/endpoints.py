@@ -83,7 +83,7 @@ class DiscoverEndpoint:
             return self
         if self.service_id:
             return dataclasses.replace(self, kind=kind)
-        return dataclasses.replace(self, kind=kind, properties={**properties, **self.properties})
+        return DiscoverEndpoint(kind, {**properties, **self.properties}, token=self.token)
 
     def __str__(self) -> str:
         if self.service_id:
@@ -103,6 +103,9 @@ def parse_endpoint(text: str, *, field_name: str = "endpoint") -> Endpoint:
         EndpointError: the text does not follow the grammar; the message names `field_name` and what was expected.
             A token in the text is masked in the message.
     """
+    usual = _USUAL.get(text)  # each start of a trial reads several
+    if usual is not None:
+        return usual()
     trimmed = text.strip()
     if not trimmed:
         return DiscoverEndpoint()
@@ -112,6 +115,13 @@ def parse_endpoint(text: str, *, field_name: str = "endpoint") -> Endpoint:
         return _parse(trimmed)
     except _GrammarError as refusal:
         raise _refusal(text, field_name, str(refusal)) from None
+
+
+_USUAL: dict[str, type[ClientEndpoint | DiscoverEndpoint]] = {
+    "": DiscoverEndpoint,
+    DISCOVER: DiscoverEndpoint,
+    CLIENT: ClientEndpoint,
+}
 
 
 @overload

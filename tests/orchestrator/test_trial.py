@@ -11,6 +11,8 @@ from tests.helpers import Script, actor_that_acts, bench, environment_of, params
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.host import Host
 from trio_cogment.orchestrator._participant_stream import ParticipantStream
+from trio_cogment.rpc import Metadata
+from trio_cogment.services import TRIAL_ID
 from trio_cogment.trial import Received, TrialMachine
 
 
@@ -47,7 +49,7 @@ async def test_task_that_fails_ends_its_trial_and_no_other(
     hold = ParticipantStream.hold
 
     async def fails_in_one(self: ParticipantStream, *arguments: Any) -> None:
-        if "bad" in arguments:
+        if Metadata(((TRIAL_ID, "bad"),)) in arguments:
             raise ZeroDivisionError
         await hold(self, *arguments)
 

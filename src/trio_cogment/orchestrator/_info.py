@@ -12,6 +12,8 @@ _NANOSECONDS = 1_000_000_000
 
 def check_describable(params: TrialParams, max_properties_bytes: int) -> None:
     """Raise InvalidArgumentError for properties that are too large to be in every description of their trial."""
+    if not params.properties:
+        return
     size = sum(len(name.encode()) + len(value.encode()) for name, value in params.properties.items())
     if size > max_properties_bytes:
         raise InvalidArgumentError(

@@ -47,6 +47,7 @@ from trio_cogment.trial import (
     validate_user_id,
 )
 
+_ENDED = TrialState.ENDED  # looking it up takes longer than comparing
 #: A new id that is taken is drawn again, this many times.
 _ID_DRAWS = 10
 
@@ -211,14 +212,9 @@ class Orchestrator:
         started = False
         details = "the trial could not start"
         try:
-            with trial.starting:
-                trial.feed(Begin())
-                await self._start(trial, params, trial_config)
-                started = True
-            if not started:
-                raise self._why_not_started(trial)
+            trial.feed(Begin())
+            await self._start(trial, params, trial_config)
             # A caller that went away since will never know of this trial.
-            started = False
             await trio.lowlevel.checkpoint_if_cancelled()
             started = True
         except CogmentError as error:
@@ -250,8 +246,16 @@ class Orchestrator:
         raise AlreadyExistsError(f"every one of {_ID_DRAWS} new trial ids is taken; is the source of ids broken?")
 
     async def _start(self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None) -> None:
-        params = await self._complete(trial, params, trial_config)
-        targets, datalog = await self._resolve(params)
+        if (params is None and self._hooks) or self._directory is not None:
+            # Others are asked, which may take long; the trial's end cancels it.
+            prepared = None
+            with trio.CancelScope() as trial.starting:
+                prepared = await self._prepare(trial, params, trial_config)
+            if prepared is None:
+                raise self._why_not_started(trial)
+        else:
+            prepared = await self._prepare(trial, params, trial_config)
+        params, targets, datalog = prepared
         if self._stopping:
             raise UnavailableError(STOPPING)
         run = TrialRun(
@@ -269,7 +273,14 @@ class Orchestrator:
         self._nursery.start_soon(self._run_trial, run, name=f"trial {trial.trial_id}")
         await trial.settled.wait()
         if trial.refusal is not None:
-            raise trial.refusal
+            raise self._why_not_started(trial)
+
+    async def _prepare(
+        self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None
+    ) -> tuple[TrialParams, dict[int, Target | None], Target | None]:
+        """Return the complete parameters, and what `_resolve` returns for them."""
+        params = await self._complete(trial, params, trial_config)
+        return params, *await self._resolve(params)
 
     async def _complete(
         self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None
@@ -339,7 +350,7 @@ class Orchestrator:
         return targets, datalog
 
     def _on_state(self, trial: Trial, state: int) -> None:
-        if state == TrialState.ENDED:
+        if state == _ENDED:
             self.trials.ended(trial)
             # One that could not start has not been a trial to anybody.
             if self._metrics is not None and trial.machine.params is not None:

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import trio
 
+from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import CogmentError, ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._losses import lost_for
 from trio_cogment.outcome import EndCause
-from trio_cogment.rpc import Call, ClientCall, Method, ServerCall
+from trio_cogment.rpc import Call, CallOpener, Metadata, Method, ServerCall
 from trio_cogment.services import TRIAL_ID
 from trio_cogment.trial import Event, HalfClosed, Lost, Received
 
@@ -194,7 +195,7 @@ class ParticipantStream:
         self.close(None)
 
     async def hold(
-        self, connections: Connections, target: Target, method: Method, trial_id: str, farewell_seconds: float
+        self, connections: Connections, target: Target, method: Method, metadata: Metadata, farewell_seconds: float
     ) -> None:
         """Open the stream to a service actor or an environment, and keep it open until the trial is done with it.
 
@@ -202,32 +203,37 @@ class ParticipantStream:
         """
         self._farewell_seconds = farewell_seconds
         ends_at = self._closed_at + farewell_seconds if self._closing.is_set() else math.inf
-        self._opening = opening = trio.CancelScope(deadline=ends_at)
+        # One scope for the opening and for the farewell: it has no deadline while the trial needs the stream.
+        self._opening = patience = trio.CancelScope(deadline=ends_at)
         try:
-            with opening:
-                async with (
-                    connections.open(target) as opener,
-                    opener.call(method, metadata=((TRIAL_ID, trial_id),)) as call,
-                ):
-                    self._opening, opening.deadline = None, math.inf
-                    self.attach(call)
-                    await self._closing.wait()
-                    if self._error is not None:
-                        # Leaving now resets the stream: a client has no status to send.
-                        _log.debug("trial %s: the stream of %s is reset: %s", trial_id, self.name, self._error)
-                        return
-                    await self._say_farewell(call)
+            with patience:
+                if isinstance(target, GrpcEndpoint):
+                    async with connections.open(target) as opener:
+                        await self._hold(opener, method, metadata, patience)
+                else:
+                    await self._hold(target, method, metadata, patience)
         except RpcError as error:
             self._feed(Lost(self.index, f"it cannot be reached: {error}", EndCause.PARTICIPANT_MISSING))
 
-    async def _say_farewell(self, call: ClientCall) -> None:
-        # END is on its way. Leaving at once would reset the stream, and a reset may overtake it.
-        with trio.move_on_at(self._closed_at + self._farewell_seconds):
-            await self._drained()
-            if not self._ended:
-                self._gone = trio.Event()
-                await call.done_sending()
-                await self._gone.wait()
+    async def _hold(self, opener: CallOpener, method: Method, metadata: Metadata, patience: trio.CancelScope) -> None:
+        async with opener.call(method, metadata=metadata) as call:
+            self._opening = None
+            if patience.deadline < math.inf:
+                patience.deadline = math.inf
+            self.attach(call)
+            await self._closing.wait()
+            if self._error is not None:
+                # Leaving now resets the stream: a client has no status to send.
+                trial_id = metadata.first(TRIAL_ID)
+                _log.debug("trial %s: the stream of %s is reset: %s", trial_id, self.name, self._error)
+            elif self._emptying or not self._ended:
+                # END is on its way. Leaving at once would reset the stream, and a reset may overtake it.
+                patience.deadline = self._closed_at + self._farewell_seconds
+                await self._drained()
+                if not self._ended:
+                    self._gone = trio.Event()
+                    await call.done_sending()
+                    await self._gone.wait()
 
     async def serve(self, *, farewell_seconds: float) -> None:
         """Stay in the handler of a client actor's call until the trial is done with it.

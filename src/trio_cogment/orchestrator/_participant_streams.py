@@ -14,8 +14,8 @@ from trio_cogment.orchestrator._participant_stream import (
     ParticipantStream,
     Spawn,
 )
-from trio_cogment.rpc import methods_of
-from trio_cogment.services import SERVICES, ServiceKind
+from trio_cogment.rpc import Metadata, methods_of
+from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.trial import ENVIRONMENT
 
 RUN_ACTOR = methods_of(SERVICES[ServiceKind.ACTOR].descriptor())["RunTrial"]
@@ -46,7 +46,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         feed: Feed,
         spawn: Spawn,
     ) -> None:
-        self._trial_id = trial_id
+        self._metadata = Metadata(((TRIAL_ID, trial_id),))
         self._targets = targets
         self._connections = connections
         self._farewell_seconds = config.farewell_seconds
@@ -63,7 +63,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         stream, target = self[index], self._targets[index]
         assert target is not None
         method = RUN_ENVIRONMENT if index == ENVIRONMENT else RUN_ACTOR
-        self._spawn(stream.hold, stream.name, self._connections, target, method, self._trial_id, self._farewell_seconds)
+        self._spawn(stream.hold, stream.name, self._connections, target, method, self._metadata, self._farewell_seconds)
 
     @property
     def queued_messages(self) -> int:

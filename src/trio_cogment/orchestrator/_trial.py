@@ -47,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 STOPPING = "the orchestrator is stopping"
 FAILED = "the orchestrator failed to run this trial; its log has the details"
+_STATE_NAMES = {number: name for name, number in TrialState.items()}
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -83,7 +84,7 @@ class Trial:
         on_settled: told when its data log takes no more samples.
 
     Attributes:
-        starting: cancelled when the trial ends; whoever starts it works in this scope.
+        starting: cancelled when the trial ends; whoever starts it works in this scope while it asks others.
         settled: set when the trial is PENDING, or `refusal` says why it could not start.
         over: nothing more comes from the machine.
         ended_at: when it ended, on Trio's clock; 0 before.
@@ -109,7 +110,7 @@ class Trial:
         self._wall_clock = wall_clock
         self._on_state = on_state
         self._on_settled = on_settled
-        self.starting = trio.CancelScope()
+        self.starting: trio.CancelScope | None = None
         self.settled = trio.Event()
         self.refusal: CogmentError | None = None
         self.over = False
@@ -182,7 +183,8 @@ class Trial:
         self.ended_at = trio.current_time()
         if self._datalog is not None:
             self._datalog.complete()
-        self.starting.cancel()
+        if self.starting is not None:
+            self.starting.cancel()
         self.timers.stop()
         self.over = True
 
@@ -236,7 +238,7 @@ class Trial:
             self._datalog.put(effect.sample)
 
     def _announce(self, effect: Announce) -> None:
-        _log.info("trial %s: %s", self.trial_id, TrialState.Name(effect.state))
+        _log.info("trial %s: %s", self.trial_id, _STATE_NAMES[effect.state])
         self._on_state(self, effect.state)
 
     def _note(self, effect: Note) -> None:

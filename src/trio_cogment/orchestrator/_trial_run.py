@@ -7,6 +7,7 @@ longer, before its run and after it.
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -57,7 +58,8 @@ class TrialRun:
         self.trial = trial
         self._params = params
         self._nursery: trio.Nursery | None = None
-        self._shield = trio.CancelScope(shield=True)
+        #: When everybody has had the time to hear of the end, on Trio's clock.
+        self._farewell = math.inf
         self._streams = ParticipantStreams(
             trial.trial_id, params, targets, connections, config=config, feed=trial.feed, spawn=self.spawn
         )
@@ -74,19 +76,21 @@ class TrialRun:
         """
         trial = self.trial
         try:
-            # Shielded, so that END can leave when the host cancels.
-            with self._shield:
-                async with trio.open_nursery() as nursery:
-                    self._nursery = nursery
-                    trial.refusal = await self._open_datalog(nursery)
-                    if trial.refusal is None:
-                        trial.feed(ParametersComplete(self._params))
-                        trial.settled.set()
-                        await trial.timers.run()
-                    else:
-                        nursery.cancel_scope.cancel()
-                    # What is left ends by itself: streams within their farewell, the data log when it has everything or
-                    # takes no more of it.
+            async with trio.open_nursery() as nursery:
+                # Shielded, so that END can leave when the host cancels.
+                nursery.cancel_scope.shield = True
+                if self._farewell < math.inf:
+                    nursery.cancel_scope.deadline = self._farewell
+                self._nursery = nursery
+                trial.refusal = await self._open_datalog(nursery)
+                if trial.refusal is None:
+                    trial.feed(ParametersComplete(self._params))
+                    trial.settled.set()
+                    await trial.timers.run()
+                else:
+                    nursery.cancel_scope.cancel()
+                # What is left ends by itself: streams within their farewell, the data log when it has everything or
+                # takes no more of it.
         except* Exception as failures:  # noqa: BLE001  said below
             # The boundary of a trial: whatever went wrong in here ends this one and no other.
             _log.error("trial %s: failed", trial.trial_id, exc_info=failures)
@@ -130,7 +134,9 @@ class TrialRun:
     def abandon(self, farewell: float) -> None:
         """The host cancels: everybody is told, and has until `farewell`, on Trio's clock, to hear it."""
         self.trial.hard_end(STOPPING, EndCause.SERVER_STOPPED)
-        self._shield.deadline = min(self._shield.deadline, farewell)
+        self._farewell = min(self._farewell, farewell)
+        if self._nursery is not None:
+            self._nursery.cancel_scope.deadline = self._farewell
 
     def spawn(self, function: Callable[..., Awaitable[None]], name: str, *arguments: Any) -> None:
         """Start a task of the trial; it is over when the trial is."""

@@ -175,6 +175,8 @@ class Watchers:
 
     def publish(self, trial_id: str, state: int, info: Describe) -> None:
         """Tell every watcher of a trial about a change."""
+        if not self._watches:
+            return
         for watch in self._of(trial_id):
             watch.offer(trial_id, state, info)
 

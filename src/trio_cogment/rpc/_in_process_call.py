@@ -30,6 +30,7 @@ from trio_cogment.rpc.metadata import Metadata
 UNLIMITED_BYTES = 2**31 - 1
 
 _OVER = "the call is over"
+_NO_METADATA = Metadata()
 _BYTE_SIZE = methodcaller("ByteSize")
 
 
@@ -51,8 +52,8 @@ class Exchange:
         self.scope = trio.CancelScope(deadline=deadline)
         self.requests = self._queue()
         self.responses = self._queue()
-        self.initial_metadata = Metadata()
-        self.trailing_metadata = Metadata()
+        self.initial_metadata = _NO_METADATA
+        self.trailing_metadata = _NO_METADATA
         self.headers_sent = trio.Event()
         self.without_headers = False  # it was ended by the caller, or for it, before any came
 
@@ -93,10 +94,17 @@ class Exchange:
             error = RpcError(error.code, error.message, trailing)
         self.send_headers()
         if self.responses.ended or not self._fits(self.trailing_metadata):
-            self.trailing_metadata = Metadata()
+            self.trailing_metadata = _NO_METADATA
             return
         self.responses.finish(error)
-        self.requests.abort(RpcError(StatusCode.CANCELLED, _OVER))
+        if not self.requests.is_over():
+            self.requests.abort(RpcError(StatusCode.CANCELLED, _OVER))
+
+    def leave(self) -> None:
+        """End the call because its caller leaves it."""
+        # Whatever has ended it has also seen to its handler: that has returned, or its scope is cancelled.
+        if not self.responses.is_over():
+            self.cancel(RpcError(StatusCode.CANCELLED, "the caller left"))
 
     def cancel(self, error: RpcError) -> None:
         """End the call from the client's side, whatever is still queued."""

@@ -33,7 +33,7 @@ class WithMetadata(CallOpener):
         """See `CallOpener.call`."""
         return self._opener.call(
             method,
-            metadata=[*Metadata(metadata), *self._metadata],
+            metadata=Metadata.from_wire((*Metadata(metadata), *self._metadata)) if metadata else self._metadata,
             timeout=timeout,
             wait_for_ready=wait_for_ready,
             compression=compression,

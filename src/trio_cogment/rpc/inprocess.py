@@ -89,7 +89,7 @@ class InProcessClientCall(End, ClientCall):
         self._metadata = metadata
         self._timeout = checked_timeout(timeout)
         self._entered = False
-        self._timer = trio.CancelScope()
+        self._timer: trio.CancelScope | None = None
 
     async def __aenter__(self) -> InProcessClientCall:
         """Start the handler's task; it runs from its next turn on."""
@@ -111,6 +111,7 @@ class InProcessClientCall(End, ClientCall):
         self._measured = self._max_bytes < UNLIMITED_BYTES
         self._channel.start(handler, exchange)
         if deadline < math.inf:
+            self._timer = trio.CancelScope()
             self._channel.watch_deadline(exchange, deadline, self._timer)
         return self
 
@@ -118,8 +119,9 @@ class InProcessClientCall(End, ClientCall):
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """End the call if it has not ended: the handler's scope is cancelled. Nothing here waits."""
-        self._timer.cancel()
-        self._exchange.cancel(RpcError(StatusCode.CANCELLED, "the caller left"))
+        if self._timer is not None:
+            self._timer.cancel()
+        self._exchange.leave()
 
     @property
     def initial_metadata(self) -> Metadata | None:
@@ -273,24 +275,25 @@ async def _end_at(exchange: Exchange, deadline: float, scope: trio.CancelScope) 
 
 
 async def _run_handler(handler: Handler, exchange: Exchange, room: trio.Semaphore) -> None:
-    stopping = RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
-    outcome: RpcError | None = stopping
+    stopping = True
+    outcome: RpcError | None = None
     try:
         with exchange.scope as scope:
             await handler(InProcessServerCall(exchange))
-            outcome = None
         if scope.cancelled_caught:
             late = trio.current_time() >= scope.deadline
             code = StatusCode.DEADLINE_EXCEEDED if late else StatusCode.CANCELLED
             outcome = RpcError(code, f"{exchange.method.path}: no answer in time" if late else "cancelled")
+        stopping = False
     except* Exception as failures:  # noqa: BLE001  the boundary of a call: any failure becomes its status
         # Outside of the scope: user code that is cancelled may fail on its way out, which makes a mixed group.
-        outcome = outcome_of(failures, exchange.method.path)
+        outcome, stopping = outcome_of(failures, exchange.method.path), False
     finally:
         try:
-            if outcome is stopping:
+            if stopping:
                 # Cancelled from outside, often with the whole program. Trio wakes all its tasks in the same turn, in
                 # any order; a caller that is one of them must learn of it before it learns what became of this call.
+                outcome = RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
                 await trio.lowlevel.cancel_shielded_checkpoint()
         finally:
             exchange.finish(outcome)

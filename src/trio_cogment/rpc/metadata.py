@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
 from trio_cogment.errors import InvalidArgumentError
@@ -32,8 +33,10 @@ class Metadata(tuple[tuple[str, str | bytes], ...]):
     def __new__(cls, pairs: Pairs | Mapping[str, str | bytes] = ()) -> Metadata:  # noqa: D102  see the class
         if isinstance(pairs, Metadata):
             return pairs
-        items = pairs.items() if isinstance(pairs, Mapping) else pairs
-        return super().__new__(cls, [(_checked_name(name), _checked_value(name, value)) for name, value in items])
+        # Asked in this order: testing for an abstract class takes longer than all the rest.
+        items = pairs.items() if not isinstance(pairs, (tuple, list)) and isinstance(pairs, Mapping) else pairs
+        checked = [(_checked_name(name), value) for name, value in items]
+        return super().__new__(cls, [(name, _checked_value(name, value)) for name, value in checked])
 
     @classmethod
     def from_wire(cls, pairs: Iterable[tuple[str, str | bytes]]) -> Metadata:
@@ -67,6 +70,7 @@ def basic_auth(username: str, password: str) -> tuple[str, str]:
     return "authorization", f"Basic {base64.b64encode(f'{username}:{password}'.encode()).decode()}"
 
 
+@lru_cache(maxsize=256)  # there are few names, and each is in every call
 def _checked_name(name: str) -> str:
     lowered = name.lower()
     if not lowered or not _NAME_CHARACTERS.issuperset(lowered):
@@ -79,12 +83,12 @@ def _checked_name(name: str) -> str:
 
 
 def _checked_value(name: str, value: str | bytes) -> str | bytes:
-    if name.lower().endswith("-bin"):
+    if name.endswith("-bin"):
         if not isinstance(value, bytes):
             raise InvalidArgumentError(f"metadata {name!r}: a name ending in '-bin' takes bytes")
         return value
     if not isinstance(value, str):
         raise InvalidArgumentError(f"metadata {name!r}: bytes need a name ending in '-bin'")
-    if not all(" " <= character <= "~" for character in value):
+    if not (value.isascii() and value.isprintable()):
         raise InvalidArgumentError(f"metadata {name!r}: expected printable ASCII")
     return value.strip(" ")

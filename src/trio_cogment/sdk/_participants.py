@@ -274,6 +274,7 @@ class LocalParticipants:
     def __init__(self, participants: Participants, channel: CallOpener) -> None:
         self._participants = participants
         self._channel = channel
+        self._openers: dict[str, CallOpener] = {}
 
     def find(self, kind: ServiceKind, properties: Mapping[str, str]) -> CallOpener | None:
         """Return the channel to the first registration with these properties, None if there is none."""
@@ -282,7 +283,10 @@ class LocalParticipants:
             return None
         if kind is ServiceKind.PRE_TRIAL_HOOK and not properties:
             return self._channel  # all of them
-        return WithMetadata(self._channel, {CHOSEN: chosen})
+        opener = self._openers.get(chosen)
+        if opener is None:
+            opener = self._openers[chosen] = WithMetadata(self._channel, {CHOSEN: chosen})
+        return opener
 
     def registered(self, kind: ServiceKind) -> str:
         """See `Participants.registered`."""
