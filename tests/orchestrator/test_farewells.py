@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import pytest
 import trio
+import trio.testing
+from trio.testing import MockClock
 
-from trio_cogment.api.common_pb2 import TrialState
+from tests.helpers import (
+    END,
+    NORMAL,
+    Everything,
+    Script,
+    actor_that_acts,
+    bench,
+    environment_of,
+    params_of,
+    wait_ended,
+)
+from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialOutput, TrialState
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.rpc import RpcConfig, serve
+from trio_cogment.orchestrator import Orchestrator
+from trio_cogment.rpc import InProcessChannel, RpcConfig, ServerCall, serve
 from trio_cogment.sdk import Controller, actor_params, trial_params
 from trio_cogment.testing import Behaviour, FakeActor, FakeEnvironment, Misbehaviour, World, simulate
 
@@ -69,3 +83,57 @@ def test_who_does_not_read(hard: bool, endpoint: str) -> None:
         return await play(world, endpoint, cut_off=False, hard_end_at=8.0 if hard else None)
 
     assert simulate(1, scenario).value < 2.1
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_who_stays_after_the_end_in_process(
+    held: bool, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its call needs no task, unless the channel has no room; either way it is left after the farewell."""
+    if held:
+        monkeypatch.setattr(InProcessChannel, "call_nowait", lambda *_arguments, **_named: None)
+    left: list[float] = []
+
+    async def stays(call: ServerCall) -> None:
+        await actor_that_acts()(call)
+        try:
+            await trio.sleep_forever()
+        finally:
+            left.append(trio.current_time())
+
+    services = Script(environment_of(2)).environment(), Script(stays).actor()
+    async with bench(*services, config=CONFIG) as table:
+        await table.controller.start_trial(params_of("a"), trial_id="t")
+        await wait_ended(table.orchestrator, "t")
+        await trio.testing.wait_all_tasks_blocked()
+        (trial,), (run,) = table.orchestrator.trials, table.orchestrator.runs
+        assert run.task_names == ["trial t: a"]
+        await trio.sleep(CONFIG.farewell_seconds + 1)
+        assert left == [trial.ended_at + CONFIG.farewell_seconds]
+        assert table.orchestrator.running_trials == 0
+
+
+async def test_who_reads_late_in_process_hears_of_the_end(autojump_clock: MockClock) -> None:
+    """What its call cannot take waits in an outbox; END comes behind it, and then the end of the stream."""
+    heard: list[int] = []
+
+    async def reads_late(call: ServerCall) -> None:
+        await call.receive()
+        await call.send(ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput()))
+        await trio.sleep(1)
+        heard.extend([message.state async for message in call])
+
+    services = Script(environment_of(None)).environment(), Script(reads_late).actor()
+    narrow = RpcConfig(call_outbox_messages=1)
+    async with (
+        InProcessChannel(services, config=narrow) as local,
+        Orchestrator(config=CONFIG, local=Everything(local)) as orchestrator,
+    ):
+        await orchestrator.start_trial(params=params_of("a"), trial_id="t")
+        await trio.testing.wait_all_tasks_blocked()
+        (trial,) = orchestrator.trials
+        trial.hard_end("enough")
+        assert trial.queues.messages == 1
+        await trio.sleep(CONFIG.farewell_seconds + 1)
+        assert orchestrator.running_trials == 0
+    assert heard == [NORMAL, END]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import trio
+import trio.testing
 
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
-from trio_cogment.rpc import InProcessChannel
+from trio_cogment.rpc import InProcessChannel, WithMetadata
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, CheckService
 
@@ -86,3 +87,42 @@ async def test_what_is_handed_over_is_bounded_by_the_size_it_is_said_to_have() -
     async with InProcessChannel([CheckService().service()], config=config) as channel, channel.call(ECHO) as call:
         with pytest.raises(RpcError, match="larger than 100"):
             call.hand_over_nowait(Action(content=bytes(200)), 1)
+
+
+async def test_a_call_that_is_opened_without_waiting() -> None:
+    async with InProcessChannel([CheckService().service()]) as channel:
+        call = channel.call_nowait(ECHO, metadata={"x": "y"})
+        assert call is not None
+        call.send_nowait(Action(tick_id=1))
+        assert (await call.receive()).tick_id == 1
+        call.done_sending_nowait()
+        assert await call.receive() is None
+        left = WithMetadata(channel, {"x": "y"}).call_nowait(ECHO)
+        assert left is not None
+        left.cancel()
+        with pytest.raises(RpcError) as caught:
+            await left.receive()
+        assert caught.value.code is StatusCode.CANCELLED
+        with pytest.raises(RuntimeError, match="once"):
+            await call.__aenter__()
+
+
+async def test_a_call_that_would_have_to_wait_for_its_turn_is_not_opened() -> None:
+    config = RpcConfig(max_concurrent_streams=1, max_channel_connections=1)
+    async with InProcessChannel([CheckService().service()], config=config) as channel:
+        async with channel.call(ECHO):
+            assert channel.call_nowait(ECHO) is None
+        await trio.testing.wait_all_tasks_blocked()
+        call = channel.call_nowait(ECHO)
+        assert call is not None
+        call.cancel()
+
+
+async def test_a_call_without_waiting_after_the_channel_s_end_fails() -> None:
+    async with InProcessChannel([CheckService().service()]) as channel:
+        pass
+    call = channel.call_nowait(ECHO)
+    assert call is not None
+    with pytest.raises(RpcError) as caught:
+        await call.receive()
+    assert caught.value.code is StatusCode.UNAVAILABLE

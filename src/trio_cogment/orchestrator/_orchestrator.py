@@ -271,7 +271,9 @@ class Orchestrator:
         self._runs[run] = None
         self._running.value = len(self._runs)
         self._nursery.start_soon(self._run_trial, run, name=f"trial {trial.trial_id}")
-        await trial.settled.wait()
+        run.begin()
+        if not trial.settled.is_set():
+            await trial.settled.wait()
         if trial.refusal is not None:
             raise self._why_not_started(trial)
 

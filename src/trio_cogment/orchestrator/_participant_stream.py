@@ -15,7 +15,7 @@ from trio_cogment.errors import CogmentError, ResourceExhaustedError, RpcError, 
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._losses import lost_for
 from trio_cogment.outcome import EndCause
-from trio_cogment.rpc import Call, CallOpener, Metadata, Method, ServerCall
+from trio_cogment.rpc import Call, CallOpener, DirectCall, Metadata, Method, ServerCall
 from trio_cogment.services import TRIAL_ID
 from trio_cogment.trial import Event, HalfClosed, Lost, Received
 
@@ -53,8 +53,9 @@ class ParticipantStream:
     """
 
     __slots__ = (
-        "_call", "_closed_at", "_closing", "_emptied", "_emptying", "_ended", "_error", "_farewell_seconds", "_feed",
-        "_gone", "_limits", "_opening", "_outbox", "_outbox_bytes", "_paused", "_sending", "_spawn", "index", "name",
+        "_call", "_closed_at", "_closing", "_direct", "_emptied", "_emptying", "_ended", "_error", "_farewell_seconds",
+        "_feed", "_gone", "_limits", "_opening", "_outbox", "_outbox_bytes", "_paused", "_sending", "_spawn", "index",
+        "name",
     )  # fmt: skip
 
     def __init__(self, index: int, name: str, feed: Feed, spawn: Spawn, limits: OutboxLimits) -> None:
@@ -64,6 +65,8 @@ class ParticipantStream:
         self._spawn = spawn
         self._limits = limits
         self._call: Call | None = None
+        #: The same while it is open, if no task holds it.
+        self._direct: DirectCall | None = None
         # What few participants need is made when they do: there are as many of these as there are participants.
         self._outbox: deque[Any] | None = None
         self._outbox_bytes = 0
@@ -142,6 +145,8 @@ class ParticipantStream:
             self._emptying = False
             if self._emptied is not None:
                 self._emptied.set()
+            if self._closing.is_set():
+                self._say_farewell()
 
     def _failed_to_send(self, error: RpcError) -> None:
         # A call that is over has told its consumer, or is about to. A message that is too large leaves it alive.
@@ -165,6 +170,7 @@ class ParticipantStream:
             if self._opening is not None:
                 # It may be out of reach, and the trial does not wait until that has become certain.
                 self._opening.deadline = self._closed_at + self._farewell_seconds
+            self._say_farewell()
 
     def pause(self) -> None:
         """Stop taking messages from this participant; in the end it waits in its `send`."""
@@ -185,6 +191,7 @@ class ParticipantStream:
     def on_end(self, error: RpcError | None) -> None:
         """See `Consumer.on_end`."""
         self._ended = True
+        self._direct = None
         if self._gone is not None:
             self._gone.set()
         if error is None and isinstance(self._call, ServerCall):
@@ -193,6 +200,45 @@ class ParticipantStream:
             return
         self._feed(lost_for(self.index, error))
         self.close(None)
+
+    # A call that needs no task
+
+    def open_nowait(self, opener: CallOpener, method: Method, metadata: Metadata) -> bool:
+        """Open the stream at once; False: that has to be waited for. `leave` must follow in the end."""
+        call = opener.call_nowait(method, metadata=metadata)
+        if call is None:
+            return False
+        self._direct = call
+        self.attach(call)
+        return True
+
+    def _say_farewell(self) -> None:
+        """Let an open call that no task holds come to its end by itself, or reset it."""
+        if self._direct is None or self._emptying:
+            return
+        if self._error is None:
+            self._direct.done_sending_nowait()
+        else:
+            self.leave()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a call that no task holds, and that has not ended."""
+        return self._direct is not None
+
+    async def wait_left(self) -> None:
+        """Wait until the participant has ended such a call."""
+        if self.is_open:
+            self._gone = trio.Event()
+            await self._gone.wait()
+
+    def leave(self) -> None:
+        """End such a call now, if it has not ended: who has not read everything yet gets no more of it."""
+        call, self._direct = self._direct, None
+        if call is not None:
+            call.cancel()
+
+    # A call that a task holds
 
     async def hold(
         self, connections: Connections, target: Target, method: Method, metadata: Metadata, farewell_seconds: float

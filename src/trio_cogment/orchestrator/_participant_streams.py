@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import trio
+
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import OrchestratorConfig
+from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._participant_stream import (
     OUTBOX_MESSAGES_PER_PARTICIPANT,
@@ -63,7 +66,34 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         stream, target = self[index], self._targets[index]
         assert target is not None
         method = RUN_ENVIRONMENT if index == ENVIRONMENT else RUN_ACTOR
-        self._spawn(stream.hold, stream.name, self._connections, target, method, self._metadata, self._farewell_seconds)
+        if isinstance(target, GrpcEndpoint) or not stream.open_nowait(target, method, self._metadata):
+            arguments = self._connections, target, method, self._metadata, self._farewell_seconds
+            self._spawn(stream.hold, stream.name, *arguments)
+
+    @property
+    def open_names(self) -> list[str]:
+        """The names of those whose calls are open, and held by no task."""
+        return [stream.name for stream in self.values() if stream.is_open]
+
+    async def part(self) -> None:
+        """Wait until those whose calls no task holds have heard of the end, within the farewell; then end the calls.
+
+        After `Cancelled` they are ended, too.
+        """
+        try:
+            # They usually need this one turn.
+            await trio.lowlevel.checkpoint()
+            if any(stream.is_open for stream in self.values()):
+                with trio.move_on_after(self._farewell_seconds):
+                    for stream in self.values():
+                        await stream.wait_left()
+        finally:
+            self.leave()
+
+    def leave(self) -> None:
+        """End the calls that no task holds."""
+        for stream in self.values():
+            stream.leave()
 
     @property
     def queued_messages(self) -> int:

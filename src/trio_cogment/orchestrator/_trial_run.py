@@ -17,7 +17,7 @@ import trio
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.endpoints import parse_endpoint
-from trio_cogment.errors import CogmentError, FailedPreconditionError, RpcError, StatusCode
+from trio_cogment.errors import CogmentError, RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._datalog import Datalog
 from trio_cogment.orchestrator._participant_streams import ParticipantStreams
@@ -58,6 +58,8 @@ class TrialRun:
         self.trial = trial
         self._params = params
         self._nursery: trio.Nursery | None = None
+        #: Tasks for when there is a nursery; None once there has been one.
+        self._early: list[tuple[Callable[..., Awaitable[None]], str, tuple[Any, ...]]] | None = []
         #: When everybody has had the time to hear of the end, on Trio's clock.
         self._farewell = math.inf
         self._streams = ParticipantStreams(
@@ -68,6 +70,12 @@ class TrialRun:
             self._datalog = Datalog(trial.trial_id, trial.user_id, sink, config=config, rng=rng, owner=self)
         self.on_samples_lost = on_samples_lost
         trial.equip(self._streams, self._datalog)
+
+    def begin(self) -> None:
+        """Make the trial PENDING at once, if it need not wait for its data log; `run` must follow."""
+        if self._datalog is None:
+            self.trial.feed(ParametersComplete(self._params))
+            self.trial.settled.set()
 
     async def run(self) -> None:
         """Run the trial to its end; the trial's `settled` tells when it is PENDING.
@@ -82,11 +90,15 @@ class TrialRun:
                 if self._farewell < math.inf:
                     nursery.cancel_scope.deadline = self._farewell
                 self._nursery = nursery
-                trial.refusal = await self._open_datalog(nursery)
+                self._spawn_early()
+                if self._datalog is not None:
+                    trial.refusal = await self._open_datalog(nursery, self._datalog)
+                    if trial.refusal is None:
+                        trial.feed(ParametersComplete(self._params))
+                        trial.settled.set()
                 if trial.refusal is None:
-                    trial.feed(ParametersComplete(self._params))
-                    trial.settled.set()
                     await trial.timers.run()
+                    await self._streams.part()
                 else:
                     nursery.cancel_scope.cancel()
                 # What is left ends by itself: streams within their farewell, the data log when it has everything or
@@ -101,19 +113,16 @@ class TrialRun:
         finally:
             trial.settled.set()
             trial.release()
+            self._streams.leave()
             # Each knows this run: without a cycle they are gone at once, and not when garbage is collected next.
             self._streams.clear()
             self._nursery = None
 
-    async def _open_datalog(self, nursery: trio.Nursery) -> CogmentError | None:
-        if self._datalog is not None:
-            # Not in the scope that bounds the wait: a call keeps the deadline it was opened under.
-            nursery.start_soon(self._run_datalog, self._datalog)
-            # As it was read, not as it was written: that may have a token in it.
-            return await self._datalog.wait_opened(str(parse_endpoint(self._params.datalog.endpoint)))
-        if self.trial.over:
-            return FailedPreconditionError("the trial was terminated while it was starting")
-        return None
+    async def _open_datalog(self, nursery: trio.Nursery, datalog: Datalog) -> CogmentError | None:
+        # Not in the scope that bounds the wait: a call keeps the deadline it was opened under.
+        nursery.start_soon(self._run_datalog, datalog)
+        # As it was read, not as it was written: that may have a token in it.
+        return await datalog.wait_opened(str(parse_endpoint(self._params.datalog.endpoint)))
 
     async def _run_datalog(self, datalog: Datalog) -> None:
         try:
@@ -123,8 +132,11 @@ class TrialRun:
 
     @property
     def task_names(self) -> list[str]:
-        """The names of the tasks in its nursery, sorted; none once it has left that."""
-        return [] if self._nursery is None else sorted(task.name for task in self._nursery.child_tasks)
+        """The names of the tasks in its nursery, and of the calls without one; none once it has left that."""
+        if self._nursery is None:
+            return []
+        calls = [self._task_name(name) for name in self._streams.open_names]
+        return sorted([*(task.name for task in self._nursery.child_tasks), *calls])
 
     @property
     def writes_samples(self) -> bool:
@@ -141,7 +153,17 @@ class TrialRun:
     def spawn(self, function: Callable[..., Awaitable[None]], name: str, *arguments: Any) -> None:
         """Start a task of the trial; it is over when the trial is."""
         if self._nursery is not None:
-            self._nursery.start_soon(function, *arguments, name=f"trial {self.trial.trial_id}: {name}")
+            self._nursery.start_soon(function, *arguments, name=self._task_name(name))
+        elif self._early is not None:
+            self._early.append((function, name, arguments))
+
+    def _spawn_early(self) -> None:
+        early, self._early = self._early or (), None
+        for function, name, arguments in early:
+            self.spawn(function, name, *arguments)
+
+    def _task_name(self, name: str) -> str:
+        return f"trial {self.trial.trial_id}: {name}"
 
     def on_datalog_full(self, full: bool) -> None:
         """Let the trial wait for its data log: nobody is read, and its time stands still, until the log has room."""

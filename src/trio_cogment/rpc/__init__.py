@@ -16,6 +16,7 @@ from trio_cogment.rpc.calls import Call as Call
 from trio_cogment.rpc.calls import CallOpener as CallOpener
 from trio_cogment.rpc.calls import ClientCall as ClientCall
 from trio_cogment.rpc.calls import Consumer as Consumer
+from trio_cogment.rpc.calls import DirectCall as DirectCall
 from trio_cogment.rpc.calls import Handler as Handler
 from trio_cogment.rpc.calls import MetadataLike as MetadataLike
 from trio_cogment.rpc.calls import Method as Method

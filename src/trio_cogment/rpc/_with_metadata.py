@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trio_cogment.rpc.calls import CallOpener, ClientCall, MetadataLike, Method
+from trio_cogment.rpc.calls import CallOpener, ClientCall, DirectCall, MetadataLike, Method
 from trio_cogment.rpc.metadata import Metadata
 
 
@@ -33,8 +33,15 @@ class WithMetadata(CallOpener):
         """See `CallOpener.call`."""
         return self._opener.call(
             method,
-            metadata=Metadata.from_wire((*Metadata(metadata), *self._metadata)) if metadata else self._metadata,
+            metadata=self._with(metadata),
             timeout=timeout,
             wait_for_ready=wait_for_ready,
             compression=compression,
         )
+
+    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> DirectCall | None:
+        """See `CallOpener.call_nowait`."""
+        return self._opener.call_nowait(method, metadata=self._with(metadata))
+
+    def _with(self, metadata: MetadataLike) -> Metadata:
+        return Metadata.from_wire((*Metadata(metadata), *self._metadata)) if metadata else self._metadata

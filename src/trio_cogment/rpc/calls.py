@@ -222,6 +222,14 @@ class ClientCall(Call, AbstractAsyncContextManager["ClientCall"]):
         """End the call now, from any task: RST_STREAM(CANCEL). Waiting and later operations raise CANCELLED."""
 
 
+class DirectCall(ClientCall):
+    """A call that has been opened by `CallOpener.call_nowait`: it has been entered, and is not to be entered again."""
+
+    @abc.abstractmethod
+    def done_sending_nowait(self) -> None:
+        """Tell the peer that no more messages come, as `done_sending` does."""
+
+
 class CallOpener(abc.ABC):
     """Where calls are made: a channel to a socket, or the services of this process."""
 
@@ -250,6 +258,14 @@ class CallOpener(abc.ABC):
             ValueError: `timeout` is not a number, or `compression` none of these.
             RpcError: on entering, UNAVAILABLE if the peer cannot be reached, DEADLINE_EXCEEDED if that took too long.
         """
+
+    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> DirectCall | None:
+        """Open a call without waiting, where that is possible: in process; None elsewhere, and where it would wait.
+
+        No block ends such a call, so that a stream that waits for nothing needs no task: whoever opened it cancels it,
+        or has seen its end.
+        """
+        return None
 
     async def unary(
         self,

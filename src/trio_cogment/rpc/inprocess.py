@@ -25,7 +25,7 @@ from trio_cogment.rpc._status import outcome_of
 from trio_cogment.rpc.calls import (
     IN_PROCESS,
     CallOpener,
-    ClientCall,
+    DirectCall,
     Handler,
     MetadataLike,
     Method,
@@ -80,7 +80,7 @@ class InProcessServerCall(End, ServerCall):
         self._exchange.send_headers()
 
 
-class InProcessClientCall(End, ClientCall):
+class InProcessClientCall(End, DirectCall):
     """The caller's end."""
 
     def __init__(self, channel: InProcessChannel, method: Method, metadata: Metadata, timeout: float | None) -> None:
@@ -100,20 +100,28 @@ class InProcessClientCall(End, ClientCall):
         now = trio.current_time()
         deadline = math.inf if self._timeout is None else now + self._timeout
         handler = self._channel.find(self.method)
-        config = self._channel.config
         await self._channel.wait_turn(deadline, self.method.path)
-        exchange = Exchange(self.method, self._metadata, min(deadline, trio.current_effective_deadline()), config)
-        self._exchange = exchange
+        exchange = self._begin(handler, min(deadline, trio.current_effective_deadline()))
+        if deadline < math.inf:
+            self._timer = trio.CancelScope()
+            self._channel.watch_deadline(exchange, deadline, self._timer)
+        return self
+
+    def enter_nowait(self) -> None:
+        """Enter it; the channel has given it its turn. The scopes around the caller are not those of the call."""
+        self._entered = True
+        self._begin(self._channel.find(self.method), math.inf)
+
+    def _begin(self, handler: Handler | None, deadline: float) -> Exchange:
+        config = self._channel.config
+        self._exchange = exchange = Exchange(self.method, self._metadata, deadline, config)
         self._incoming = exchange.responses
         self._outgoing = exchange.requests
         self._outgoing_type = self.method.request_type
         self._max_bytes = _max_bytes(config)
         self._measured = self._max_bytes < UNLIMITED_BYTES
         self._channel.start(handler, exchange)
-        if deadline < math.inf:
-            self._timer = trio.CancelScope()
-            self._channel.watch_deadline(exchange, deadline, self._timer)
-        return self
+        return exchange
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
@@ -145,6 +153,10 @@ class InProcessClientCall(End, ClientCall):
     async def done_sending(self) -> None:
         """See `ClientCall.done_sending`."""
         await trio.lowlevel.checkpoint_if_cancelled()
+        self.done_sending_nowait()
+
+    def done_sending_nowait(self) -> None:
+        """See `DirectCall.done_sending_nowait`."""
         self._done_sending = True
         self._exchange.requests.finish()
 
@@ -210,6 +222,16 @@ class InProcessChannel(CallOpener):
         """See `CallOpener.call`."""
         checked_encoding(compression)
         return InProcessClientCall(self, method, Metadata(metadata), timeout)
+
+    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> InProcessClientCall | None:
+        """See `CallOpener.call_nowait`."""
+        try:
+            self._room.acquire_nowait()
+        except trio.WouldBlock:
+            return None
+        call = InProcessClientCall(self, method, Metadata(metadata), None)
+        call.enter_nowait()
+        return call
 
     def find(self, method: Method) -> Handler | None:
         """Return the handler of a method, None when nobody serves it."""

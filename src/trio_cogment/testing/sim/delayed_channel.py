@@ -18,7 +18,16 @@ from purerpc import RPCSignature, Service
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError
-from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, Metadata, MetadataLike, Method, ServerCall
+from trio_cogment.rpc import (
+    CallOpener,
+    ClientCall,
+    DirectCall,
+    InProcessChannel,
+    Metadata,
+    MetadataLike,
+    Method,
+    ServerCall,
+)
 from trio_cogment.testing.sim.links import Link
 
 #: Messages of a call under way in one direction; then their sender waits.
@@ -80,6 +89,10 @@ class DelayedChannel(CallOpener, AbstractAsyncContextManager["DelayedChannel"]):
     ) -> ClientCall:
         """See `CallOpener.call`."""
         return self._here.call(method, metadata=metadata, timeout=timeout, compression=compression)
+
+    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> DirectCall | None:
+        """See `CallOpener.call_nowait`."""
+        return self._here.call_nowait(method, metadata=metadata)
 
     def _relaying(self, service: Service) -> Service:
         relay = Service(service.name)
