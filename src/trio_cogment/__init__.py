@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trio_cogment.sdk import EventType as EventType
     from trio_cogment.sdk import Participants as Participants
     from trio_cogment.sdk import PreTrialSession as PreTrialSession
+    from trio_cogment.sdk import Reward as Reward
     from trio_cogment.sdk import actor_params as actor_params
     from trio_cogment.sdk import connect as connect
     from trio_cogment.sdk import join_trial as join_trial
@@ -64,6 +65,7 @@ _HOMES = {
     "Platform": "platform",
     "PlatformConfig": "config",
     "PreTrialSession": "sdk",
+    "Reward": "sdk",
     "RpcConfig": "config",
     "RpcError": "errors",
     "SampleSink": "orchestrator",

@@ -41,6 +41,7 @@ from trio_cogment.config import PlatformConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, LocalProtocolError
 from trio_cogment.host import Host
 from trio_cogment.rpc import RpcError, StatusCode, methods_of, open_in_process
+from trio_cogment.sdk import Reward
 from trio_cogment.sdk._failures import failure_of
 from trio_cogment.services import SERVICES, ServiceKind
 
@@ -281,6 +282,29 @@ async def test_rewards_and_messages_with_arguments_of_the_wrong_type() -> None:
         f"{numbers} '5' and 1",
         f"trial 't', actor 'nora': add_reward: {names} 5",
         f"trial 't', actor 'nora': send_message: {names} ['env', 5]",
+    ]
+
+
+async def test_rewards_with_observations_that_cannot_be_sent() -> None:
+    """Nothing is sent then, not even the rewards before the wrong one."""
+    errors: list[str] = []
+    number: Any = "5"
+    receiver: Any = 5
+    fine = [("*", UInt32Value())]
+    for wrong in (Reward("*", number), Reward(receiver, 1), Reward("*", 1, user_data=number)):
+        rewards = [Reward("*", 1), wrong]
+        for misuse in (
+            lambda s, rewards=rewards: s.produce_observations(fine, rewards),
+            lambda s, rewards=rewards: s.end(fine, rewards),
+        ):
+            assert await as_environment(in_user_code(errors, InvalidArgumentError, misuse)) is None
+    who = "trial 't', environment 'env': rewards:"
+    assert errors[::2] == errors[1::2]
+    assert errors[::2] == [
+        f"{who} expected numbers as value and confidence, got '5' and 1.0",
+        f'{who} expected names as receivers (or "*", or "class.*"), got 5',
+        f"{who} user_data: expected a protobuf message, got str; put it into one, such as "
+        "google.protobuf.wrappers_pb2.StringValue",
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -390,11 +390,11 @@ class SlowCall:
             raise trio.WouldBlock from None
         self.taken.append(message)
 
-    async def send(self, message: Any) -> None:
+    async def send_together(self, messages: Sequence[Any]) -> None:
         await self.room.acquire()
         if self.error is not None:
             raise self.error
-        self.taken.append(message)
+        self.taken.extend(messages)
 
 
 class Slow:

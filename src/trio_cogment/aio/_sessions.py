@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Generic, TypeAlias
 
 from trio_cogment.aio._awaited import awaited
@@ -10,7 +10,7 @@ from trio_cogment.aio._guest import Guest
 from trio_cogment.sdk import ActorSession as TrioActorSession
 from trio_cogment.sdk import DatalogSession as TrioDatalogSession
 from trio_cogment.sdk import EnvironmentSession as TrioEnvironmentSession
-from trio_cogment.sdk import Event, EventStream, LogSample, PreTrialSession
+from trio_cogment.sdk import Event, EventStream, LogSample, PreTrialSession, Reward
 from trio_cogment.sdk.session_views import (
     ActionT,
     ActorSessionView,
@@ -60,19 +60,24 @@ class EnvironmentSession(
     async def start(
         self,
         observations: Sequence[tuple[str | int, SentObservationT]] | None = None,
+        rewards: Iterable[Reward] = (),
         *,
         auto_done_sending: bool = True,
     ) -> None:
         """See `trio_cogment.EnvironmentSession.start`."""
-        await self._caller.call(self._target.start, observations, auto_done_sending=auto_done_sending)
+        await self._caller.call(self._target.start, observations, rewards, auto_done_sending=auto_done_sending)
 
-    async def produce_observations(self, observations: Sequence[tuple[str | int, SentObservationT]]) -> None:
+    async def produce_observations(
+        self, observations: Sequence[tuple[str | int, SentObservationT]], rewards: Iterable[Reward] = ()
+    ) -> None:
         """See `trio_cogment.EnvironmentSession.produce_observations`."""
-        await self._caller.call(self._target.produce_observations, observations)
+        await self._caller.call(self._target.produce_observations, observations, rewards)
 
-    async def end(self, final_observations: Sequence[tuple[str | int, SentObservationT]]) -> None:
+    async def end(
+        self, final_observations: Sequence[tuple[str | int, SentObservationT]], rewards: Iterable[Reward] = ()
+    ) -> None:
         """See `trio_cogment.EnvironmentSession.end`."""
-        await self._caller.call(self._target.end, final_observations)
+        await self._caller.call(self._target.end, final_observations, rewards)
 
     def all_events(self) -> AsyncIterator[Event[None, ActionT]]:
         """Return the events of the trial, in order, until its end; see `trio_cogment.sdk.Session.all_events`."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import abc
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import trio
@@ -66,7 +66,7 @@ class CallEngine(Protocol):
 
 
 class Http2Call(Call):
-    """See `Call`.
+    """See `Call`. It has many methods because it implements that, and serves the inbox and the connection, too.
 
     Attributes:
         over: the call has its status; nothing can be sent any more.
@@ -189,6 +189,22 @@ class Http2Call(Call):
             raise trio.WouldBlock
         self._put(payload)
 
+    async def send_together(self, messages: Sequence[Message]) -> None:
+        payloads = [self._encode(message) for message in messages]
+        size = sum(map(len, payloads))
+        await self._connection.yield_sometimes()
+        while not self._engine.has_room(self._stream, size) and not self.over:
+            await self._wait_taken()
+        if self.over or self._sending_done:
+            self._check_open()
+        self._put(*payloads)
+
+    def send_together_nowait(self, messages: Sequence[Message]) -> None:
+        payloads = [self._encode(message) for message in messages]
+        if not self._engine.has_room(self._stream, sum(map(len, payloads))):
+            raise trio.WouldBlock
+        self._put(*payloads)
+
     async def _wait_taken(self) -> None:
         """Wait until the peer has taken something, or the call is over."""
         self._stream.watched = True
@@ -224,13 +240,14 @@ class Http2Call(Call):
         if self._sending_done:
             raise LocalProtocolError(f"{self.method.path}: this side has finished sending")
 
-    def _put(self, payload: bytes) -> None:
-        if self._replay is not None:
-            self._remember(self._replay, payload)
-        if self._compression and type(payload) is CompressedMessage:
-            self._engine.send_compressed(self._stream, payload)
-        else:
-            self._engine.send_message(self._stream, payload)
+    def _put(self, *payloads: bytes) -> None:
+        for payload in payloads:
+            if self._replay is not None:
+                self._remember(self._replay, payload)
+            if self._compression and type(payload) is CompressedMessage:
+                self._engine.send_compressed(self._stream, payload)
+            else:
+                self._engine.send_message(self._stream, payload)
         if self._hold:
             return
         if self._answering and not self._inbox.items:

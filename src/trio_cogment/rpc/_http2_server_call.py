@@ -89,10 +89,10 @@ class Http2ServerCall(Http2Call, ServerCall):
             headers = headers + _grpc_headers.encode_metadata(self._initial)
         self._engine.send_headers(self._stream, headers)
 
-    def _put(self, payload: bytes) -> None:
+    def _put(self, *payloads: bytes) -> None:
         if not self._stream.headers_sent:
             self._send_headers()
-        super()._put(payload)
+        super()._put(*payloads)
 
     # --- the task ---
 

@@ -11,6 +11,7 @@ configured (`_measured`), the message is measured all the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import methodcaller
 from typing import Any
 
@@ -148,6 +149,30 @@ class End:
 
     def hand_over_nowait(self, message: Message, size: int = UNKNOWN_SIZE) -> None:
         self._put(message, UNKNOWN_SIZE if self._measured else size, given=True)
+
+    async def send_together(self, messages: Sequence[Message]) -> None:
+        outgoing = self._outgoing
+        size = UNKNOWN_SIZE
+        if outgoing.is_busy():
+            size = self._check_together(messages)
+            await outgoing.wait_room(size)
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        self._put_together(messages, size)
+
+    def send_together_nowait(self, messages: Sequence[Message]) -> None:
+        self._put_together(messages, UNKNOWN_SIZE)
+
+    def _put_together(self, messages: Sequence[Message], size: int) -> None:
+        kind, outgoing = self._outgoing_type, self._outgoing
+        if self._measured or self._done_sending or outgoing.ended or any(type(each) is not kind for each in messages):
+            self._check_together(messages)
+        outgoing.put_together_nowait(messages, size)
+
+    def _check_together(self, messages: Sequence[Message]) -> int:
+        """Return the size of all messages; raise what `Call.send` says if one cannot be sent."""
+        sizes = [(message, message.ByteSize()) for message in messages]
+        return sum(self._check(message, size) for message, size in sizes)
 
     def _put(self, message: Message, size: int, *, given: bool = False) -> None:
         kind, outgoing = self._outgoing_type, self._outgoing

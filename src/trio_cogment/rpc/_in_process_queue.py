@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import trio
@@ -64,11 +64,29 @@ class MessageQueue(Inbox):
 
     # --- senders ---
 
-    def put_nowait(self, item: Any, size: int = UNKNOWN_SIZE) -> None:
+    def put_together_nowait(self, items: Sequence[Any], size: int = UNKNOWN_SIZE) -> None:
+        """Deliver or queue several items, for which there has to be room as for one; see `put_nowait`.
+
+        Args:
+            items: in order.
+            size: of all.
+
+        Raises:
+            trio.WouldBlock: the queue is full; none was taken.
+        """
+        if self.items and not self.ended:
+            if size == UNKNOWN_SIZE:
+                size = sum(map(self._size_of, items))
+            if not self._admits(size):
+                raise trio.WouldBlock
+        for item in items:
+            self.put_nowait(item, must_fit=False)
+
+    def put_nowait(self, item: Any, size: int = UNKNOWN_SIZE, *, must_fit: bool = True) -> None:
         """Deliver or queue one item; after the end it is dropped.
 
         Raises:
-            trio.WouldBlock: the queue is full.
+            trio.WouldBlock: the queue is full, and the item must fit.
         """
         consumer = self.direct
         if consumer is not None:
@@ -83,7 +101,7 @@ class MessageQueue(Inbox):
         if items:
             if size == UNKNOWN_SIZE:
                 size = self._size_of(item)
-            if not self._admits(size):
+            if not self._admits(size) and must_fit:
                 raise trio.WouldBlock
             assert self._sizes is not None
             self._sizes.append(size)
@@ -99,12 +117,10 @@ class MessageQueue(Inbox):
         items = self.items
         if not items:
             return True
-        if len(items) >= self._max_items:
-            return False
         if not self._sizes:  # the first one came when nothing waited
             self._bytes = self._size_of(items[0])
             self._sizes = deque([self._bytes])
-        return self._bytes + size <= self._max_bytes
+        return len(items) < self._max_items and self._bytes + size <= self._max_bytes
 
     def is_busy(self) -> bool:
         """Tell whether a sender must `wait_room` first: something waits, or it is time to let others run."""

@@ -8,7 +8,8 @@ Rules that hold for every implementation:
 * Whatever a side sends is its own again at once: the other side gets a copy, so a later change by either is seen by
   nobody else (payload bytes are shared, they cannot change).
 * Everything is bounded. `send` waits when the peer does not read; `send_nowait` raises `trio.WouldBlock` instead.
-* `send` is all or nothing: after `Cancelled` the message has either been taken whole or not at all.
+* `send` is all or nothing: after `Cancelled` the message has either been taken whole or not at all. So is
+  `send_together`, for all of its messages.
 * Every call ends with exactly one status.
 """
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -107,6 +108,28 @@ class Call(abc.ABC):
             trio.WouldBlock, RpcError, LocalProtocolError: as `send_nowait`.
         """
         self.send_nowait(message)
+
+    @abc.abstractmethod
+    async def send_together(self, messages: Sequence[Message]) -> None:
+        """Send messages that nobody else uses any more in one go, as if they were one: nothing comes in between.
+
+        Over a socket they leave together. In process they are not copied. Where room is made for one message, it is
+        for all of these.
+
+        Args:
+            messages: not to be changed afterwards, unless they were not taken.
+
+        Raises:
+            RpcError, LocalProtocolError: as `send`; for one that is too large, none is sent.
+        """
+
+    @abc.abstractmethod
+    def send_together_nowait(self, messages: Sequence[Message]) -> None:
+        """As `send_together`, without waiting.
+
+        Raises:
+            trio.WouldBlock, RpcError, LocalProtocolError: as `send_nowait`; no message was taken.
+        """
 
     @abc.abstractmethod
     def set_consumer(self, consumer: Consumer) -> None:

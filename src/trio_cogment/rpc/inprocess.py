@@ -7,7 +7,7 @@ that a later change by either side is seen by nobody else (`hand_over_nowait` sa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -54,6 +54,12 @@ class InProcessServerCall(End, ServerCall):
 
     def _put(self, message: Message, size: int, *, given: bool = False) -> None:
         super()._put(message, size, given=given)
+        if not self._headers_sent:
+            self._headers_sent = True
+            self._exchange.send_headers()
+
+    def _put_together(self, messages: Sequence[Message], size: int) -> None:
+        super()._put_together(messages, size)
         if not self._headers_sent:
             self._headers_sent = True
             self._exchange.send_headers()

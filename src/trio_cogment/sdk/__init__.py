@@ -29,6 +29,7 @@ from trio_cogment.sdk._hook import PreTrialSession as PreTrialSession
 from trio_cogment.sdk._log_level import apply_log_level as apply_log_level
 from trio_cogment.sdk._log_sample import LogSample as LogSample
 from trio_cogment.sdk._model_registry import ModelRegistryClient as ModelRegistryClient
+from trio_cogment.sdk._outgoing import Reward as Reward
 from trio_cogment.sdk._params import actor_config as actor_config
 from trio_cogment.sdk._params import actor_params as actor_params
 from trio_cogment.sdk._params import default_action as default_action

@@ -21,6 +21,8 @@ from trio_cogment.metrics import SessionMetrics
 from trio_cogment.rpc import Call
 from trio_cogment.sdk._events import ActionT, ActorStatus, Event, EventType, RecvAction
 from trio_cogment.sdk._inline import InlineEvents
+from trio_cogment.sdk._outgoing import Reward
+from trio_cogment.sdk._outgoing import rewards as reward_outputs
 from trio_cogment.sdk._session import Session, WallClock
 from trio_cogment.sdk._spec_checks import declared_class, warn_of_unknown_fields
 from trio_cogment.sdk._stream import LAST, NORMAL
@@ -94,56 +96,72 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         return "trial_params(..., environment_config=...)"
 
     async def start(
-        self, observations: Observations[SentObservationT] | None = None, *, auto_done_sending: bool = True
+        self,
+        observations: Observations[SentObservationT] | None = None,
+        rewards: Iterable[Reward] = (),
+        *,
+        auto_done_sending: bool = True,
     ) -> None:
         """Tell the orchestrator that the environment is ready, and send the first observations if they are given.
 
         Args:
             observations: as for `produce_observations`.
+            rewards: sent together with the observations.
             auto_done_sending: whether requesting the next event after the final observations says that the environment
                 has sent its last reward and message; otherwise `sending_done` says so.
         """
         self._auto_done_sending = auto_done_sending
         await self._ensure_started()
         if observations is not None:
-            await self.produce_observations(observations)
+            await self.produce_observations(observations, rewards)
 
     async def _ensure_started(self) -> None:
         if not self._started:
             await self._post(EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput()))
             self._started = True
 
-    async def produce_observations(self, observations: Observations[SentObservationT]) -> None:
+    async def produce_observations(
+        self, observations: Observations[SentObservationT], rewards: Iterable[Reward] = ()
+    ) -> None:
         """Send the observations of the next tick. Every actor must get one; of several for one actor the last counts.
 
-        When the trial is ending, they are the final ones.
+        When the trial is ending, they are the final ones; after those, nothing is sent.
+
+        Args:
+            observations: pairs of a target and its observation.
+            rewards: for what the actors did last, which get them before the observation. They leave together with
+                the observations: that takes less time than `add_reward`, and after `Cancelled` all of it has been sent,
+                or nothing.
 
         Raises:
-            InvalidArgumentError: an actor gets none, a target does not exist, or a payload has the wrong type.
+            InvalidArgumentError: an actor gets none, a target does not exist, or a payload has the wrong type; or
+                something is wrong with a reward, as in `add_reward`.
             LocalProtocolError: the session has not been started, or the trial is over.
         """
         self._check_usable("produce_observations")
-        output = self._observation_set(observations)
+        outputs = self._outputs(observations, rewards)
         if self._final_data:
             return
         final = self._last_sent or self._type is EventType.ENDING
-        await self._post(output)
+        await self._post(*outputs)
         self._final_data = final
 
-    def produce_observations_nowait(self, observations: Observations[SentObservationT]) -> None:
+    def produce_observations_nowait(
+        self, observations: Observations[SentObservationT], rewards: Iterable[Reward] = ()
+    ) -> None:
         """As `produce_observations`, while `handle` runs; see there for the errors that it adds.
 
         Final observations that are sent outside of the function of `handle` say also that the environment is done,
         unless the session was started with `auto_done_sending=False`.
         """
         inline = self._check_inline("produce_observations_nowait")
-        output = self._observation_set(observations)
+        outputs = self._outputs(observations, rewards)
         if not self._final_data:
             final = self._last_sent or self._type is EventType.ENDING
-            self._post_final_nowait(inline, output) if final else inline.post(output)
+            self._post_final_nowait(inline, outputs) if final else inline.post(*outputs)
 
-    async def end(self, final_observations: Observations[SentObservationT]) -> None:
-        """End the trial with these final observations.
+    async def end(self, final_observations: Observations[SentObservationT], rewards: Iterable[Reward] = ()) -> None:
+        """End the trial with these final observations, and with rewards; see `produce_observations`.
 
         After `Cancelled` the orchestrator may know that the trial is ending, but lack the observations: call it again.
 
@@ -151,40 +169,50 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
             InvalidArgumentError, LocalProtocolError: as `produce_observations`.
         """
         self._check_usable("end")
-        output = self._observation_set(final_observations)
+        outputs = self._outputs(final_observations, rewards)
         if self._final_data:
             return
         if not self._last_sent and self._type is not EventType.ENDING:
             await self._post(EnvRunTrialOutput(state=LAST))
             self._last_sent = True
-        await self._post(output)
+        await self._post(*outputs)
         self._type = EventType.ENDING
         self._final_data = True
 
-    def end_nowait(self, final_observations: Observations[SentObservationT]) -> None:
+    def end_nowait(self, final_observations: Observations[SentObservationT], rewards: Iterable[Reward] = ()) -> None:
         """As `end`, while `handle` runs; see `handle` for the errors that it adds, and `produce_observations_nowait`.
 
         After `ResourceExhaustedError` the orchestrator may know that the trial is ending, but lack the observations.
         """
         inline = self._check_inline("end_nowait")
-        output = self._observation_set(final_observations)
+        outputs = self._outputs(final_observations, rewards)
         if self._final_data:
             return
         if not self._last_sent and self._type is not EventType.ENDING:
             inline.post(EnvRunTrialOutput(state=LAST))
             self._last_sent = True
-        self._post_final_nowait(inline, output)
+        self._post_final_nowait(inline, outputs)
 
-    def _post_final_nowait(self, inline: InlineEvents, output: EnvRunTrialOutput) -> None:
+    def _post_final_nowait(self, inline: InlineEvents, outputs: Sequence[EnvRunTrialOutput]) -> None:
         before, self._type = self._type, EventType.ENDING
         self._final_data = True  # before it is sent: in process this may bring answers
         try:
-            inline.post(output)
+            inline.post(*outputs)
         except CogmentError:
             self._type, self._final_data = before, False
             raise
         if self._auto_done_sending and not inline.busy:
             self._acknowledge_nowait()
+
+    def _outputs(
+        self, observations: Observations[SentObservationT], rewards: Iterable[Reward]
+    ) -> Sequence[EnvRunTrialOutput]:
+        """Return the messages of an observation set: the rewards first, since actors get what came before it."""
+        output = self._observation_set(observations)
+        if not rewards:
+            return (output,)
+        where = f"{self._who}: rewards"
+        return *(each for reward in rewards for each in reward_outputs(EnvRunTrialOutput, reward, where)), output
 
     def _observation_set(self, observations: Observations[SentObservationT]) -> EnvRunTrialOutput:
         output = EnvRunTrialOutput(state=NORMAL)

@@ -83,7 +83,7 @@ class InlineEvents:
         self._who = who
         # What the function logs is about this trial, whichever task has brought the message.
         self._context = contextvars.copy_context()
-        self._waiting: deque[Message] = deque()
+        self._waiting: deque[tuple[Message, ...]] = deque()
         self._more = trio.Event()
         self._scope = trio.CancelScope()
         self._left = False
@@ -113,7 +113,7 @@ class InlineEvents:
         while waiting:
             try:
                 # Taken off only once it is sent: what comes meanwhile must queue behind it.
-                await self._call.send(waiting[0])
+                await self._call.send_together(waiting[0])
             except RpcError as error:
                 if error.code is StatusCode.RESOURCE_EXHAUSTED:
                     raise  # the message is too large; the call goes on
@@ -122,11 +122,11 @@ class InlineEvents:
             waiting.popleft()
         self._more = trio.Event()
 
-    def post(self, message: Message) -> None:
-        """Send a message, or keep it until the call takes it; a call that is over drops it.
+    def post(self, *messages: Message) -> None:
+        """Send messages together, or keep them until the call takes them; a call that is over drops them.
 
         Args:
-            message: not to be changed afterwards.
+            messages: not to be changed afterwards.
 
         Raises:
             ResourceExhaustedError: the orchestrator does not read, and too much waits already.
@@ -138,7 +138,10 @@ class InlineEvents:
             _turn.events = 0
         elif not self._waiting:
             try:
-                self._call.hand_over_nowait(message)
+                if len(messages) == 1:
+                    self._call.hand_over_nowait(messages[0])
+                else:
+                    self._call.send_together_nowait(messages)
                 return
             except trio.WouldBlock:
                 pass
@@ -150,7 +153,7 @@ class InlineEvents:
             raise ResourceExhaustedError(
                 f"{self._who}: expected the orchestrator to read, and {MAX_WAITING_MESSAGES} messages wait for it"
             )
-        self._waiting.append(message)
+        self._waiting.append(messages)
         self._more.set()
 
     def on_message(self, message: Any) -> None:

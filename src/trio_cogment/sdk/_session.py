@@ -15,7 +15,7 @@ from trio_cogment.metrics import SessionMetrics
 from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk._events import ActionT, Event, EventStream, EventType, ObservationT, RecvMessage
 from trio_cogment.sdk._inline import InlineEvents
-from trio_cogment.sdk._outgoing import messages, rewards
+from trio_cogment.sdk._outgoing import Reward, messages, rewards
 from trio_cogment.sdk._spec_checks import REMEDY, warn_of_unknown_fields, wrong_type
 from trio_cogment.sdk._stream import END, HEARTBEAT, LAST, LAST_ACK, NORMAL, StreamLostError
 from trio_cogment.spec import Payload, decode, encode
@@ -102,9 +102,9 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
     async def sending_done(self) -> None:
         """Tell the orchestrator that this participant has sent its last reward and message.
 
-        Only in a session that was started with `auto_done_sending=False`, and once the trial is ending and the final
-        observation has been received or sent. Until then the trial does not end. Returning from the implementation does
-        the same. After `Cancelled` it may be called again.
+        Only in a session started with `auto_done_sending=False`, once the final observation has been received or sent.
+        Until then the trial does not end. Returning from the implementation does the same. After `Cancelled` it may be
+        called again.
 
         Raises:
             LocalProtocolError: it is done automatically, or it is too early.
@@ -140,20 +140,16 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
     ) -> None:
         """Send a reward to actors.
 
-        Args:
-            value: the reward.
-            confidence: its weight in the mean; sources with zero or less are reported but have no weight.
-            to: names of actors, `"*"` for all, `"class.*"` for a class.
-            tick_id: the tick that is rewarded; -1 for the current one.
-            user_data: delivered to the receiver with the reward.
+        An environment can send it with an observation set, which takes less time; see `Reward`, also for the arguments.
 
         Raises:
             LocalProtocolError: the session has not been started, or the trial is over.
             InvalidArgumentError: the value or the confidence is no number, the receivers are not names, or the user
                 data is not a protobuf message.
         """
-        for reward in rewards(self._who, value, confidence, to, tick_id, user_data):
-            await self._send(self._output_type(state=NORMAL, reward=reward), "add_reward")
+        reward = Reward(to, value, confidence, tick_id, user_data)
+        for output in rewards(self._output_type, reward, f"{self._who}: add_reward"):
+            await self._send(output, "add_reward")
 
     def add_reward_nowait(
         self,
@@ -165,8 +161,9 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         user_data: Message | None = None,
     ) -> None:
         """As `add_reward`, while `handle` runs; see there for the errors that it adds."""
-        for reward in rewards(self._who, value, confidence, to, tick_id, user_data):
-            self._send_nowait(self._output_type(state=NORMAL, reward=reward), "add_reward_nowait")
+        reward = Reward(to, value, confidence, tick_id, user_data)
+        for output in rewards(self._output_type, reward, f"{self._who}: add_reward_nowait"):
+            self._send_nowait(output, "add_reward_nowait")
 
     async def send_message(self, payload: Message, to: Iterable[str] | str) -> None:
         """Send a message, which is delivered immediately.
@@ -257,10 +254,10 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         except RemoteProtocolError as error:
             raise RemoteProtocolError(f"{self._who}: {error}; {REMEDY}") from None
 
-    async def _post(self, message: Message) -> None:
-        """Send a message, unless the call is over; the next event then reports why."""
+    async def _post(self, *outputs: Message) -> None:
+        """Send messages together, unless the call is over; the next event then reports why."""
         try:
-            await self._call.send(message)
+            await (self._call.send(outputs[0]) if len(outputs) == 1 else self._call.send_together(outputs))
         except RpcError as error:
             if error.code is StatusCode.RESOURCE_EXHAUSTED:
                 raise  # the message is too large; the call goes on

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic
 
 from trio_cogment.sdk import ActorSession as AsyncActorSession
 from trio_cogment.sdk import DatalogSession as AsyncDatalogSession
 from trio_cogment.sdk import EnvironmentSession as AsyncEnvironmentSession
-from trio_cogment.sdk import Event, EventStream, LogSample
+from trio_cogment.sdk import Event, EventStream, LogSample, Reward
 from trio_cogment.sdk.session_views import (
     ActionT,
     ActorSessionView,
@@ -58,19 +58,24 @@ class EnvironmentSession(
     def start(
         self,
         observations: Sequence[tuple[str | int, SentObservationT]] | None = None,
+        rewards: Iterable[Reward] = (),
         *,
         auto_done_sending: bool = True,
     ) -> None:
         """See `trio_cogment.EnvironmentSession.start`."""
-        self._caller.call(self._target.start, observations, auto_done_sending=auto_done_sending)
+        self._caller.call(self._target.start, observations, rewards, auto_done_sending=auto_done_sending)
 
-    def produce_observations(self, observations: Sequence[tuple[str | int, SentObservationT]]) -> None:
+    def produce_observations(
+        self, observations: Sequence[tuple[str | int, SentObservationT]], rewards: Iterable[Reward] = ()
+    ) -> None:
         """See `trio_cogment.EnvironmentSession.produce_observations`."""
-        self._caller.call(self._target.produce_observations, observations)
+        self._caller.call(self._target.produce_observations, observations, rewards)
 
-    def end(self, final_observations: Sequence[tuple[str | int, SentObservationT]]) -> None:
+    def end(
+        self, final_observations: Sequence[tuple[str | int, SentObservationT]], rewards: Iterable[Reward] = ()
+    ) -> None:
         """See `trio_cogment.EnvironmentSession.end`."""
-        self._caller.call(self._target.end, final_observations)
+        self._caller.call(self._target.end, final_observations, rewards)
 
     def all_events(self) -> Iterator[Event[None, ActionT]]:
         """Return the events of the trial, in order, until its end; see `trio_cogment.sdk.Session.all_events`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from types import TracebackType
 from typing import Any
@@ -154,6 +154,12 @@ class _RecordedCall(ClientCall):
 
     def send_nowait(self, message: Message) -> None:
         self._call.send_nowait(message)
+
+    async def send_together(self, messages: Sequence[Message]) -> None:
+        await self._call.send_together(messages)
+
+    def send_together_nowait(self, messages: Sequence[Message]) -> None:
+        self._call.send_together_nowait(messages)
 
     def set_consumer(self, consumer: Consumer) -> None:
         self._notes.consumed = True

@@ -9,7 +9,7 @@ import trio.testing
 
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import detailed_error, find_detail
 from trio_cogment.rpc.calls import CallOpener
 from trio_cogment.testing.conformance.channel_service import (
@@ -99,6 +99,47 @@ async def unread_bytes_are_bounded(channel: CallOpener, service: CheckService) -
         assert 0 < sent <= _MAX_UNREAD_BYTES
     # One that is larger than all that passes alone.
     assert len((await channel.unary(ECHO_ONE, Action(content=bytes(_MAX_UNREAD_BYTES)))).content) == _MAX_UNREAD_BYTES
+
+
+async def messages_sent_together(channel: CallOpener, service: CheckService) -> None:
+    """They arrive in order, and all of them or none: after a refusal, a cancellation or a mistake there is none."""
+
+    def pair(number: int, size: int = 0) -> list[Action]:
+        return [Action(tick_id=number, content=bytes(size)), Action(tick_id=number + 1, content=bytes(size))]
+
+    async with channel.call(ECHO) as call:
+        await call.send_together(pair(1))
+        call.send_together_nowait(pair(3))
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await call.send_together(pair(100))
+        for wrong in ([*pair(200), Observation()], [Observation(), *pair(200)]):
+            for function in (call.send_together, call.send_together_nowait):
+                try:
+                    waiting = function(wrong)
+                    if waiting is not None:
+                        await waiting
+                except LocalProtocolError:
+                    pass
+                else:
+                    raise AssertionError("a message of the wrong type was taken")
+        await call.send_together(pair(5))
+        await call.done_sending()
+        assert [message.tick_id async for message in call] == [1, 2, 3, 4, 5, 6]
+    async with channel.call(WAIT) as call:
+        await service.entered.wait()
+        sent = 0
+        try:
+            while sent < _MAX_UNREAD_BYTES:
+                call.send_together_nowait(pair(1, _LARGE_BYTES))
+                sent += 2 * _LARGE_BYTES
+        except trio.WouldBlock:
+            pass
+        assert 0 < sent <= _MAX_UNREAD_BYTES + _LARGE_BYTES
+        with trio.move_on_after(0.2) as late:
+            while True:
+                await call.send_together(pair(1, _LARGE_BYTES))
+        assert late.cancelled_caught
 
 
 async def senders_of_one_call_get_their_turns(channel: CallOpener, service: CheckService) -> None:
@@ -287,6 +328,7 @@ CASES: tuple[Callable[[CallOpener, CheckService], Awaitable[None]], ...] = (
     metadata_too_large,
     response_metadata_too_large,
     unread_bytes_are_bounded,
+    messages_sent_together,
     senders_of_one_call_get_their_turns,
     waiting_senders_can_be_cancelled,
     more_calls_than_a_connection_takes,
