@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from trio_cogment.rl.views.gymnasium import register as register
     from trio_cogment.rl.views.platforms import PlatformOptions as PlatformOptions
     from trio_cogment.rl.views.rounds import EpisodeFailedError as EpisodeFailedError
+    from trio_cogment.rl.views.vector import TrialVectorEnv as TrialVectorEnv
+    from trio_cogment.rl.views.vector import make_vec as make_vec
 
 #: The module of each public name, below `trio_cogment.rl`.
 _HOMES = {
@@ -47,7 +49,9 @@ _HOMES = {
     "Results": "runner",
     "RunFailedError": "runner",
     "TrialEnv": "views.gymnasium",
+    "TrialVectorEnv": "views.vector",
     "make": "views.gymnasium",
+    "make_vec": "views.vector",
     "register": "views.gymnasium",
     "Seat": "seats.base",
     "SeatContext": "seats.base",

@@ -208,7 +208,7 @@ def test_closing_closes_the_environment_once() -> None:
 def test_one_that_nobody_closes_goes_with_the_garbage() -> None:
     match = match_of(Counter())
     match.reset()
-    driver = match._platform.driver
+    driver = match.platform.driver
     del match
     gc.collect()
 

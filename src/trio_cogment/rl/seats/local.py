@@ -37,7 +37,7 @@ class LocalSeat(Seat):
 
         async def sit(session: ActorSession[Any, Any, Any]) -> None:
             player = Player(context.environment, session.name)
-            answer = await self.begin(context)
+            answer: Answer | None = None
             async for event in session.all_events():
                 if event.observation is None or event.type is not EventType.ACTIVE:
                     continue
@@ -45,6 +45,9 @@ class LocalSeat(Seat):
                 if asked is None:
                     await session.do_action(NO_ACTION)
                     continue
+                if answer is None:
+                    # Not before: a trial may be started while the last one of the same seat still runs.
+                    answer = await self.begin(context)
                 action = answer(asked)
                 if inspect.isawaitable(action):
                     action = await action

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trio_cogment.errors import InvalidArgumentError, MissingExtraError
-from trio_cogment.rl.environments.base import Environment
+from trio_cogment.rl.environments.base import SINGLE_AGENT, Environment
 from trio_cogment.rl.environments.gymnasium import GymnasiumEnvironment
 from trio_cogment.rl.environments.making import make_environment
 from trio_cogment.rl.seats.base import Seat
@@ -96,7 +96,21 @@ class TrialEnv(gymnasium.Env[Any, Any]):
             FailedPreconditionError: there was no `reset`, or the episode is over.
             EpisodeFailedError, CogmentError: as `reset`; the episode is over.
         """
-        found = self._step({self.agent: action})[self.agent]
+        return self._stepped(self._step({self.agent: action})[self.agent])
+
+    def encoded(self, action: Any) -> Any:
+        """Check and encode an action; see `Match.encoded`."""
+        return self._match.encoded({self.agent: action})
+
+    def send(self, messages: Any) -> None:
+        """Begin a step; see `Match.send`."""
+        self._match.send(messages)
+
+    def receive(self) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """End a step; see `step`."""
+        return self._stepped(self._match.receive()[self.agent])
+
+    def _stepped(self, found: Observation) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         reward: Any = found.reward or 0.0
         if not found.active and not self._match.over:
             found, reward = self._until_asked(found, reward)
@@ -145,7 +159,7 @@ def make(
     *,
     seats: Mapping[str, Seat] | None = None,
     seat: str = "",
-    agents: Sequence[str] = ("player_0",),
+    agents: Sequence[str] = (SINGLE_AGENT,),
     implementation: str = "",
     render_mode: str | None = None,
     options: PlatformOptions | None = None,
@@ -189,20 +203,31 @@ def make(
     found = find_environment(
         environment, agents=agents, implementation=implementation, render_mode=render_mode, arguments=arguments
     )
-    mine = (seat,) if seat else None
-    match = Match(found, seats=seats or {}, mine=mine, platform=platform, options=options)
-    if len(match.mine) != 1:
-        match.close()
-        raise InvalidArgumentError(
-            f"environment {match.name!r}: seats: expected one agent without a seat, got "
-            f"{', '.join(map(repr, match.mine))}; make_parallel or make_aec drive several"
-        )
-    kwargs = {
-        "seats": seats, "seat": seat, "agents": agents, "implementation": implementation, "options": options,
-        **arguments,
-    }  # fmt: skip
+    match = seated(found, seats, seat, platform=platform, options=options)
+    kwargs = {"seats": seats, "seat": seat, "implementation": implementation, "options": options, **arguments}
+    if match.environment is None:
+        kwargs["agents"] = agents
     spec = spec_of(environment, match, {key: value for key, value in kwargs.items() if value})
     return TrialEnv(match, render_mode=render_mode, spec=spec)
+
+
+def seated(
+    environment: Environment | RemoteEnvironment,
+    seats: Mapping[str, Seat] | None,
+    seat: str,
+    *,
+    platform: ViewPlatform | None,
+    options: PlatformOptions | None,
+) -> Match:
+    """Return a match with one agent of the caller's; see `make`."""
+    match = Match(environment, seats=seats or {}, mine=(seat,) if seat else None, platform=platform, options=options)
+    if len(match.mine) == 1:
+        return match
+    match.close()
+    raise InvalidArgumentError(
+        f"environment {match.name!r}: seats: expected one agent without a seat, got "
+        f"{', '.join(map(repr, match.mine))}; make_parallel or make_aec drive several"
+    )
 
 
 def find_environment(
@@ -213,7 +238,7 @@ def find_environment(
     Raises:
         InvalidArgumentError: an environment elsewhere was given arguments.
     """
-    if isinstance(target, str) and target.startswith(_REMOTE):
+    if is_elsewhere(target):
         return _remote(target, agents, implementation, render_mode, arguments)
     if render_mode is not None:
         arguments = {**arguments, "render_mode": render_mode}
@@ -221,6 +246,11 @@ def find_environment(
     if isinstance(made, GymnasiumEnvironment):
         return GymnasiumEnvironment(TypeMemory(made.env), name=made.name)
     return made
+
+
+def is_elsewhere(target: Any) -> bool:
+    """Whether it says where an environment is served."""
+    return isinstance(target, str) and target.startswith(_REMOTE)
 
 
 def _remote(

@@ -50,6 +50,7 @@ class Match:
         observation_spaces: by agent.
         action_spaces: by agent.
         environment: the environment, if it is in this process.
+        platform: where the trials run.
 
     Raises:
         InvalidArgumentError: a seat is of no agent, or none is left for the caller.
@@ -80,16 +81,16 @@ class Match:
         self._episode = None if self.environment is None else Episode(self.environment, self.agents)
         options = options or PlatformOptions()
         remote = self._remote is not None or any(is_remote(seat) for seat in seats.values())
-        self._platform = (
+        self.platform = (
             ViewPlatform(options, remote=remote, seats=tuple(seats.values())) if platform is None else platform.share()
         )
         # A seat or an environment elsewhere would be taken by a trial that may never begin.
         self._ahead = not remote and not options.orchestrator
-        self._finalizer = weakref.finalize(self, self._platform.driver.abandon)
+        self._finalizer = weakref.finalize(self, self.platform.driver.abandon)
         self._finalizer.atexit = False  # the drivers see to that, in their threads
         try:
             self._params = params_of(
-                environment, self.name, self._seats, self._platform, instance=self._platform.new_trial_id()
+                environment, self.name, self._seats, self.platform, instance=self.platform.new_trial_id()
             )
             self._find_spaces()
         except BaseException:  # nobody else would close it
@@ -103,8 +104,8 @@ class Match:
             return
         # Only its first observations tell them. The first `reset` without a seed goes on with this trial.
         round_ = self._round = self._new_round()
-        driver = self._platform.driver
-        driver.exchange(lambda: self._platform.launch(round_, self._params), round_.is_ready)
+        driver = self.platform.driver
+        driver.exchange(lambda: self.platform.launch(round_, self._params), round_.is_ready)
         self._raise_failure(round_)
         self._unseeded_begun = True
         self.observation_spaces, self.action_spaces = {}, {}
@@ -146,7 +147,7 @@ class Match:
             KeyboardInterrupt: Control-C came meanwhile; `reset` again.
         """
         self._check_open()
-        driver = self._platform.driver
+        driver = self.platform.driver
         if seed is not None:
             for seat in self._seats.values():
                 seat.reseed(seed)
@@ -169,7 +170,7 @@ class Match:
         return round_.observations
 
     def _reset_remote(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Observation]:
-        platform, begun = self._platform, self._unseeded_begun
+        platform, begun = self.platform, self._unseeded_begun
         self._unseeded_begun = False
         if begun and self._round is not None and seed is None and not options:
             self._over = self._round.ending
@@ -197,26 +198,16 @@ class Match:
             FailedPreconditionError: there was no `reset`, or the episode is over.
             EpisodeFailedError, CogmentError, KeyboardInterrupt: as `reset`; the episode is over.
         """
-        round_ = self._round
-        if self._over or round_ is None:
-            self._refuse_step()
-        assert round_ is not None
-        messages = self._encoded(round_.observations, actions)
-        platform = self._platform
+        messages = self.encoded(actions)
+        round_ = self._running()
         self._over = True  # unless all goes well
-        platform.driver.exchange(lambda: round_.act(messages), round_.is_ready)
-        if round_.failure is not None or round_.lost is not None:
-            self._raise_failure(round_)
-        self._over = round_.ending
-        if round_.ending:
-            return self._final(round_)
-        self._steps += 1
-        following = self._next
-        if self._steps % _STEPS_PER_TURN == 0 or (following is not None and not following.is_parked()):
-            platform.driver.let_run()
-        return round_.observations
+        self.platform.driver.exchange(lambda: round_.act(messages), round_.is_ready)
+        return self._arrived(round_)
 
-    def _encoded(self, observations: Mapping[str, Observation], actions: Mapping[str, Any]) -> dict[str, pb.Action]:
+    def encoded(self, actions: Mapping[str, Any]) -> dict[str, pb.Action]:
+        """Check and encode the actions of a step, for `send`; see `step`."""
+        round_ = self._running()
+        observations = round_.observations
         messages = {}
         for agent in self.mine:
             observation = observations[agent]
@@ -231,23 +222,52 @@ class Match:
                 raise InvalidActionError(self.name, agent, error) from None
         return messages
 
+    def send(self, messages: dict[str, pb.Action]) -> None:
+        """Begin a step, which `receive` ends: between the two other matches may begin theirs."""
+        round_ = self._running()
+        self._over = True  # unless all goes well
+        self.platform.driver.exchange(lambda: round_.act(messages), _at_once)
+
+    def receive(self) -> dict[str, Observation]:
+        """End a step; see `step`."""
+        round_ = self._round
+        assert round_ is not None
+        if not round_.is_ready():
+            self.platform.driver.exchange(_nothing, round_.is_ready)
+        return self._arrived(round_)
+
+    def _arrived(self, round_: Round) -> dict[str, Observation]:
+        if round_.failure is not None or round_.lost is not None:
+            self._raise_failure(round_)
+        if round_.ending:
+            return self._final(round_)
+        self._over = False
+        self._steps += 1
+        following = self._next
+        if self._steps % _STEPS_PER_TURN == 0 or (following is not None and not following.is_parked()):
+            self.platform.driver.let_run()
+        return round_.observations
+
+    def _running(self) -> Round:
+        round_ = self._round
+        if not self._over and round_ is not None:
+            return round_
+        self._check_open()
+        if round_ is None or self._unseeded_begun:
+            raise FailedPreconditionError(f"environment {self.name!r}: step: expected a reset first")
+        raise FailedPreconditionError(
+            f"environment {self.name!r}: step: expected a reset first, because the episode is over"
+        )
+
     def _final(self, round_: Round) -> dict[str, Observation]:
         # A trial may end though the environment's episode does not: somebody has ended it, or a limit of its own.
-        self._platform.forget(round_)
+        self.platform.forget(round_)
         return {
             agent: dataclasses.replace(observation, truncated=True)
             if observation.alive and not observation.terminated
             else observation
             for agent, observation in round_.observations.items()
         }
-
-    def _refuse_step(self) -> None:
-        self._check_open()
-        if self._round is None or self._unseeded_begun:
-            raise FailedPreconditionError(f"environment {self.name!r}: step: expected a reset first")
-        raise FailedPreconditionError(
-            f"environment {self.name!r}: step: expected a reset first, because the episode is over"
-        )
 
     def render(self) -> Any:
         """Return what the environment's own `render` returns; it is called in the thread that steps it.
@@ -259,33 +279,33 @@ class Match:
         if render is None:
             raise InvalidArgumentError(f"environment {self.name!r}: render: it cannot be rendered from here")
         rendered: list[Any] = []
-        self._platform.driver.exchange(lambda: rendered.append(render()), _at_once)
+        self.platform.driver.exchange(lambda: rendered.append(render()), _at_once)
         return rendered[0]
 
     # Rounds
 
     def _new_round(self) -> Round:
         return Round(
-            self._platform.new_trial_id(),
+            self.platform.new_trial_id(),
             self.mine,
             environment=self.name,
             episode=self._episode,
             actors=self.agents,
-            around=self._platform.driver,
+            around=self.platform.driver,
         )
 
     def _launched(self) -> Round:
         round_ = self._new_round()
-        self._platform.driver.exchange(lambda: self._platform.launch(round_, self._params), _at_once)
+        self.platform.driver.exchange(lambda: self.platform.launch(round_, self._params), _at_once)
         return round_
 
     def _end_running(self) -> None:
         running = self._round
         if running is None:
             return
-        self._platform.forget(running)
+        self.platform.forget(running)
         if not running.ending:
-            self._platform.driver.exchange(lambda: self._platform.end_now(running), _at_once)
+            self.platform.driver.exchange(lambda: self.platform.end_now(running), _at_once)
         else:
             running.discard()
 
@@ -301,7 +321,7 @@ class Match:
         where = f"environment {self.name!r}, trial {round_.trial_id!r}"
         if failure is not None:
             raise EpisodeFailedError(f"{where}: {type(failure).__name__}: {failure}") from failure
-        outcome = self._platform.driver.call(self._platform.outcome, round_.trial_id)
+        outcome = self.platform.driver.call(self.platform.outcome, round_.trial_id)
         raise EpisodeFailedError(f"{where}: {outcome}")
 
     # The end
@@ -319,7 +339,7 @@ class Match:
             return
         self._closed = self._over = True
         self._finalizer.detach()
-        platform = self._platform
+        platform = self.platform
         try:
             for round_ in (self._round, self._next):
                 if round_ is not None and not round_.ending:

@@ -1,0 +1,167 @@
+"""Several trials at once, step by step beside `gymnasium.vector.SyncVectorEnv`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import data_equivalence
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import trio_cogment.rl as tc
+from tests.rl.views.environments import Counter
+from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.rl.environments.errors import InvalidActionError
+
+NUM_ENVS = 3
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    return data_equivalence(ours, theirs, exact=True)
+
+
+def compare(name: str, mode: AutoresetMode, steps: int) -> int:
+    """Step both with the same actions; return how many episodes ended."""
+    ours = tc.make_vec(name, NUM_ENVS, autoreset_mode=mode)
+    theirs = SyncVectorEnv([lambda: gymnasium.make(name)] * NUM_ENVS, autoreset_mode=mode)
+    try:
+        assert (ours.observation_space, ours.action_space) == (theirs.observation_space, theirs.action_space)
+        assert ours.metadata == theirs.metadata
+        assert same(ours.reset(seed=5), theirs.reset(seed=5))
+        theirs.action_space.seed(2)
+        ends = 0
+        for _ in range(steps):
+            actions = theirs.action_space.sample()
+            found, expected = ours.step(actions), theirs.step(actions)
+            assert same(found, expected)
+            ended = np.logical_or(found[2], found[3])
+            ends += int(ended.sum())
+            if mode is AutoresetMode.DISABLED and ended.any():
+                options = {"reset_mask": ended}
+                assert same(ours.reset(options=dict(options)), theirs.reset(options=options))
+        return ends
+    finally:
+        ours.close()
+        theirs.close()
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1"])
+def test_equals_the_bare_environments(name: str, mode: AutoresetMode) -> None:
+    assert compare(name, mode, 120) > 5
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "FrozenLake-v1"])
+def test_equals_the_bare_environments_for_long(name: str, mode: AutoresetMode) -> None:
+    assert compare(name, mode, 2000) > 5
+
+
+@pytest.fixture
+def vector() -> Iterator[tc.TrialVectorEnv]:
+    found = tc.make_vec(Counter, 2)
+    yield found
+    found.close()
+
+
+def test_is_what_gymnasium_makes() -> None:
+    made = gymnasium.make_vec(tc.register("CartPole-v1"), num_envs=2)
+    try:
+        assert isinstance(made.unwrapped, tc.TrialVectorEnv)
+        assert made.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+        made.reset(seed=1)
+    finally:
+        made.close()
+
+
+def test_its_spec_makes_it_again(vector: tc.TrialVectorEnv) -> None:
+    assert vector.spec is not None
+    again = gymnasium.make_vec(vector.spec)
+    assert again.num_envs == 2
+    again.close()
+
+
+def test_each_environment_has_its_trials(vector: tc.TrialVectorEnv) -> None:
+    assert vector.trial_ids == ["", ""]
+    vector.reset()
+    first = vector.trial_ids
+    for _ in range(6):
+        vector.step(np.array([0, 1]))
+    assert len({*first, *vector.trial_ids}) == 4
+
+
+def test_seeds_by_environment(vector: tc.TrialVectorEnv) -> None:
+    one, _ = vector.reset(seed=[4, 4])
+    assert np.array_equal(one[0], one[1])
+    two, _ = vector.reset(seed=4)
+    assert np.array_equal(one[0], two[0])
+    assert not np.array_equal(two[0], two[1])
+
+
+def test_observations_belong_to_the_caller(vector: tc.TrialVectorEnv) -> None:
+    first, _ = vector.reset()
+    vector.step(np.array([0, 0]))
+    assert first[0][0] == 0
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "text"),
+    [
+        (lambda env: env.step(np.array([0, 7])), InvalidActionError, "'Counter', actor 'player_0': action: expected"),
+        (lambda env: env.reset(seed=[1]), InvalidArgumentError, "seed: expected 2"),
+        (lambda env: env.reset(options={"reset_mask": [True, False]}), InvalidArgumentError, "reset_mask"),
+        (lambda env: env.reset(options={"reset_mask": np.zeros(2, bool)}), InvalidArgumentError, "reset_mask"),
+        (lambda env: env.set_attr("x", [1]), InvalidArgumentError, "values: expected 2"),
+    ],
+)
+def test_wrong_use_changes_nothing(vector: tc.TrialVectorEnv, use: Any, error: type[Exception], text: str) -> None:
+    vector.reset()
+    with pytest.raises(error) as raised:
+        use(vector)
+    assert text in str(raised.value)
+    found, *_ = vector.step(np.array([0, 0]))
+    assert found[:, 0].tolist() == [1, 1]
+
+
+def test_a_step_without_a_reset(vector: tc.TrialVectorEnv) -> None:
+    with pytest.raises(FailedPreconditionError, match="reset first"):
+        vector.step(np.array([0, 0]))
+    with pytest.raises(InvalidArgumentError, match="num_envs"):
+        tc.make_vec("CartPole-v1", 0)
+
+
+def test_one_that_fails_leaves_the_others() -> None:
+    made: list[Counter] = []
+
+    def make() -> Counter:
+        made.append(Counter())
+        return made[-1]
+
+    def fail(step: int) -> None:
+        raise ValueError("broken")
+
+    env = tc.make_vec(make, 3)
+    try:
+        env.reset()
+        made[1].on_step = fail
+        with pytest.raises(CogmentError, match="ValueError: broken"):
+            env.step(np.zeros(3, np.int64))
+        made[1].on_step = lambda _: None
+        env.reset()
+        found, *_ = env.step(np.zeros(3, np.int64))
+        assert found[:, 0].tolist() == [1, 1, 1]
+    finally:
+        env.close()
+    assert [each.closed for each in made] == [1, 1, 1]
+
+
+def test_attributes_of_the_environments(vector: tc.TrialVectorEnv) -> None:
+    vector.set_attr("colour", ["red", "blue"])
+    assert vector.get_attr("colour") == ("red", "blue")
+    vector.reset(seed=3)
+    assert vector.np_random_seed == (3, 4)
+    assert len(vector.np_random) == 2
