@@ -28,6 +28,14 @@ PUBLISHED_SDK_NEEDS = [
     "setuptools<81",
 ]
 
+#: Libraries of reinforcement learning that have to work with views of trials. RLlib pins an older Gymnasium than the
+#: others have, so it is alone.
+RL_PEERS = {
+    "rl-peers": ["torch==2.13.0", "stable-baselines3==2.9.2", "torchrl==0.14.1", "openenv==0.10.0", "tensorboard"],
+    "rl-peers-ray": ["ray[rllib]==2.60.0", "torch==2.13.0"],
+}
+RL_PEERS_TEST = ["pytest>=9.0", "pytest-trio>=0.8.0", "pytest-timeout>=2.3", "hypothesis>=6.100", "pygame>=2.5"]
+
 JAVASCRIPT_SDK = "@cogment/cogment-js-sdk@2.0.1"
 JAVASCRIPT_NEEDS = ["protobufjs@7", "typescript@5"]
 
@@ -108,7 +116,7 @@ def tests(session: nox.Session) -> None:
         checks(session),
         "pytest",
         "-m",
-        "not interop and not javascript and not soak",
+        "not interop and not javascript and not soak and not rl_peers",
         *PARALLEL,
         *session.posargs,
     )
@@ -169,6 +177,17 @@ def soak(session: nox.Session) -> None:
     # A proof may take longer than what counts as a hang elsewhere.
     options = ["-m", "soak", "-o", "faulthandler_timeout=0"]
     run(session, published_sdk(session), "pytest", *options, *session.posargs)
+
+
+@nox.session(name="rl-peers")
+def rl_peers(session: nox.Session) -> None:
+    """Stable-Baselines3, TorchRL, RLlib, OpenEnv and a PPO in one file, on trials; no GPU is needed."""
+    alone = "tests/rl_peers/test_rllib.py"
+    selections = {"rl-peers": ["tests/rl_peers", f"--ignore={alone}"], "rl-peers-ray": [alone]}
+    for name, selection in selections.items():
+        installed = ["-e", ".[gym,pettingzoo,openenv]", *RL_PEERS_TEST, *RL_PEERS[name]]
+        env = {**environment(session, name, installed), "TRIO_COGMENT_RL_PEERS": "1"}
+        run(session, env, "pytest", "-m", "rl_peers", *selection, *session.posargs)
 
 
 @nox.session

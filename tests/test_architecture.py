@@ -99,10 +99,33 @@ def test_the_pages_are_fresh() -> None:
         assert path.read_text() == text, f"{path.name} is stale: run tools/rooms.py"
 
 
+#: What only the extras of this package need.
+OF_EXTRAS = {
+    *("numpy", "gymnasium", "pettingzoo", "dm_env", "pyarrow", "minari", "h5py", "PIL"),
+    *("starlette", "hypercorn", "trio_websocket", "grpc_tools"),
+}
+
+
+def imported_with(module: str, of: set[str]) -> set[str]:
+    """Return which of some packages are imported with a module."""
+    code = f"import sys; import {module}; print(*({of} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return set(done.stdout.split())
+
+
 def test_importing_the_package_imports_no_trio() -> None:
-    names = {"trio", "purerpc", "numpy", "gymnasium", "minari"}
-    code = f"import sys; import trio_cogment; sys.exit(bool({names} & sys.modules.keys()))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert imported_with("trio_cogment", {"trio", "purerpc", *OF_EXTRAS}) == set()
+
+
+@pytest.mark.parametrize(
+    "module", ["trio_cogment.rl", "trio_cogment.platform", "trio_cogment.sync", "trio_cogment.cli"]
+)
+def test_nothing_of_an_extra_is_imported_before_it_is_used(module: str) -> None:
+    assert imported_with(module, OF_EXTRAS) == set()
+
+
+def test_imports_are_seen() -> None:
+    assert imported_with("trio_cogment.spaces", OF_EXTRAS) == {"numpy"}
 
 
 def test_every_public_name_resolves() -> None:
@@ -216,7 +239,7 @@ def walk(folder: Path) -> list[Path]:
 
 def test_tests_mirror_the_sources() -> None:
     """Each folder of tests is named after a package, so that a reader finds the tests of a thing by its name."""
-    others = {"interop", "fuzz", "sim", "__pycache__"}
+    others = {"interop", "fuzz", "sim", "rl_peers", "__pycache__"}
     folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()} - others
     assert folders <= {*LEAVES, *TABLE}
     assert {
