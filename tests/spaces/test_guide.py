@@ -14,7 +14,7 @@ GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "spaces.md").read_text(e
 
 def test_every_block() -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == GUIDE.count("```") // 2 == 7
+    assert len(blocks) == GUIDE.count("```") // 2 == 8
     command = [sys.executable, "-W", "error", "-c", "\n".join(blocks)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
