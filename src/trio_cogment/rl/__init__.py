@@ -9,6 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trio_cogment.rl.datasets.exporting import Exported as Exported
+    from trio_cogment.rl.datasets.exporting import ExportProgress as ExportProgress
+    from trio_cogment.rl.datasets.exporting import export as export
+    from trio_cogment.rl.datasets.exporting import export_async as export_async
+    from trio_cogment.rl.datasets.replaying import replay_actor as replay_actor
+    from trio_cogment.rl.datasets.replaying import replay_environment as replay_environment
     from trio_cogment.rl.runner import League as League
     from trio_cogment.rl.runner import MLflow as MLflow
     from trio_cogment.rl.runner import Results as Results
@@ -41,32 +47,38 @@ if TYPE_CHECKING:
 
 #: The module of each public name, below `trio_cogment.rl`.
 _HOMES = {
+    "EpisodeFailedError": "views.rounds",
+    "ExportProgress": "datasets.exporting",
+    "Exported": "datasets.exporting",
     "League": "runner",
     "MLflow": "runner",
-    "RL_SPEC": "spec",
-    "EpisodeFailedError": "views.rounds",
     "PlatformOptions": "views.platforms",
+    "RL_SPEC": "spec",
     "Results": "runner",
     "RunFailedError": "runner",
-    "TrialEnv": "views.gymnasium",
-    "TrialVectorEnv": "views.vector",
-    "make": "views.gymnasium",
-    "make_vec": "views.vector",
-    "register": "views.gymnasium",
     "Seat": "seats.base",
     "SeatContext": "seats.base",
     "SeatError": "seats.errors",
     "TensorBoard": "runner",
     "TrialCallback": "runner",
+    "TrialEnv": "views.gymnasium",
     "TrialResult": "runner",
+    "TrialVectorEnv": "views.vector",
     "WeightsAndBiases": "runner",
     "endpoint": "seats.remote",
+    "export": "datasets.exporting",
+    "export_async": "datasets.exporting",
     "human": "seats.remote",
     "join_trials": "seats.clients",
+    "make": "views.gymnasium",
+    "make_vec": "views.vector",
     "model": "seats.models",
     "open_run": "runner",
     "policy": "seats.scripted",
     "random": "seats.scripted",
+    "register": "views.gymnasium",
+    "replay_actor": "datasets.replaying",
+    "replay_environment": "datasets.replaying",
     "run_trials": "runner.scripts",
     "serve_clients": "seats.clients",
     "text": "seats.text",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import TypeAlias
@@ -84,7 +84,7 @@ class DatastoreClient:
         properties: Mapping[str, str] | None = None,
         wait_seconds: float = 0,
         page: int = _PAGE,
-    ) -> AsyncIterator[StoredTrial]:
+    ) -> AsyncGenerator[StoredTrial, None]:
         """Yield trials as `trials` returns them, requesting `page` of them at a time.
 
         If that many do not fit into a reply, fewer are requested.

@@ -1,0 +1,269 @@
+"""`export`: stored trials as a data set, streamed.
+
+What is held in memory does not depend on how many samples there are; for Minari, the longest trial is held.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial as bound
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from trio_cogment.errors import InvalidArgumentError, LocalProtocolError, NotFoundError, TrialIncompleteError
+from trio_cogment.host import Host
+from trio_cogment.rl.datasets.payloads import Payloads, payloads_of
+from trio_cogment.rl.datasets.sources import Source, open_source
+from trio_cogment.rl.datasets.steps import StepBuilder
+from trio_cogment.rl.datasets.ticks import tick_of
+from trio_cogment.rl.datasets.trials import TrialRecord, Writer
+from trio_cogment.sdk import DatastoreClient, StoredSample, StoredTrial
+from trio_cogment.spec import Spec
+
+#: Samples go to the worker thread together: so many, or about so many bytes.
+_CHUNK_SAMPLES = 256
+_CHUNK_BYTES = 4 * 1024 * 1024
+#: How many trial ids an error text names at most.
+_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ExportProgress:
+    """How far an export is.
+
+    Attributes:
+        trials: how many trials are written.
+        samples: how many samples (ticks) are written.
+        total_trials: how many there are to write.
+        total_samples: how many samples there are to write, those that the datastore had to drop included.
+    """
+
+    trials: int
+    samples: int
+    total_trials: int
+    total_samples: int
+
+
+@dataclass(slots=True)
+class Exported:
+    """What an export has written.
+
+    Attributes:
+        trials: how many trials.
+        samples: how many samples (ticks).
+        steps: how many steps of actors: rows with a reward.
+        parquet: the folder; None if none was asked for.
+        minari: the ids of the data sets; the first one is that which was asked for.
+        skipped: the ids of the trials that still run, or have no samples.
+    """
+
+    trials: int = 0
+    samples: int = 0
+    steps: int = 0
+    parquet: Path | None = None
+    minari: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+
+async def export_async(
+    source: Source,
+    *,
+    parquet: str | os.PathLike[str] | None = None,
+    minari: str | None = None,
+    trials: Collection[str] | None = None,
+    properties: Mapping[str, str] | None = None,
+    spec: Spec | None = None,
+    partial: bool = False,
+    overwrite: bool = False,
+    minari_metadata: Mapping[str, Any] | None = None,
+    progress: Callable[[ExportProgress], None] | None = None,
+    host: Host | None = None,
+) -> Exported:
+    """Write stored trials as a data set, in a program that runs Trio.
+
+    A data set appears when it is whole. If this raises, or is cancelled, nothing is written, and a data set that was
+    to be replaced is still there. A cancellation waits until the samples in hand are written (at most 256).
+
+    Args:
+        source: where the trials are; see `sources.open_source`.
+        parquet: the folder of a data set of Parquet files; needs the extra `export`.
+        minari: the id of a data set of Minari, such as `rps/duel-v0`; needs the extra `minari`.
+        trials: the ids of the trials; None: all.
+        properties: only trials that have all of these properties.
+        spec: the types of the project, for trials whose observations are not `trio_cogment.spaces.Observation`.
+        partial: also trials that still run, as if they had been cut off with their newest sample.
+        overwrite: replace a data set that is there.
+        minari_metadata: what else to say of a data set of Minari: `author`, `author_email`, `algorithm_name`,
+            `code_permalink`, `description`, `requirements`, as `minari.create_dataset_from_buffers` takes them.
+        progress: called now and then.
+        host: runs what blocks; by default in a worker thread.
+
+    Raises:
+        MissingExtraError: an extra is missing; the text has the command that installs it.
+        InvalidArgumentError: there is neither `parquet` nor `minari`, or an argument is wrong.
+        NotFoundError: there is no such trial, or there are none at all.
+        TrialIncompleteError: a trial that is named still runs.
+        AlreadyExistsError: there is such a data set.
+        SpaceError: something does not fit into the data set: the text names trial, tick, actor and part.
+        RpcError: the datastore cannot be reached, or refuses.
+    """
+    if parquet is None and minari is None:
+        raise InvalidArgumentError("export: expected a folder for parquet, or an id for minari")
+    run = (host or Host()).runner(1)
+    writers: list[Writer] = []
+    result = Exported()
+    whole = False
+    try:
+        async with open_source(source, spec=spec) as client:
+            plan = await _plan(client, trials, properties, partial)
+            result.skipped = plan.skipped
+            if parquet is not None:
+                from trio_cogment.rl.datasets.parquet import ParquetWriter
+
+                result.parquet = Path(parquet)
+                writers.append(await run(bound(ParquetWriter, parquet, overwrite=overwrite)))
+            if minari is not None:
+                from trio_cogment.rl.datasets.minari import MinariWriter
+
+                files = await run(bound(MinariWriter, minari, overwrite=overwrite, metadata=minari_metadata or {}))
+                writers.append(files)
+                result.minari = files.ids
+            one = _Export(writers, spec, result, plan, progress)
+            async with aclosing(client.all_trials(trials, properties=properties)) as stored:
+                async for trial in stored:
+                    if _is_ready(trial, partial):
+                        await one.take(client, trial, run)
+        for writer in writers:
+            await run(writer.finish)
+        whole = True
+    finally:
+        if not whole:
+            for writer in writers:
+                writer.abort()
+    return result
+
+
+def export(source: Source, **options: Any) -> Exported:
+    """Write stored trials as a data set, in a script or a notebook; the arguments are those of `export_async`.
+
+    Raises:
+        LocalProtocolError: Trio runs in this thread; `export_async` can be awaited there.
+        CogmentError: see `export_async`.
+    """
+    if trio.lowlevel.in_trio_run():
+        raise LocalProtocolError("export: expected it outside of Trio; within, await export_async(...)")
+    return trio.run(bound(export_async, source, **options))
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What there is to write."""
+
+    trials: int = 0
+    samples: int = 0
+    skipped: list[str] = field(default_factory=list)
+
+
+async def _plan(
+    client: DatastoreClient, trials: Collection[str] | None, properties: Mapping[str, str] | None, partial: bool
+) -> _Plan:
+    plan = _Plan()
+    found: set[str] = set()
+    async with aclosing(client.all_trials(trials, properties=properties)) as stored:
+        async for trial in stored:
+            if trials is not None:
+                found.add(trial.trial_id)
+            if _is_ready(trial, partial):
+                plan.trials += 1
+                plan.samples += trial.samples_count
+            elif trials is not None and trial.samples_count:
+                raise TrialIncompleteError(
+                    f"trial {trial.trial_id!r} has not ended: partial=True writes the samples that there are"
+                )
+            else:
+                plan.skipped.append(trial.trial_id)
+    missing = [trial_id for trial_id in trials or () if trial_id not in found]
+    if missing:
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        raise NotFoundError(f"trials: {', '.join(map(repr, missing[:_NAMED]))}{more}: not in the datastore")
+    if not plan.trials:
+        raise NotFoundError("trials: there is none that has ended and has samples")
+    return plan
+
+
+def _is_ready(trial: StoredTrial, partial: bool) -> bool:
+    return trial.samples_count > 0 and (partial or trial.ended)
+
+
+class _Export:
+    """An export that is under way."""
+
+    def __init__(
+        self,
+        writers: Sequence[Writer],
+        spec: Spec | None,
+        result: Exported,
+        plan: _Plan,
+        progress: Callable[[ExportProgress], None] | None,
+    ) -> None:
+        self._writers = writers
+        self._spec = spec
+        self._result = result
+        self._plan = plan
+        self._progress = progress
+
+    async def take(self, client: DatastoreClient, stored: StoredTrial, run: Any) -> None:
+        """Write one trial."""
+        trial = TrialRecord.of(stored, self._result.trials)
+
+        def reader_of(name: str, first: bytes) -> Payloads:
+            return payloads_of(name, trial.actors[name].actor_class, first, self._spec)
+
+        builder = StepBuilder(reader_of, stored.trial_id)
+        await run(self._begin, trial)
+        chunk: list[StoredSample] = []
+        size = 0
+        async with client.samples(stored, partial=True) as samples:
+            async for sample in samples:
+                chunk.append(sample)
+                size += sample.message.ByteSize()
+                if len(chunk) >= _CHUNK_SAMPLES or size >= _CHUNK_BYTES:
+                    await run(self._feed, builder, chunk)
+                    chunk, size = [], 0
+                    self._report()
+        await run(self._end, builder, chunk, trial)
+        self._result.trials += 1
+        self._report()
+
+    def _begin(self, trial: TrialRecord) -> None:
+        for writer in self._writers:
+            writer.begin(trial)
+
+    def _feed(self, builder: StepBuilder, chunk: Sequence[StoredSample]) -> None:
+        for sample in chunk:
+            steps = builder.feed(tick_of(sample))
+            self._add(steps)
+        self._result.samples += len(chunk)
+
+    def _end(self, builder: StepBuilder, chunk: Sequence[StoredSample], trial: TrialRecord) -> None:
+        self._feed(builder, chunk)
+        self._add(builder.finish(environment_ended=trial.environment_ended))
+        for writer in self._writers:
+            writer.end()
+
+    def _add(self, steps: list[Any]) -> None:
+        self._result.steps += sum(step.reward is not None for step in steps)
+        for writer in self._writers:
+            writer.add(steps)
+
+    def _report(self) -> None:
+        if self._progress is not None:
+            done = self._result
+            # More may have come since they were counted.
+            totals = max(done.trials, self._plan.trials), max(done.samples, self._plan.samples)
+            self._progress(ExportProgress(done.trials, done.samples, *totals))

@@ -1,0 +1,316 @@
+"""Writes a data set of Parquet files: `data/file-00000.parquet`, `meta/trials.parquet`, `meta/info.json`, `README.md`.
+
+Steps whose spaces differ do not fit into one table. So each form of observations and actions has files of its own:
+`data/file-00000.parquet` if there is one form, `data/predator/file-00000.parquet` if there are several.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from trio_cogment._version import __version__
+from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError
+from trio_cogment.rl.datasets._arrow import pa, pq
+from trio_cogment.rl.datasets.payloads import Form
+from trio_cogment.rl.datasets.steps import Step
+from trio_cogment.rl.datasets.tables import TRIALS, ActorSums, StepTable, trial_row
+from trio_cogment.rl.datasets.trials import TrialRecord
+from trio_cogment.spaces import to_jsonable
+
+#: What `meta/info.json` says that the data set is.
+FORMAT = "trio-cogment-steps"
+FORMAT_VERSION = 1
+
+#: A row group ends after so many rows, or about so many bytes; that much is held in memory.
+ROW_GROUP_ROWS = 65_536
+ROW_GROUP_BYTES = 32 * 1024 * 1024
+#: The next file begins when one has so many bytes.
+FILE_BYTES = 512 * 1024 * 1024
+#: So many trials are a row group.
+_TRIAL_ROWS = 8192
+#: How often names are tried for a folder that nobody else writes to.
+_TRIES = 1000
+
+
+class _Files:
+    """The files of one form of steps."""
+
+    def __init__(self, folder: Path, form: Form) -> None:
+        self.table = StepTable(form)
+        self.folder = folder
+        self.actors: dict[str, None] = {}
+        self.actor_classes: dict[str, None] = {}
+        self.names: list[str] = []
+        self.rows = 0
+        self.steps = 0
+        self._writer: Any = None
+        self._path = folder
+
+    def flush(self) -> None:
+        """Write a row group."""
+        if not self.table.rows:
+            return
+        if self._writer is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.names.append(f"file-{len(self.names):05d}.parquet")
+            self._path = self.folder / self.names[-1]
+            self._writer = pq.ParquetWriter(self._path, self.table.schema, compression="zstd")
+        self.rows += self.table.rows
+        self._writer.write_table(self.table.take(), row_group_size=ROW_GROUP_ROWS)
+        if self._path.stat().st_size >= FILE_BYTES:
+            self.close()
+
+    def close(self) -> None:
+        """Complete the file that is being written."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+
+class ParquetWriter:
+    """Writes steps to Parquet files; see `trials.Writer`.
+
+    What is held in memory does not depend on how many steps there are: one row group for each form of steps.
+
+    Args:
+        target: the folder of the data set.
+        overwrite: a data set that is there is replaced, in the end; any other folder is left alone.
+
+    Raises:
+        AlreadyExistsError: there is something, and `overwrite` is not set.
+        FailedPreconditionError: there is something that is no data set, or the folder cannot be made.
+    """
+
+    def __init__(self, target: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        self.path = Path(target)
+        check_target(self.path, overwrite=overwrite)
+        try:
+            self._folder = _new_folder(self.path)
+        except OSError as error:
+            raise FailedPreconditionError(f"parquet: {self.path}: {error.strerror or error}") from error
+        self._files: dict[Form, _Files] = {}
+        self._environments: dict[str, None] = {}
+        self._trial_rows: list[dict[str, Any]] = []
+        self._trials_writer: Any = None
+        self._trial: TrialRecord | None = None
+        self._sums: dict[str, ActorSums] = {}
+        self._ticks = 0
+        self._last_tick = -1
+        self._times: tuple[int, int] | None = None
+        self.trials = 0
+
+    def begin(self, trial: TrialRecord) -> None:
+        """See `Writer.begin`."""
+        self._trial, self._sums, self._times = trial, {}, None
+        self._ticks, self._last_tick = 0, -1
+        self._environments.setdefault(trial.environment)
+
+    def add(self, steps: list[Step]) -> None:
+        """See `Writer.add`."""
+        trial = self._trial
+        assert trial is not None
+        for step in steps:
+            files = self._files.get(step.payloads.form)
+            if files is None:
+                files = _Files(self._folder / "data" / str(len(self._files)), step.payloads.form)
+                self._files[step.payloads.form] = files
+            actor = trial.actors[step.actor]
+            files.table.append(trial, actor, step)
+            sums = self._sums.get(step.actor)
+            if sums is None:
+                group = list(self._files).index(step.payloads.form)
+                sums = self._sums[step.actor] = ActorSums(group)
+                files.actors.setdefault(actor.name)
+                files.actor_classes.setdefault(actor.actor_class)
+            sums.add(step)
+            if step.tick != self._last_tick:
+                self._last_tick, self._ticks = step.tick, self._ticks + 1
+            files.steps += step.reward is not None
+            if files.table.rows >= ROW_GROUP_ROWS or files.table.size_bytes >= ROW_GROUP_BYTES:
+                files.flush()
+        if steps:
+            first, last = steps[0], steps[-1]
+            self._times = (first.timestamp_ns if self._times is None else self._times[0], last.timestamp_ns)
+
+    def end(self) -> None:
+        """See `Writer.end`."""
+        assert self._trial is not None
+        started, ended = self._times or (None, None)
+        self._trial_rows.append(
+            trial_row(self._trial, self._sums, ticks=self._ticks, started_ns=started, ended_ns=ended)
+        )
+        self.trials += 1
+        if len(self._trial_rows) >= _TRIAL_ROWS:
+            self._flush_trials()
+
+    def _flush_trials(self) -> None:
+        if self._trials_writer is None:
+            (self._folder / "meta").mkdir(exist_ok=True)
+            path = self._folder / "meta" / "trials.parquet"
+            self._trials_writer = pq.ParquetWriter(path, TRIALS, compression="zstd")
+        rows, self._trial_rows = self._trial_rows, []
+        self._trials_writer.write_table(pa.Table.from_pylist(rows, schema=TRIALS))
+
+    def finish(self) -> None:
+        """See `Writer.finish`."""
+        for files in self._files.values():
+            files.flush()
+            files.close()
+        self._flush_trials()
+        self._trials_writer.close()
+        groups = self._put_groups_in_place()
+        info = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "written_by": f"trio-cogment {__version__}",
+            "environments": list(self._environments),
+            "total_trials": self.trials,
+            "total_steps": sum(files.steps for files in self._files.values()),
+            "total_rows": sum(files.rows for files in self._files.values()),
+            "groups": groups,
+        }
+        text = json.dumps(info, indent=2, ensure_ascii=False)
+        (self._folder / "meta" / "info.json").write_text(text + "\n", encoding="utf-8")
+        (self._folder / "README.md").write_text(_readme(info), encoding="utf-8")
+        _sync(self._folder)
+        _replace(self._folder, self.path)
+
+    def _put_groups_in_place(self) -> list[dict[str, Any]]:
+        all_files = list(self._files.values())
+        names = _group_names([list(files.actors) for files in all_files])
+        found = []
+        for name, files in zip(names, all_files, strict=True):
+            if len(all_files) == 1:
+                for file in files.names:
+                    os.rename(files.folder / file, self._folder / "data" / file)
+                files.folder.rmdir()
+                folder = "data"
+            else:
+                os.rename(files.folder, self._folder / "data" / name)
+                folder = f"data/{name}"
+            found.append(_group(name, folder, files))
+        return found
+
+    def abort(self) -> None:
+        """See `Writer.abort`."""
+        for files in self._files.values():
+            _quietly_close(files)
+        if self._trials_writer is not None:
+            _quietly_close(self._trials_writer)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _quietly_close(writer: Any) -> None:
+    try:
+        writer.close()
+    except (OSError, pa.ArrowException):
+        pass  # the file goes anyway
+
+
+def _group(name: str, folder: str, files: _Files) -> dict[str, Any]:
+    form = files.table.form
+    spaces = {
+        name: None if space is None else to_jsonable(space)
+        for name, space in (("observation_space", form.observation_space), ("action_space", form.action_space))
+    }
+    return {
+        "name": name,
+        "files": [f"{folder}/{file}" for file in files.names],
+        "rows": files.rows,
+        "steps": files.steps,
+        "actors": list(files.actors),
+        "actor_classes": list(files.actor_classes),
+        "payloads": form.kind,
+        **spaces,
+        "features": {name: column.feature for name, column in files.table.columns.items()},
+    }
+
+
+def _group_names(actors: list[list[str]]) -> list[str]:
+    """Return a name for each group: that of its actors without their numbers, as `predator` for `predator_0`."""
+    if len(actors) == 1:
+        return ["default"]
+    names = []
+    for group in actors:
+        common = {re.sub(r"_\d+$", "", name) for name in group}
+        names.append(common.pop() if len(common) == 1 else "")
+    good = len(set(names)) == len(names) and all(re.fullmatch(r"[A-Za-z][\w-]{0,60}", name, re.A) for name in names)
+    return names if good and not {"default", "trials"} & set(names) else [f"group-{n}" for n in range(len(names))]
+
+
+def _readme(info: dict[str, Any]) -> str:
+    """Return what Hugging Face's `datasets` reads to find the files of the data set's parts."""
+    lines = ["---", "configs:"]
+    for group in info["groups"]:
+        folder = os.path.dirname(group["files"][0])
+        lines += [f"- config_name: {group['name']}", f'  data_files: "{folder}/*.parquet"']
+    lines += ["- config_name: trials", '  data_files: "meta/trials.parquet"', "---", "# Steps of trials", ""]
+    environments = ", ".join(name for name in info["environments"] if name)
+    lines += [
+        f"{info['total_steps']} steps of {info['total_trials']} trials"
+        + (f" of {environments}" if environments else "")
+        + f", written by {info['written_by']}. `meta/info.json` has the spaces of observations and actions.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+# Folders
+
+
+def is_dataset(folder: Path) -> bool:
+    """Whether a folder holds a data set of this format, whole."""
+    try:
+        found = json.loads((folder / "meta" / "info.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and found.get("format") == FORMAT
+
+
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """Raise unless a data set can be written to a folder; see `ParquetWriter`."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not overwrite:
+        raise AlreadyExistsError(f"parquet: {path} exists already; overwrite=True replaces a data set")
+    if not is_dataset(path):
+        raise FailedPreconditionError(f"parquet: {path} is no data set, so it is not replaced")
+
+
+def _new_folder(path: Path) -> Path:
+    """Make a folder beside the one that it is to become."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for number in range(_TRIES):
+        folder = path.parent / f".{path.name}.{os.getpid()}.{number}.tmp"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise FileExistsError(f"{_TRIES} unfinished data sets are beside it")
+
+
+def _sync(folder: Path) -> None:
+    """Make durable what is in a folder, so that a loss of power cannot leave files of it empty."""
+    for root, _, names in os.walk(folder):
+        for name in [*(os.path.join(root, name) for name in names), root]:
+            descriptor = os.open(name, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def _replace(folder: Path, target: Path) -> None:
+    if not target.exists() or not any(target.iterdir()):
+        os.replace(folder, target)
+        return
+    old = folder.with_suffix(".old")
+    os.rename(target, old)
+    os.rename(folder, target)
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,62 @@
+"""Where the trials of a data set come from: a datastore of this process, one that runs elsewhere, or a file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import InvalidArgumentError, NotFoundError
+from trio_cogment.platform import Platform, open_platform
+from trio_cogment.sdk import DatastoreClient, connect
+from trio_cogment.spec import Spec
+
+#: What trials come from; see `open_source`.
+Source: TypeAlias = DatastoreClient | Platform | str
+
+#: A sample, with pictures for example, may be larger than the default limit of a message.
+_RPC = RpcConfig(max_receive_message_bytes=256 * 1024 * 1024)
+
+_FILE = "sqlite:"
+_SERVICES = ("grpc://", "cogment://")
+
+
+@asynccontextmanager
+async def open_source(source: Source, *, spec: Spec | None = None) -> AsyncIterator[DatastoreClient]:
+    """Open a datastore for the time of an `async with` block.
+
+    Args:
+        source: a client, or a platform with a store; or an address: `grpc://host:port` of a datastore that runs,
+            `cogment://discover...`, or that of a storage (`sqlite:trials.db`, or the scheme of a plugin), which nobody
+            else may use meanwhile.
+        spec: the types of the project.
+
+    Raises:
+        NotFoundError: there is no such file.
+        InvalidArgumentError: it is no source; or it is the address of a new store, which has no trials.
+        CogmentError: the storage cannot be opened, or the platform has no store.
+    """
+    if isinstance(source, DatastoreClient):
+        yield source
+    elif isinstance(source, Platform):
+        yield source.datastore_client()
+    elif not isinstance(source, str):
+        raise InvalidArgumentError(f"source: expected a client, a platform or an address, got {type(source).__name__}")
+    elif source.startswith(_SERVICES):
+        async with connect(source, spec=spec, config=_RPC) as client:
+            yield await client.datastore()
+    else:
+        _check_there(source)
+        async with open_platform(spec, store=source) as platform:
+            yield platform.datastore_client()
+
+
+def _check_there(address: str) -> None:
+    """Raise for an address at which a store would be made: a name that is mistyped must not make a file."""
+    if address == "memory:":
+        raise InvalidArgumentError("source: 'memory:' has no trials when it is opened: pass the platform or a client")
+    path = address.removeprefix(_FILE)
+    if address.startswith(_FILE) and not Path(path).is_file():
+        raise NotFoundError(f"source: there is no file {path!r}")

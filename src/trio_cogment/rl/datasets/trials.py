@@ -1,0 +1,135 @@
+"""What a data set says of a trial and of its actors, beside their steps. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from google.protobuf.message import DecodeError
+
+from trio_cogment.api.common_pb2 import ActorParams
+from trio_cogment.api.rl_pb2 import EnvironmentConfig
+from trio_cogment.outcome import EndCause
+from trio_cogment.rl.datasets.steps import Step
+from trio_cogment.rl.spec import PLAYER
+from trio_cogment.sdk import StoredTrial
+from trio_cogment.spaces import SpaceError
+from trio_cogment.spaces.values import decode_fields
+
+#: What the endpoint of an actor that comes by itself begins with: a person's, as a rule.
+_CLIENT = "cogment://client"
+#: The property of a trial that names the policy of an actor: `policy.player_1` may be `rps@3`.
+POLICY_PROPERTY = "policy."
+
+
+@dataclass(frozen=True, slots=True)
+class ActorRecord:
+    """An actor of a trial.
+
+    Attributes:
+        name: its name.
+        actor_class: its class.
+        implementation: who played it; empty for a client.
+        is_human: it came as a client, which people do.
+        policy: the model and its version, such as `rps@3`, as the trial's property `policy.<actor>` says; None without.
+    """
+
+    name: str
+    actor_class: str
+    implementation: str
+    is_human: bool
+    policy: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """A trial of a data set.
+
+    Attributes:
+        stored: what the datastore says of it.
+        episode_index: its number in the data set, from 0.
+        environment: the environment's id, or else its implementation.
+        seed: of the episode; None if the environment went on with its generator, or it is not known.
+        options: of the episode.
+        actors: by name, in order.
+    """
+
+    stored: StoredTrial
+    episode_index: int
+    environment: str
+    seed: int | None
+    options: dict[str, Any]
+    actors: Mapping[str, ActorRecord]
+
+    @classmethod
+    def of(cls, stored: StoredTrial, episode_index: int) -> TrialRecord:
+        """Return what there is to know of a stored trial."""
+        params = stored.params
+        environment = params.environment.implementation or params.environment.name
+        seed, options = None, {}
+        config = _config(stored)
+        if config is not None:
+            environment = config.id or environment
+            seed = config.seed if config.HasField("seed") else None
+            options = _options(config)
+        properties = params.properties
+        actors = {
+            actor.name: _actor_record(actor, properties.get(POLICY_PROPERTY + actor.name)) for actor in params.actors
+        }
+        return cls(stored, episode_index, environment, seed, options, actors)
+
+    @property
+    def environment_ended(self) -> bool:
+        """Whether it was the environment that ended the trial."""
+        return self.stored.outcome is not None and self.stored.outcome.cause is EndCause.ENVIRONMENT
+
+
+def _actor_record(actor: ActorParams, policy: str | None) -> ActorRecord:
+    is_human = actor.endpoint.startswith(_CLIENT)
+    return ActorRecord(actor.name, actor.actor_class, actor.implementation, is_human, policy or None)
+
+
+def _config(stored: StoredTrial) -> EnvironmentConfig | None:
+    params = stored.params
+    # Another project's configuration is another message.
+    if not params.environment.HasField("config") or any(actor.actor_class != PLAYER for actor in params.actors):
+        return None
+    try:
+        return EnvironmentConfig.FromString(params.environment.config.content)
+    except DecodeError:
+        return None
+
+
+def _options(config: EnvironmentConfig) -> dict[str, Any]:
+    try:
+        return decode_fields(config.options) if config.HasField("options") else {}
+    except SpaceError:
+        return {}  # what was no option of the environment is none of the data set
+
+
+class Writer(Protocol):
+    """What steps are written to. Its methods block, and are called one after the other, from any thread."""
+
+    def begin(self, trial: TrialRecord) -> None:
+        """Begin a trial."""
+
+    def add(self, steps: list[Step]) -> None:
+        """Add steps of the trial, in the order of their ticks.
+
+        Raises:
+            SpaceError: one cannot be written; the text names the actor and the part.
+        """
+
+    def end(self) -> None:
+        """End the trial: it has no more steps."""
+
+    def finish(self) -> None:
+        """Complete the data set and put it in its place; before that nothing is there.
+
+        Raises:
+            OSError: the disk is full, or failed.
+        """
+
+    def abort(self) -> None:
+        """Remove what was written, if the data set is not in its place. Never raises."""

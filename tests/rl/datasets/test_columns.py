@@ -1,0 +1,119 @@
+"""Every space and every type of elements survives Parquet."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.spaces.strategies import generators, same, spaces
+from trio_cogment.rl.datasets.columns import MaskColumns, SpaceColumns, masks_of, values_of
+from trio_cogment.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    SpaceError,
+    Tuple,
+    decode_value,
+    encode_value,
+    from_json,
+    to_json,
+)
+
+
+def stored(columns: SpaceColumns | MaskColumns, count: int) -> Any:
+    """Return the columns after they were in a Parquet file."""
+    arrays: dict[str, Any] = {name: column.take() for name, column in columns.columns.items()}
+    schema = pa.schema([("row", pa.int64()), *((name, column.type) for name, column in columns.columns.items())])
+    table = pa.table({"row": pa.array(range(count)), **arrays}, schema=schema)
+    file = io.BytesIO()
+    pq.write_table(table, file, compression="zstd")
+    return pq.read_table(io.BytesIO(file.getvalue()))
+
+
+@given(spaces, generators, st.lists(st.booleans(), min_size=1, max_size=5))
+def test_values_survive_message_json_and_parquet(
+    space: Space, generator: np.random.Generator, present: list[bool]
+) -> None:
+    assert from_json(to_json(space)) == space
+    try:
+        columns = SpaceColumns(from_json(to_json(space)), "observation")
+    except SpaceError:
+        return  # a key with a dot in it
+    values = [space.sample(generator) if there else None for there in present]
+    for value in values:
+        columns.append(None if value is None else decode_value(encode_value(value, space)))
+    table = stored(columns, len(values))
+    for begin in (0, 1):
+        found = values_of(space, "observation", table.slice(begin))
+        assert len(found) == len(values) - begin
+        for value, back in zip(values[begin:], found, strict=True):
+            # A dict with nothing inside has no columns, in which it could be missing.
+            assert same(value, back) or (value is None and not columns.columns)
+
+
+def test_arrays_are_lists_of_their_shape() -> None:
+    columns = SpaceColumns(Box(0, 9, (2, 3), np.float32), "observation")
+    columns.append(np.arange(6, dtype=np.float32).reshape(2, 3))
+    table = stored(columns, 1)
+    assert table.column("observation").to_pylist() == [[[0, 1, 2], [3, 4, 5]]]
+    assert columns.columns["observation"].feature == {"dtype": "float32", "shape": [2, 3]}
+
+
+MASKED = Dict(
+    {
+        "move": Discrete(3),
+        "flags": MultiBinary((2, 2)),
+        "pair": Tuple([Discrete(2), MultiDiscrete([2, 3])]),
+        "push": Box(0, 1, (2,)),
+    }
+)
+
+
+def test_masks() -> None:
+    columns = MaskColumns(MASKED, "action_mask")
+    mask = {
+        "move": np.array([1, 0, 1], np.int8),
+        "flags": np.array([[0, 1], [2, 2]], np.int8),
+        "pair": (None, (np.array([1, 0], np.int8), np.array([1, 1, 0], np.int8))),
+        "push": None,
+    }
+    for one in (mask, None):
+        columns.append(one)
+    table = stored(columns, 2)
+    assert table.column("action_mask.move").to_pylist() == [[1, 0, 1], None]
+    found = masks_of(MASKED, "action_mask", table)
+    assert same(found[0], mask)
+    assert found[1] is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.zeros(3), 'observation["a"]: expected the shape (2,), got (3,)'),
+        (np.zeros(2, "U1"), 'observation["a"]: expected float64, got <U1'),
+        ([0.0, 0.0], 'observation["a"]: expected an array, got list'),
+    ],
+)
+def test_what_does_not_fit(value: Any, text: str) -> None:
+    columns = SpaceColumns(Dict({"a": Box(0, 1, (2,), np.float64)}), "observation")
+    with pytest.raises(SpaceError) as caught:
+        columns.append({"a": value})
+    assert str(caught.value) == text
+
+
+def test_parts_that_are_missing() -> None:
+    columns = SpaceColumns(Dict({"a": Discrete(2)}), "observation")
+    with pytest.raises(SpaceError, match="expected the keys 'a'"):
+        columns.append({"b": np.int64(1)})
+    with pytest.raises(SpaceError, match=r"expected the column 'observation\.a'"):
+        values_of(Dict({"a": Discrete(2)}), "observation", pa.table({"row": [1]}))

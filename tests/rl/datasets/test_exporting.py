@@ -1,0 +1,309 @@
+"""Stored trials as Parquet files: what is in them, and what is left when something goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+import trio
+import trio.testing
+
+from tests.rl.datasets.recorded import Duel, params_of, play, recording
+from trio_cogment import ActorSession, EnvironmentSession, Participants, actor_params, open_platform
+from trio_cogment.api.spaces_pb2 import Array, DType
+from trio_cogment.errors import (
+    AlreadyExistsError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    LocalProtocolError,
+    NotFoundError,
+    TrialIncompleteError,
+)
+from trio_cogment.rl import Exported, ExportProgress, export, export_async
+from trio_cogment.rl.datasets import parquet as parquet_module
+from trio_cogment.sdk import EventType, trial_params
+from trio_cogment.spaces import Box, Discrete, Space, encode_action, from_jsonable
+from trio_cogment.spec import ActorClass, Spec
+
+
+async def test_a_trial_as_parquet(tmp_path: Path) -> None:
+    game = Duel(out_at=3)
+    seen: list[ExportProgress] = []
+    async with recording(game) as platform:
+        await play(platform, game, "one", seed=7, options={"level": 2}, properties={"policy.player_1": "rps@3"})
+        await play(platform, game, "two")
+        done = await export_async(platform, parquet=tmp_path / "data", progress=seen.append)
+    assert done == Exported(trials=2, samples=14, steps=18, parquet=tmp_path / "data")
+    assert seen[-1] == ExportProgress(2, 14, 2, 14)
+    assert files_in(tmp_path) == [
+        "data/README.md",
+        "data/data/file-00000.parquet",
+        "data/meta/info.json",
+        "data/meta/trials.parquet",
+    ]
+    table = pads.dataset(tmp_path / "data" / "data").to_table()
+    assert table.column_names[:13] == [
+        *("trial_id", "episode_index", "tick", "actor", "actor_class", "implementation", "is_human"),
+        *("observation.image", "observation.position", "action", "reward", "terminated", "truncated"),
+    ]
+    rows = table.to_pylist()
+    keys = [(row["trial_id"], row["tick"], row["actor"]) for row in rows]
+    assert keys == sorted(keys)
+    assert len(keys) == 22
+    for row in rows:
+        told = game.told[row["episode_index"]][row["tick"]][row["actor"]]
+        assert np.array_equal(np.array(row["observation.image"], np.uint8), told.value["image"])
+        assert row["observation.position"] == told.value["position"].tolist()
+        if not row["is_last"]:
+            after = game.told[row["episode_index"]][row["tick"] + 1][row["actor"]]
+            # All 64 bits.
+            assert (row["reward"], row["terminated"]) == (after.reward, after.terminated)
+            assert row["action"] == game.actions[row["episode_index"]][row["tick"]][row["actor"]]
+    assert {row["policy"] for row in rows if row["trial_id"] == "one"} == {None, "rps@3"}
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+async def test_what_the_metadata_say(tmp_path: Path) -> None:
+    game = Duel(out_at=3)
+    async with recording(game) as platform:
+        await play(platform, game, "one", seed=7, options={"level": 2})
+        await export_async(platform, parquet=tmp_path / "data")
+    info = json.loads((tmp_path / "data/meta/info.json").read_text())
+    (group,) = info["groups"]
+    assert (info["total_trials"], info["total_steps"], info["total_rows"]) == (1, 9, 11)
+    assert from_jsonable(group["observation_space"]) == game.observation_spaces["player_0"]
+    assert from_jsonable(group["action_space"]) == game.action_spaces["player_0"]
+    assert group["features"]["observation.image"] == {"dtype": "uint8", "shape": [40, 32, 3]}
+    (trial,) = pq.read_table(tmp_path / "data/meta/trials.parquet").to_pylist()
+    assert (trial["environment"], trial["seed"], trial["options"]) == ("Duel-v0", 7, '{"level": 2}')
+    assert (trial["state"], trial["end_cause"], trial["complete"]) == ("ENDED", "environment", True)
+    first, second = trial["actors"]
+    assert (first["steps"], second["steps"], second["terminated"], second["truncated"]) == (6, 3, True, False)
+    assert first["total_reward"] == pytest.approx(2.1)
+    readme = (tmp_path / "data/README.md").read_text()
+    assert readme.startswith('---\nconfigs:\n- config_name: default\n  data_files: "data/*.parquet"\n')
+
+
+class Uneven(Duel):
+    """The players observe and do different things."""
+
+    def __init__(self) -> None:
+        super().__init__(4, out_at=None)
+        spaces: Mapping[str, Space] = {"player_0": Box(0, 1, (2,), np.float32), "hunter_0": Discrete(5)}
+        self.agents = list(spaces)
+        self.observation_spaces = spaces
+        self.action_spaces = dict.fromkeys(spaces, Discrete(3))
+
+
+async def test_each_form_of_steps_has_its_own_files(tmp_path: Path) -> None:
+    game = Uneven()
+    async with recording(game) as platform:
+        await play(platform, game)
+        await export_async(platform, parquet=tmp_path / "data")
+    hunters = pads.dataset(tmp_path / "data/data/hunter").to_table()
+    assert set(hunters.column("actor").to_pylist()) == {"hunter_0"}
+    assert str(hunters.schema.field("observation").type) == "int64"
+    assert (tmp_path / "data/data/player/file-00000.parquet").exists()
+    assert 'config_name: hunter\n  data_files: "data/hunter/*.parquet"' in (tmp_path / "data/README.md").read_text()
+
+
+async def test_row_groups_and_files_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_module, "ROW_GROUP_ROWS", 5)
+    monkeypatch.setattr(parquet_module, "FILE_BYTES", 40_000)
+    game = Duel(out_at=3)
+    async with recording(game) as platform:
+        await play(platform, game)
+        await play(platform, game)
+        await export_async(platform, parquet=tmp_path / "data")
+    files = sorted((tmp_path / "data/data").iterdir())
+    assert [file.name for file in files] == ["file-00000.parquet", "file-00001.parquet", "file-00002.parquet"]
+    sizes = [
+        pq.ParquetFile(file).metadata.row_group(number).num_rows
+        for file in files
+        for number in range(pq.ParquetFile(file).num_row_groups)
+    ]
+    assert sizes == [5, 5, 5, 5, 2]
+
+
+async def test_a_trial_that_is_broken_off_or_still_runs(tmp_path: Path) -> None:
+    game = Duel(4)
+    async with recording(game, actor=waits_at(2)) as platform:
+        trial_id = await platform.controller.start_trial(params_of(game), trial_id="cut")
+        while len(game.actions) < 1 or len(game.actions[0]) < 2:
+            await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(NotFoundError, match=r"there is none that has ended"):
+            await export_async(platform, parquet=tmp_path / "running")
+        with pytest.raises(TrialIncompleteError, match="trial 'cut' has not ended"):
+            await export_async(platform, parquet=tmp_path / "running", trials=["cut"])
+        await platform.controller.terminate_trial(trial_id, hard=True)
+        await platform.controller.wait_trial(trial_id, check=False)
+        await export_async(platform, parquet=tmp_path / "cut")
+    assert not (tmp_path / "running").exists()
+    rows = pq.read_table(tmp_path / "cut/data").to_pylist()
+    assert [(row["tick"], row["truncated"], row["is_last"]) for row in rows if row["actor"] == "player_0"] == [
+        (0, False, False),
+        (1, True, False),
+        (2, False, True),
+    ]
+    (trial,) = pq.read_table(tmp_path / "cut/meta/trials.parquet").to_pylist()
+    assert trial["end_cause"] == "hard_termination"
+
+
+def waits_at(tick: int) -> Any:
+    """Return an actor that acts until a tick."""
+
+    async def implementation(session: ActorSession) -> None:
+        async for event in session.all_events():
+            if event.type is EventType.ACTIVE and event.observation is not None and event.tick_id < tick:
+                await session.do_action(encode_action(np.int64(1)))
+
+    return implementation
+
+
+async def world(session: EnvironmentSession) -> None:
+    """Of another project: its observations are arrays, and no values of spaces."""
+    observation = Array(dtype=DType.DTYPE_INT8, shape=[2], raw_data=b"\1\2")
+    await session.start([("*", observation.SerializeToString())])
+    async for event in session.all_events():
+        if event.actions is not None and event.type is EventType.ACTIVE:
+            await session.add_reward(0.5, 1.0, ["bob"])
+            await session.end([("*", observation.SerializeToString())])
+
+
+async def robot(session: ActorSession) -> None:
+    async for event in session.all_events():
+        if event.observation is not None and event.type is EventType.ACTIVE:
+            await session.do_action(Array(shape=[7]).SerializeToString())
+
+
+async def test_trials_of_other_projects(tmp_path: Path) -> None:
+    participants = Participants()
+    participants.register_environment(world, "world")
+    participants.register_actor(robot, "robot")
+    params = trial_params(
+        [actor_params("bob", "robot", implementation="robot")],
+        environment="world",
+        datalog_endpoint="cogment://discover",
+    )
+    spec = Spec.of(ActorClass("robot", observation=Array, action=Array))
+    async with open_platform(participants, store="memory:") as platform:
+        await platform.controller.wait_trial(await platform.controller.start_trial(params))
+        await export_async(platform, parquet=tmp_path / "bytes")
+        await export_async(platform, parquet=tmp_path / "json", spec=spec)
+        with pytest.raises(InvalidArgumentError, match=r"actor 'bob': expected spaces with its first observation"):
+            await export_async(platform, minari="tests/other-v0")
+    first, last = pq.read_table(tmp_path / "bytes/data").to_pylist()
+    assert Array.FromString(first["observation"]).raw_data == b"\1\2"
+    assert Array.FromString(first["action"]).shape == [7]
+    assert (first["reward"], first["terminated"], last["is_terminal"]) == (0.5, True, True)
+    first, _ = pq.read_table(tmp_path / "json/data").to_pylist()
+    assert json.loads(first["action"])["shape"] == [7]
+    assert json.loads(first["observation"])["dtype"] == "DTYPE_INT8"
+
+
+async def test_a_file_of_trials_by_its_address(tmp_path: Path) -> None:
+    game, address = Duel(), f"sqlite:{tmp_path / 'trials.db'}"
+    async with recording(game, store=address) as platform:
+        await play(platform, game)
+    with pytest.raises(LocalProtocolError, match="await export_async"):
+        export(address, parquet=tmp_path / "data")
+    done = await trio.to_thread.run_sync(lambda: export(address, parquet=tmp_path / "data"))
+    assert (done.trials, done.samples) == (1, 7)
+
+
+def test_errors_of_the_script_come_as_they_are(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match=r"source: there is no file '.*nothing\.db'"):
+        export(f"sqlite:{tmp_path}/nothing.db", parquet=tmp_path / "data")
+    with pytest.raises(InvalidArgumentError, match="'memory:' has no trials"):
+        export("memory:", parquet=tmp_path / "data")
+    with pytest.raises(InvalidArgumentError, match="expected a folder for parquet, or an id for minari"):
+        export("memory:")
+    with pytest.raises(InvalidArgumentError, match="source: expected a client, a platform or an address, got int"):
+        export(3, parquet=tmp_path / "data")  # type: ignore[arg-type]  # that is the mistake
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_target_that_is_there(tmp_path: Path) -> None:
+    game, target = Duel(), tmp_path / "data"
+    target.mkdir()  # an empty folder is as good as none
+    async with recording(game) as platform:
+        await play(platform, game, "one")
+        await export_async(platform, parquet=target)
+        with pytest.raises(AlreadyExistsError, match="data exists already; overwrite=True replaces"):
+            await export_async(platform, parquet=target)
+        await play(platform, game, "two")
+        await export_async(platform, parquet=target, overwrite=True)
+        with pytest.raises(NotFoundError, match="trials: 'three': not in the datastore"):
+            await export_async(platform, parquet=target, overwrite=True, trials=["one", "three"])
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "thesis.tex").write_text("")
+        with pytest.raises(FailedPreconditionError, match="mine is no data set, so it is not replaced"):
+            await export_async(platform, parquet=tmp_path / "mine", overwrite=True)
+    assert pq.read_table(target / "meta/trials.parquet").column("trial_id").to_pylist() == ["one", "two"]
+    assert sorted(os.listdir(tmp_path)) == ["data", "mine"]
+
+
+@pytest.mark.parametrize("fault", ["error", "cancelled"])
+async def test_an_export_that_fails_leaves_nothing(tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    game, target = Duel(), tmp_path / "data"
+    async with recording(game) as platform:
+        await play(platform, game, "one")
+        await export_async(platform, parquet=target)
+        await play(platform, game, "two")
+        with trio.CancelScope() as scope:
+
+            def fail(progress: ExportProgress) -> None:
+                assert len(os.listdir(tmp_path)) == 2
+                if progress.trials == 1:
+                    scope.cancel()
+                    if fault == "error":
+                        raise OSError("no space left on device")
+
+            try:
+                await export_async(platform, parquet=target, overwrite=True, progress=fail)
+            except OSError:
+                assert fault == "error"
+        assert scope.cancelled_caught == (fault == "cancelled")
+    assert os.listdir(tmp_path) == ["data"]
+    assert pq.read_table(target / "meta/trials.parquet").num_rows == 1
+
+
+async def test_a_killed_export_leaves_no_data_set(tmp_path: Path) -> None:
+    game = Duel()
+    async with recording(game, store=f"sqlite:{tmp_path / 'trials.db'}") as platform:
+        await play(platform, game)
+    code = (
+        "import os, sys; from trio_cogment.rl import export\n"
+        "export(sys.argv[1], parquet=sys.argv[2], progress=lambda _: os._exit(9))"
+    )
+    arguments = [f"sqlite:{tmp_path / 'trials.db'}", str(tmp_path / "data")]
+    done = await trio.run_process([sys.executable, "-c", code, *arguments], check=False)
+    assert done.returncode == 9
+    assert not (tmp_path / "data").exists()
+    assert [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+
+
+async def test_without_the_extra(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules[{0!r}] = None\nimport trio_cogment.rl.datasets.{1}\ntrio_cogment.rl.datasets.{1}.{2}"
+    )
+    for module, name, call, extra in (
+        ("pyarrow", "parquet", "ParquetWriter('x')", "export"),
+        ("minari", "minari", "MinariWriter('x-v0')", "minari"),
+        ("h5py", "minari", "MinariWriter('x-v0')", "minari"),
+    ):
+        command = [sys.executable, "-c", code.format(module, name, call)]
+        done = await trio.run_process(command, check=False, capture_stderr=True, cwd=tmp_path)
+        assert f"pip install 'trio-cogment[{extra}]'" in done.stderr.decode()
+        assert "MissingExtraError" in done.stderr.decode()
