@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from trio_cogment.rl.datasets._arrow import pa
 from trio_cogment.spaces import (
     ArraySpace,
@@ -32,7 +34,6 @@ from trio_cogment.spaces import (
     decode_value,
     encode_value,
 )
-from trio_cogment.spaces._numpy import np
 from trio_cogment.spaces.base import described
 
 if TYPE_CHECKING:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rl.datasets.columns import array_in
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.spaces import ArraySpace, Dict, Space, SpaceError, Text, Tuple
-from trio_cogment.spaces._numpy import np
 from trio_cogment.spaces.base import described
 
 

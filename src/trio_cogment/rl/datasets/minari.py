@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, MissingExtraError
 from trio_cogment.rl.datasets.episodes import Episode, check_minari, episodes_of_actor, episodes_of_all
 from trio_cogment.rl.datasets.payloads import Form
@@ -21,7 +23,6 @@ from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.tables import as_json
 from trio_cogment.rl.datasets.trials import TrialRecord
 from trio_cogment.spaces import Dict, Space, SpaceError, to_gymnasium
-from trio_cogment.spaces._numpy import np
 
 #: Episodes are written together: so many steps, or about so many bytes.
 _BATCH_STEPS = 4096

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.rl.environments.base import SINGLE_AGENT
 from trio_cogment.spaces import ArraySpace, Dict, Observation, Space, Text, Tuple, from_gymnasium, from_jsonable
-from trio_cogment.spaces._numpy import np
 
 #: The folder of a data set of Parquet files, or the id of one of Minari.
 Dataset: TypeAlias = str | os.PathLike[str]

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.rl.datasets._arrow import pa
 from trio_cogment.rl.datasets.columns import Column, MaskColumns, PlainColumn, SpaceColumns
@@ -14,7 +16,6 @@ from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import ActorRecord, TrialRecord
 from trio_cogment.spaces import SpaceError
-from trio_cogment.spaces._numpy import np
 
 #: What is added to the size of a row for the columns that all tables have, in bytes.
 _ROW_BYTES = 200
