@@ -73,7 +73,9 @@ async def test_enough_of_them_go_at_once(autojump_clock: Clock) -> None:
         assert [len(batch) for batch in store.batches] == [5, 5, 3]
 
 
-@pytest.mark.parametrize(("seconds", "delay"), [(0.0, 0.0), (0.002, 0.004), (0.008, 0.016), (0.012, 0.02)])
+@pytest.mark.parametrize(
+    ("seconds", "delay"), [(0.0, 0.002), (0.0005, 0.002), (0.002, 0.004), (0.008, 0.016), (0.012, 0.02)]
+)
 async def test_where_commits_are_quick_nobody_waits_for_long(
     seconds: float, delay: float, autojump_clock: Clock
 ) -> None:

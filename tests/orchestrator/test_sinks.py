@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -595,3 +595,76 @@ async def test_being_cancelled_counts_what_was_left(
         await table.controller.wait_trial_state("t")
     assert table.orchestrator.lost_samples == 11
     assert "11 samples did not reach the data log" in caplog.text
+
+
+class PromptStream(Stream):
+    """Takes every sample at once but for those of some ticks; `write` gets these."""
+
+    def __init__(self, sink: Sink, refused: set[int], raised: set[int]) -> None:
+        super().__init__(sink)
+        self._refused = refused
+        self._raised = raised
+        self.at_once: list[int] = []
+
+    def write_nowait(self, sample: DatalogSample) -> bool:
+        if sample.info.tick_id in self._raised:
+            raise ZeroDivisionError
+        if sample.info.tick_id in self._refused:
+            return False
+        self._sink.samples.append(sample)
+        self.at_once.append(sample.info.tick_id)
+        return True
+
+
+class PromptSink(Sink):
+    def __init__(self, refused: Iterable[int] = (), raised: Iterable[int] = ()) -> None:
+        super().__init__()
+        self.streams: list[PromptStream] = []
+        self._ticks = set(refused), set(raised)
+
+    @asynccontextmanager
+    async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[SampleStream]:
+        self.opened.append((trial_id, user_id, params))
+        self.streams.append(PromptStream(self, *self._ticks))
+        yield self.streams[-1]
+
+
+async def test_what_a_stream_takes_at_once_waits_for_nothing(autojump_clock: trio.testing.MockClock) -> None:
+    sink = PromptSink()
+    async with bench(*players(20), sink=sink) as table:
+        trial_id = await table.controller.start_trial(logged("a"))
+        outcome = await table.controller.wait_trial(trial_id)
+    assert outcome.samples_lost == 0
+    assert sink.ticks == list(range(21))
+    assert sink.streams[0].at_once == sink.ticks
+    assert len(sink.completed) == 1
+
+
+async def test_samples_that_are_not_taken_at_once_keep_their_place(autojump_clock: trio.testing.MockClock) -> None:
+    sink = PromptSink(refused=[3, 4, 11])
+    pauses = iter([1.5, 0, 1.5])  # a tick lasts 1 second
+
+    async def pause() -> None:
+        await trio.sleep(next(pauses, 0))
+
+    sink.before_write = pause
+    async with bench(*players(20, seconds_per_tick=1), sink=sink) as table:
+        trial_id = await table.controller.start_trial(logged("a"))
+        await table.controller.wait_trial(trial_id)
+    assert sink.ticks == list(range(21))
+    # While 11 is written, 12 waits behind it.
+    assert sink.streams[0].at_once == [tick for tick in range(21) if tick not in (3, 4, 11, 12)]
+
+
+async def test_a_stream_that_raises_within_the_tick_harms_no_tick(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = PromptSink(raised=[5])
+    async with bench(*players(20), sink=sink) as table:
+        trial_id = await table.controller.start_trial(logged("a"))
+        outcome = await table.controller.wait_trial(trial_id)
+    assert outcome.ticks == 21
+    assert sink.ticks == list(range(21))
+    assert sink.streams[0].at_once == list(range(5))
+    assert "failed to take a sample at once" in caplog.text
+    assert len(sink.opened) == 1

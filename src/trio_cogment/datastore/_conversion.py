@@ -90,6 +90,14 @@ class TrialConverter:
             self._logged(write.tick_id, write.state)
         return write
 
+    def write_at_once(self, sample: DatalogSample) -> SampleWrite | None:
+        """Do the same if that is one step of some milliseconds at most; None: use `writing`.
+
+        Raises:
+            InvalidArgumentError: see `convert`; nothing has changed then.
+        """
+        return self.write_by_template(sample) or next(self.writing(sample))
+
     def writing(self, sample: DatalogSample) -> Iterator[SampleWrite | None]:
         """Do the same by the full conversion, in steps of some milliseconds: yield None after each, then the result.
 

@@ -25,6 +25,8 @@ _OVERHEAD_BYTES = 256
 #: The first write of a batch waits for so many times the duration of the last commit: the storage is idle for most of
 #: the time, as long as batches are not full.
 _WAIT_FACTOR = 2
+#: And at least so long: where commits take microseconds, one for each sample would cost more than the sample.
+_LEAST_WAIT_SECONDS = 0.002
 
 
 class WriteStream:
@@ -64,6 +66,11 @@ class WriteStream:
             if self.failure is not None:
                 raise self.failure
             self._writer.add(self, write)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether `put_nowait` takes a write now: the queue is not full, and the stream has not failed."""
+        return self.failure is None and self._writer.has_capacity(self)
 
     def put_nowait(self, write: Write) -> bool:
         """Queue a write if the queue is not full; False: it is full, or the stream has failed."""
@@ -257,7 +264,8 @@ class GroupCommit:
     # The task
 
     async def _wait_due(self, batch: _Batch) -> None:
-        delay = min(self._config.commit_delay_seconds, _WAIT_FACTOR * self._commit_seconds)
+        delay = max(_LEAST_WAIT_SECONDS, _WAIT_FACTOR * self._commit_seconds)
+        delay = min(delay, self._config.commit_delay_seconds)
         with trio.move_on_at(batch.since + delay):
             while not (batch.expedited or batch.full):
                 await self._work.park()

@@ -73,6 +73,17 @@ class IntakeStream:
         if write.state == _ENDED and sample.info.HasField("end"):
             await self._put_outcome(sample.info.end)
 
+    def write_nowait(self, sample: DatalogSample) -> bool:
+        """Take a sample, which is only read, if that needs no waiting; False: it has not been taken, use `write`."""
+        # How the trial ended is a write of its own, and is waited for.
+        if not self.writes.has_room or (sample.HasField(_INFO) and sample.info.HasField("end")):
+            return False
+        try:
+            write = self._converter.write_at_once(sample)
+        except InvalidArgumentError:
+            return False  # `write` says so, in its turn
+        return write is not None and self.writes.put_nowait(write)
+
     async def _put(self, write: Write) -> None:
         try:
             await self.writes.put(write)

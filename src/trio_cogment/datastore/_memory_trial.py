@@ -16,6 +16,8 @@ from trio_cogment.datastore.storage import OutcomeWrite, SampleWrite, StoredTria
 SAMPLE_BYTES = 300
 TRIAL_BYTES = 2000
 
+_LATE = WriteKind.LATE  # looking it up takes longer than comparing
+
 Undo = Callable[[], None]
 
 
@@ -58,6 +60,8 @@ class MemoryTrial:
         self._next_position = 1
         self._rows: dict[int, Row] = {}
         self._by_tick: dict[int, int] = {}
+        #: No sample of a later tick was ever here.
+        self._highest_tick = NO_TICK
         #: Ascending; those of removed samples may still be in it.
         self._positions: list[int] = []
         self.describe(write)
@@ -109,7 +113,13 @@ class MemoryTrial:
         Raises:
             InvalidArgumentError: it cannot be merged; nothing was done.
         """
-        row = self._row(write.tick_id)
+        tick_id = write.tick_id
+        if tick_id > self._highest_tick and write.kind != _LATE:
+            # Nearly every sample: it follows all others. `remember` takes it back.
+            self._append(write, waiting=False, data=write.data)
+            self.head.grow(tick_id, write.state)
+            return
+        row = self._row(tick_id)
         action = self._action(write, row)
         if action is Action.COMPLETE and row is not None:
             data = merge_late(write.data, row.data)
@@ -127,12 +137,19 @@ class MemoryTrial:
             self._set(row.position, None, undo)
             self.head.count -= 1
         if action not in (Action.MERGE, Action.KEEP):
-            position = self._next_position
-            self._next_position += 1
-            new = Row(position, write.tick_id, write.timestamp, action is Action.WAIT, data)
-            self._positions.append(position)
-            self._set(position, new, undo)
+            position = self._append(write, waiting=action is Action.WAIT, data=data)
+            undo.append(lambda: self._set(position, None, None))  # before what it replaced is put back
         self.head.follow(write, action)
+
+    def _append(self, write: SampleWrite, *, waiting: bool, data: bytes) -> int:
+        position = self._next_position
+        self._next_position += 1
+        self._positions.append(position)
+        self._rows[position] = Row(position, write.tick_id, write.timestamp, waiting, data)
+        self._by_tick[write.tick_id] = position
+        self._highest_tick = max(self._highest_tick, write.tick_id)
+        self.sample_bytes += SAMPLE_BYTES + len(data)
+        return position
 
     def evict(self) -> None:
         """Forget the samples, but not that they were there."""
@@ -164,7 +181,7 @@ class MemoryTrial:
             self.info_bytes, self._next_position, self.outcome = info_bytes, next_position, outcome
             self.user_id, self.logged, self.params = said
             while self._positions and self._positions[-1] >= next_position:
-                self._positions.pop()
+                self._set(self._positions.pop(), None, None)
 
         return undo
 

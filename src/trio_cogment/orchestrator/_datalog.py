@@ -15,8 +15,7 @@ from __future__ import annotations
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from collections.abc import Callable
 
 import trio
 
@@ -25,6 +24,7 @@ from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.backoff import Backoff
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, StatusCode, UnavailableError, status_of
+from trio_cogment.orchestrator._datalog_owner import Owner
 from trio_cogment.orchestrator._remote_sink import RemoteSink
 from trio_cogment.orchestrator.sinks import SampleSink, SampleStream
 
@@ -35,19 +35,6 @@ _TRIES_PER_SAMPLE = 3
 
 #: Failures that say nothing about what was sent.
 _TRANSPORT = frozenset({StatusCode.UNAVAILABLE, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED})
-
-
-class Owner(Protocol):
-    """What the trial does for its data log."""
-
-    def spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
-        """Start a task of the trial."""
-
-    def on_datalog_full(self, full: bool) -> None:
-        """Pause the trial, or let it go on; never called with the same value twice in a row."""
-
-    def on_samples_lost(self, count: int) -> None:
-        """Learn that samples were lost."""
 
 
 class Datalog:
@@ -89,6 +76,8 @@ class Datalog:
         #: Those before them that there was no room for.
         self._forgotten = 0
         self._stream: SampleStream | None = None
+        #: Its `write_nowait`, while samples are written to it.
+        self._write_nowait: Callable[[DatalogSample], bool] | None = None
         self._parked = trio.lowlevel.ParkingLot()
         self._opening = trio.CancelScope()
         self._writing = trio.CancelScope()
@@ -128,10 +117,25 @@ class Datalog:
         if self._over:
             self._count_lost(1)
             return
+        if self._write_nowait is not None and not self._queue and not self._untold and self._write_at_once(sample):
+            return
         self._queue.append(sample)
         self._parked.unpark()
         if len(self._queue) >= self._config.max_queued_samples:
             self._make_room()
+
+    def _write_at_once(self, sample: DatalogSample) -> bool:
+        assert self._write_nowait is not None
+        try:
+            taken = self._write_nowait(sample)
+        except Exception:  # noqa: BLE001  a sink of this process is somebody else's code, and the tick is not its
+            _log.exception("trial %s: the data log failed to take a sample at once", self._trial_id)
+            self._write_nowait = None
+            return False
+        if taken:
+            self._sent.append(sample)
+            self._progress()
+        return taken
 
     def complete(self) -> None:
         """No more samples come; `run` returns when the queued ones are out, or the sink takes no more of them."""
@@ -249,6 +253,14 @@ class Datalog:
         self._make_room()
 
     async def _write(self, stream: SampleStream) -> None:
+        self._write_nowait = getattr(stream, "write_nowait", None)
+        try:
+            await self._empty_queue(stream)
+        finally:
+            self._write_nowait = None
+        await stream.complete()
+
+    async def _empty_queue(self, stream: SampleStream) -> None:
         while True:
             while self._queue:
                 # Taken off only once it is written: the queue's length is the back-pressure.
@@ -261,9 +273,8 @@ class Datalog:
                 if self._full and len(self._queue) <= self._config.max_queued_samples // 2:
                     self._set_full(False)
             if self._completed.is_set():
-                break
+                return
             await self._parked.park()
-        await stream.complete()
 
     def _progress(self) -> None:
         """Forget what the sink is now known to have taken."""

@@ -48,6 +48,20 @@ class SampleStream(Protocol):
         """
 
 
+class PromptSampleStream(SampleStream, Protocol):
+    """A stream that saves its trial a task switch for most samples: what it can take at once never waits in a queue.
+
+    Whether a stream is one is seen by its having the method.
+    """
+
+    def write_nowait(self, sample: DatalogSample) -> bool:
+        """Take a sample as `write` does, if that needs no waiting; False: it was not taken, and `write` gets it.
+
+        It is called within the trial's tick, in whatever task that runs; never while `write` or `complete` runs, or
+        samples wait for it. It must return at once and not raise; an exception is logged, and `write` gets the sample.
+        """
+
+
 class SampleSink(Protocol):
     """Where streams of samples are opened: one for a trial, and another whenever the last one broke."""
 

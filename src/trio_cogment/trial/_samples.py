@@ -112,7 +112,11 @@ class SampleLog:
         return [self._strip(sample) for sample in leaving]
 
     def _begin(self, tick_id: int, wall_ns: int) -> DatalogSample:
-        sample = DatalogSample(info=SampleInfo(tick_id=tick_id, timestamp=wall_ns))
+        # Once per tick: setting fields costs half of what keyword arguments do.
+        sample = DatalogSample()
+        info = sample.info
+        info.tick_id = tick_id
+        info.timestamp = wall_ns
         self._buffer.append(sample)
         self._actions = [None] * self._actors
         return sample
@@ -121,8 +125,11 @@ class SampleLog:
         # Actions are added only now: until the tick is over one may still be made void.
         sample = self._buffer[-1]
         sample.info.state = state
-        missing = Action(tick_id=NO_ACTION_TICK)
-        sample.actions.extend([missing if action is None else action for action in self._actions])
+        actions = [action for action in self._actions if action is not None]
+        if len(actions) < self._actors:
+            missing = Action(tick_id=NO_ACTION_TICK)
+            actions = [missing if action is None else action for action in self._actions]
+        sample.actions.extend(actions)
 
     def _strip(self, sample: DatalogSample) -> DatalogSample:
         for name in self._excluded:
