@@ -94,7 +94,6 @@ class PumpDriver(Generic[V]):
         self._open = self._over = self._closed = self._abandoned = False
         self._failure: Exception | None = None
         self._token = trio.lowlevel.current_trio_token()
-        self._protecting = pump.protecting
         self.let_run = pump.turn
         self.exposed = pump.exposed
         pump.nursery.start_soon(self._hold, name="platform of a view")
@@ -143,11 +142,19 @@ class PumpDriver(Generic[V]):
 
     def exchange(self, act: Callable[[], None], ready: Callable[[], bool]) -> None:
         """See `Driver.exchange`."""
-        self._check()
-        with self._protecting():
+        pump = self._pump
+        if not self._open or not pump.is_usable():
+            self._check()
+        # As `Pump.protecting`, without its calls: this is once per step.
+        before, pump.protected = pump.protected, True
+        try:
             act()
             if not ready():
-                self._pump.wait(lambda: self._over or ready())
+                pump.wait(lambda: self._over or ready())
+        finally:
+            pump.protected = before
+        if pump.interrupted:
+            pump.raise_interrupt()
         if self._over:
             self._check()
 

@@ -11,12 +11,12 @@ import weakref
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from trio_cogment.api import spaces_pb2 as pb
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.rl.environments.base import Environment
 from trio_cogment.rl.environments.episode import Episode
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.rl.seats.base import Seat
+from trio_cogment.rl.views.codec import NO_ACTION, ActionEncoder, ObservationDecoder
 from trio_cogment.rl.views.parameters import (
     RemoteEnvironment,
     driven_agents,
@@ -26,11 +26,10 @@ from trio_cogment.rl.views.parameters import (
 )
 from trio_cogment.rl.views.platforms import PlatformOptions, ViewPlatform
 from trio_cogment.rl.views.rounds import EpisodeFailedError, Round
-from trio_cogment.spaces import Observation, SpaceError, encode_action
+from trio_cogment.spaces import Observation, SpaceError
 
 #: Trio's tasks get a turn after so many steps, even if no step had to wait for them.
 _STEPS_PER_TURN = 16
-_NO_ACTION = pb.Action()
 
 
 class Match:
@@ -92,7 +91,10 @@ class Match:
             self._params = params_of(
                 environment, self.name, self._seats, self.platform, instance=self.platform.new_trial_id()
             )
+            self._decoders: dict[str, ObservationDecoder] | None = None
             self._find_spaces()
+            self._encoders = {agent: ActionEncoder(self.action_spaces[agent]).encode for agent in self.mine}
+            self._decoders = {agent: ObservationDecoder(self.observation_spaces[agent]) for agent in self.mine}
         except BaseException:  # nobody else would close it
             self.close()
             raise
@@ -204,25 +206,25 @@ class Match:
         self.platform.driver.exchange(lambda: round_.act(messages), round_.is_ready)
         return self._arrived(round_)
 
-    def encoded(self, actions: Mapping[str, Any]) -> dict[str, pb.Action]:
+    def encoded(self, actions: Mapping[str, Any]) -> dict[str, bytes]:
         """Check and encode the actions of a step, for `send`; see `step`."""
         round_ = self._running()
         observations = round_.observations
-        messages = {}
+        messages, encoders = {}, self._encoders
         for agent in self.mine:
             observation = observations[agent]
             if not (observation.active and observation.alive):
-                messages[agent] = _NO_ACTION
+                messages[agent] = NO_ACTION
                 continue
             try:
                 if agent not in actions:
                     raise SpaceError("expected one, because it is the actor's turn; got none", root="action")
-                messages[agent] = encode_action(actions[agent], self.action_spaces[agent])
+                messages[agent] = encoders[agent](actions[agent])
             except SpaceError as error:
                 raise InvalidActionError(self.name, agent, error) from None
         return messages
 
-    def send(self, messages: dict[str, pb.Action]) -> None:
+    def send(self, messages: dict[str, bytes]) -> None:
         """Begin a step, which `receive` ends: between the two other matches may begin theirs."""
         round_ = self._running()
         self._over = True  # unless all goes well
@@ -292,6 +294,7 @@ class Match:
             episode=self._episode,
             actors=self.agents,
             around=self.platform.driver,
+            decoders=self._decoders,
         )
 
     def _launched(self) -> Round:

@@ -35,6 +35,7 @@ from trio_cogment.sdk import (
 
 #: What the participants of views are registered as.
 IMPLEMENTATION = "view"
+_USER_ID = "trio-cogment"
 _DISCARDED = "the view was reset in the middle of the episode"
 
 
@@ -178,7 +179,11 @@ class ViewPlatform:
     async def _start(self, round_: Round, params: TrialParams) -> None:
         opened = self.opened
         try:
-            await opened.controller.start_trial(params, trial_id=round_.trial_id)
+            if opened.platform is None:
+                await opened.controller.start_trial(params, trial_id=round_.trial_id)
+            else:  # the same without a call
+                orchestrator = opened.platform.orchestrator
+                await orchestrator.start_trial(trial_id=round_.trial_id, user_id=_USER_ID, params=params)
             if opened.join is not None:
                 for actor in params.actors:
                     if actor.endpoint == CLIENT and actor.implementation == IMPLEMENTATION:

@@ -77,7 +77,8 @@ class Pump:
     Attributes:
         users: how many use it.
         nursery: of its tasks; none of them may raise anything.
-        interrupted: Control-C has come where it could not be raised.
+        protected: Control-C has to wait.
+        interrupted: it has come, and waits.
     """
 
     def __init__(self) -> None:
@@ -87,7 +88,7 @@ class Pump:
         self._clock = _Clock()
         self.users = 0
         self._turning = False
-        self._protected = False
+        self.protected = False
         self.interrupted = False
         self._ended: Outcome[None] | None = None
         self._scope = trio.CancelScope()
@@ -148,13 +149,13 @@ class Pump:
                 "a participant of a view waits for another view of the same thread, which cannot run meanwhile: "
                 "make one of them with thread=True"
             )
-        before, self._protected = self._protected, True
+        before, self.protected = self.protected, True
         self._turning = True
         try:
             self._callbacks.popleft()()
         finally:
             self._turning = False
-            self._protected = before
+            self.protected = before
 
     def wait(self, ready: Callable[[], bool]) -> None:
         """Let everything run until `ready` says so; time passes.
@@ -207,26 +208,21 @@ class Pump:
     @contextmanager
     def protecting(self) -> Iterator[None]:
         """Only note Control-C in a block, and raise it at its end."""
-        before, self._protected = self._protected, True
+        before, self.protected = self.protected, True
         try:
             yield
         finally:
-            self._protected = before
+            self.protected = before
         self.raise_interrupt()
 
     def exposed(self, function: Callable[..., T], *args: Any) -> T:
         """Call a function, an environment's, in which Control-C is raised at once."""
-        before = self._protected
+        before = self.protected
         try:
-            self._protected = False
+            self.protected = False
             return function(*args)
         finally:
-            self._protected = before
-
-    @property
-    def protected(self) -> bool:
-        """Whether Control-C has to wait."""
-        return self._protected
+            self.protected = before
 
     def raise_interrupt(self) -> None:
         """Raise the KeyboardInterrupt that has been noted, if there is one."""

@@ -15,7 +15,8 @@ import trio
 from trio_cogment.api import spaces_pb2 as pb
 from trio_cogment.errors import CogmentError, FailedPreconditionError
 from trio_cogment.rl.environments.episode import Episode, Turn
-from trio_cogment.sdk import ActorSession, EnvironmentSession, Event, EventType
+from trio_cogment.rl.views.codec import ObservationDecoder
+from trio_cogment.sdk import ActorSession, EnvironmentSession, Event, EventType, Reward
 from trio_cogment.spaces import Observation, SpaceError, decode_observation
 
 
@@ -46,6 +47,7 @@ class Round:
         episode: of the environment in this process; None if it is elsewhere.
         actors: of the trial, in the order of its parameters.
         around: the driver.
+        decoders: of the observations of mine; without them the spaces are decoded, too.
 
     Attributes:
         trial_id: of the trial.
@@ -65,6 +67,7 @@ class Round:
         episode: Episode | None,
         actors: Sequence[str],
         around: Surroundings,
+        decoders: Mapping[str, ObservationDecoder] | None = None,
     ) -> None:
         self.trial_id = trial_id
         self.observations: dict[str, Observation] = {}
@@ -76,6 +79,7 @@ class Round:
         self._episode = episode
         self._actors = actors
         self._around = around
+        self._decoders = decoders
         self._sessions: dict[str, ActorSession[pb.Observation, Any, Any]] = {}
         self._environment: EnvironmentSession[Any, pb.Action, Any] | None = None
         self._scope = trio.CancelScope()
@@ -104,7 +108,7 @@ class Round:
         if self._episode is not None and not self.is_broken():
             self._send(self._play(self._episode.begin, seed, options))
 
-    def act(self, actions: Mapping[str, pb.Action]) -> None:
+    def act(self, actions: Mapping[str, bytes]) -> None:
         """Send the actions of mine; each of them must be there."""
         self._missing = self._mine
         self.observations = {}
@@ -147,10 +151,15 @@ class Round:
         if turn is None or session is None:
             return
         observations = list(zip(self._actors, turn.observations, strict=True))
+        rewards = [
+            Reward(actor, reward)
+            for actor, reward in zip(self._actors, turn.rewards, strict=True)
+            if reward is not None
+        ]
         if turn.over:
-            session.end_nowait(observations)
+            session.end_nowait(observations, rewards)
         else:
-            session.produce_observations_nowait(observations)
+            session.produce_observations_nowait(observations, rewards)
 
     def _fail(self, error: Exception) -> None:
         self.failure = error
@@ -176,7 +185,10 @@ class Round:
         if received is None:
             return
         try:
-            self.observations[name] = decode_observation(received.payload, copy=True)
+            if self._decoders is None:
+                self.observations[name] = decode_observation(received.payload, copy=True)
+            else:
+                self.observations[name] = self._decoders[name].decode(received.payload)
         except SpaceError as error:
             self.failure = EpisodeFailedError(f"environment {self._name!r}, actor {name!r}: {error}")
         if event.type is EventType.ENDING:
