@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import string
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rl.openenv.json_values import dumps, from_json_value, loads, to_json_value
 from trio_cogment.rl.openenv.schemas import space_in
 from trio_cogment.spaces import Box, Dict, Discrete, Sequence, Space, SpaceError, Text
+from trio_cogment.spaces.base import described
 from trio_cogment.spaces.errors import MAX_DEPTH
 
 #: The longest text of an action, and the longest JSON of an observation, unless the caller says otherwise.
@@ -88,6 +89,52 @@ class Codec:
             return from_json_value(fields[self.field], self.space)
         known = self.space.spaces if isinstance(self.space, Dict) else {}
         return from_json_value({key: inner for key, inner in fields.items() if key in known}, self.space)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenAction:
+    """Actions as a user wants them.
+
+    Attributes:
+        space: of the values.
+        to_fields: makes the fields of an action of a value.
+    """
+
+    space: Space
+    to_fields: Callable[[Any], Mapping[str, Any]]
+
+    def fields(self, value: Any) -> Mapping[str, Any]:
+        """Return the fields of an action.
+
+        Raises:
+            SpaceError: the user's function returned none.
+        """
+        found = self.to_fields(value)
+        if not isinstance(found, Mapping):
+            raise SpaceError(f"expected a dict from to_fields, got {described(found)}")
+        fields: dict[str, Any] = to_json_value(dict(found))
+        return fields
+
+
+@dataclass(frozen=True, slots=True)
+class GivenObservation:
+    """Observations as a user wants them.
+
+    Attributes:
+        space: of the values.
+        to_value: makes a value of the fields of an observation.
+    """
+
+    space: Space
+    to_value: Callable[[Mapping[str, Any]], Any]
+
+    def value(self, fields: Mapping[str, Any]) -> Any:
+        """Return the value of an observation.
+
+        Raises:
+            SpaceError: the user's function returned none of the space.
+        """
+        return self.space.check(self.to_value(fields))
 
 
 def action_codec(schema: Any, max_text_characters: int = DEFAULT_MAX_TEXT_CHARACTERS) -> Codec:

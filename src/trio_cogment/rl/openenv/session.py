@@ -135,13 +135,15 @@ class Session:
 
     def receive(self, text: str | bytes) -> list[Effect]:
         """Take a message from the client."""
+        try:
+            return self.submit(parse_message(text))
+        except RefusedError as refused:
+            return self.submit(refused)
+
+    def submit(self, request: Request | RefusedError) -> list[Effect]:
+        """Take a request from the client, or a message that makes no sense and is answered when its turn comes."""
         if self.phase is Phase.CLOSED:
             return []
-        request: Request | RefusedError
-        try:
-            request = parse_message(text)
-        except RefusedError as refused:
-            request = refused
         if isinstance(request, Close):
             return [*self.vanish(), HangUp(NORMAL_CLOSURE)]
         if len(self._waiting) == MAX_WAITING_MESSAGES:
