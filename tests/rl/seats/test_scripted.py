@@ -114,6 +114,17 @@ async def test_policies_with_state(function: Any, second: list[int], autojump_cl
     assert [taken["player_0"] for taken in game.taken] == [[1, 2, 3], second]
 
 
+async def test_a_policy_is_async_always_or_never(autojump_clock: MockClock, quiet: None) -> None:
+    async def later() -> int:
+        await trio.lowlevel.checkpoint()
+        return 1
+
+    seats = {"player_0": rl.random(), "player_1": rl.policy(lambda value: later() if value == 2 else 1)}
+    async with playing(Duel(), seats) as platform:
+        outcome = await play(platform, seats, check=False)
+    assert "actor 'player_1': action: expected one at once, as before, got coroutine" in str(outcome)
+
+
 @pytest.mark.parametrize(
     ("answer", "text"),
     [

@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
+from trio_cogment.api import spaces_pb2 as pb
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rl.seats.base import Seat, SeatContext
+from trio_cogment.rl.seats.errors import SeatError
 from trio_cogment.rl.seats.player import NO_ACTION, Player
-from trio_cogment.sdk import ActorImplementation, ActorSession, EventType
+from trio_cogment.sdk import ActorImplementation, ActorSession, Event, EventType
 from trio_cogment.spaces import Observation
 
 #: What answers in one trial: called with an observation, always with its spaces, when the agent is asked to act.
@@ -37,23 +40,58 @@ class LocalSeat(Seat):
 
         async def sit(session: ActorSession[Any, Any, Any]) -> None:
             player = Player(context.environment, session.name)
-            answer: Answer | None = None
-            async for event in session.all_events():
-                if event.observation is None or event.type is not EventType.ACTIVE:
-                    continue
-                asked = player.observe(event.observation.payload)
-                if asked is None:
-                    await session.do_action(NO_ACTION)
-                    continue
+            answer = await self._answer_first(session, player, context)
+            if answer is not None:
+                await session.handle(partial(_answer_now, session, player, answer))
+
+        return sit
+
+    async def _answer_first(
+        self, session: ActorSession[Any, Any, Any], player: Player, context: SeatContext
+    ) -> Answer | None:
+        """Take part until the first action, and to the end of the trial if that is awaitable.
+
+        Returns:
+            What answered, if that was at once: then no task has to be switched to for the following actions.
+        """
+        answer: Answer | None = None
+        async for event in session.all_events():
+            asked = _asked(player, event)
+            if asked is not None:
                 if answer is None:
                     # Not before: a trial may be started while the last one of the same seat still runs.
                     answer = await self.begin(context)
                 action = answer(asked)
-                if inspect.isawaitable(action):
-                    action = await action
-                await session.do_action(player.act(action))
+                if not inspect.isawaitable(action):
+                    await session.do_action(player.act(action))
+                    return answer
+                await session.do_action(player.act(await action))
+            elif event.observation is not None:
+                await session.do_action(NO_ACTION)
+        return None
 
-        return sit
+
+def _answer_now(
+    session: ActorSession[Any, Any, Any], player: Player, answer: Answer, event: Event[pb.Observation, None]
+) -> None:
+    asked = _asked(player, event)
+    if asked is not None:
+        action = answer(asked)
+        if inspect.isawaitable(action):
+            if inspect.iscoroutine(action):
+                action.close()
+            text = f"action: expected one at once, as before, got {type(action).__name__}: make it always awaitable"
+            raise SeatError(player.environment, player.agent, text)
+        session.do_action_nowait(player.act(action))
+    elif event.observation is not None:
+        session.do_action_nowait(NO_ACTION)
+
+
+def _asked(player: Player, event: Event[pb.Observation, None]) -> Observation | None:
+    """Return the observation that is to be answered with an action, if it is one."""
+    if event.observation is None or event.type is not EventType.ACTIVE:
+        return None
+    return player.observe(event.observation.payload)
 
 
 class Function:
