@@ -37,9 +37,13 @@ if TYPE_CHECKING:
     from trio_cogment.rl.seats.scripted import random as random
     from trio_cogment.rl.seats.text import text as text
     from trio_cogment.rl.spec import RL_SPEC as RL_SPEC
+    from trio_cogment.rl.views.aec import TrialAECEnv as TrialAECEnv
+    from trio_cogment.rl.views.aec import make_aec as make_aec
     from trio_cogment.rl.views.gymnasium import TrialEnv as TrialEnv
     from trio_cogment.rl.views.gymnasium import make as make
     from trio_cogment.rl.views.gymnasium import register as register
+    from trio_cogment.rl.views.parallel import TrialParallelEnv as TrialParallelEnv
+    from trio_cogment.rl.views.parallel import make_parallel as make_parallel
     from trio_cogment.rl.views.platforms import PlatformOptions as PlatformOptions
     from trio_cogment.rl.views.rounds import EpisodeFailedError as EpisodeFailedError
     from trio_cogment.rl.views.vector import TrialVectorEnv as TrialVectorEnv
@@ -60,8 +64,10 @@ _HOMES = {
     "SeatContext": "seats.base",
     "SeatError": "seats.errors",
     "TensorBoard": "runner",
+    "TrialAECEnv": "views.aec",
     "TrialCallback": "runner",
     "TrialEnv": "views.gymnasium",
+    "TrialParallelEnv": "views.parallel",
     "TrialResult": "runner",
     "TrialVectorEnv": "views.vector",
     "WeightsAndBiases": "runner",
@@ -71,6 +77,8 @@ _HOMES = {
     "human": "seats.remote",
     "join_trials": "seats.clients",
     "make": "views.gymnasium",
+    "make_aec": "views.aec",
+    "make_parallel": "views.parallel",
     "make_vec": "views.vector",
     "model": "seats.models",
     "open_run": "runner",

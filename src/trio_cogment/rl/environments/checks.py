@@ -29,10 +29,23 @@ def check_of(space: Space) -> Check:
         return _check_of_dict(space)
     if isinstance(space, Tuple):
         return _check_of_tuple(space)
-    if isinstance(space, ArraySpace) and not isinstance(space, Discrete):
+    if isinstance(space, Discrete):
+        return _check_of_number(space)
+    if isinstance(space, ArraySpace):
         return _check_of_array(space)
     # Its length and characters are bounds, too.
     return _check_text if isinstance(space, Text) else space.check
+
+
+def _check_of_number(space: Discrete) -> Check:
+    dtype = space.dtype
+
+    def check(value: Any) -> Any:
+        found = space.check(value)
+        # Environments of PettingZoo give such arrays, which the space has too; messages tell them from numbers.
+        return value if type(value) is np.ndarray and value.dtype == dtype else found
+
+    return check
 
 
 def _check_text(value: Any) -> str:

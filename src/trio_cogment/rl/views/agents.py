@@ -1,0 +1,120 @@
+"""What the views of PettingZoo have in common: who takes part, their spaces, and opening the match."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trio_cogment.errors import MissingExtraError
+from trio_cogment.rl.seats.base import Seat
+from trio_cogment.rl.views.gymnasium import find_environment
+from trio_cogment.rl.views.match import Match
+from trio_cogment.rl.views.platforms import PlatformOptions, ViewPlatform
+from trio_cogment.rl.views.turns import Turns
+from trio_cogment.spaces import to_gymnasium
+
+try:
+    import pettingzoo
+except ModuleNotFoundError as missing:
+    if missing.name != "pettingzoo":
+        raise
+    raise MissingExtraError.of("pettingzoo", "pettingzoo") from missing
+
+#: The base classes of the views, which have no types of their own.
+ParallelEnv: Any = pettingzoo.ParallelEnv
+AECEnv: Any = pettingzoo.AECEnv
+
+
+class SeatedAgents:
+    """The part of a view of PettingZoo that is the same in both.
+
+    Attributes:
+        possible_agents: the agents whom the caller drives, in the environment's order.
+        agents: those of them that take part now.
+        observation_spaces: by agent.
+        action_spaces: by agent.
+        metadata: what the environment says about itself.
+        render_mode: with which the environment was made.
+    """
+
+    agents: list[str]
+
+    def __init__(self, match: Match, *, render_mode: str | None = None) -> None:
+        """Take the seats.
+
+        Args:
+            match: whose agents the caller drives; it is closed with this object.
+            render_mode: with which the environment was made.
+        """
+        self._match = match
+        self._turns = Turns(match)
+        self._begun = False
+        self.possible_agents = list(match.mine)
+        self.agents = []
+        self.observation_spaces = {agent: to_gymnasium(match.observation_spaces[agent]) for agent in match.mine}
+        self.action_spaces = {agent: to_gymnasium(match.action_spaces[agent]) for agent in match.mine}
+        found = match.environment
+        self.metadata: dict[str, Any] = {"name": match.name, "render_modes": []}
+        if found is not None:
+            self.metadata.update(found.metadata)
+            self.metadata.pop("render_mode", None)
+        self.render_mode = render_mode
+
+    @property
+    def trial_id(self) -> str:
+        """The id of this episode's trial, or of the last one; empty before the first."""
+        return self._match.trial_id
+
+    @property
+    def environment(self) -> Any:
+        """The environment itself, if it is in this process; None if it is elsewhere."""
+        return getattr(self._match.environment, "env", self._match.environment)
+
+    def observation_space(self, agent: str) -> Any:
+        """Return an agent's observation space, always the same object.
+
+        Raises:
+            InvalidArgumentError: the agent is not one of `possible_agents`.
+        """
+        return self._of_agent(self.observation_spaces, agent, "observation_space")
+
+    def action_space(self, agent: str) -> Any:
+        """Return an agent's action space, always the same object; see `observation_space`."""
+        return self._of_agent(self.action_spaces, agent, "action_space")
+
+    def _of_agent(self, values: Mapping[str, Any], agent: str, field: str) -> Any:
+        try:
+            return values[agent]
+        except KeyError:
+            raise self._turns.unknown(agent, field) from None
+
+    def render(self) -> Any:
+        """Render the environment as it does by itself.
+
+        Raises:
+            InvalidArgumentError: the environment is elsewhere, or cannot render.
+        """
+        return self._match.render()
+
+    def close(self) -> None:
+        """End the trial that runs, and close everything; closing again is harmless."""
+        self.agents = []
+        self._match.close()
+
+
+def open_match(
+    environment: Any,
+    *,
+    seats: Mapping[str, Seat] | None,
+    agents: Sequence[str],
+    implementation: str,
+    render_mode: str | None,
+    options: PlatformOptions,
+    platform: ViewPlatform | None,
+    arguments: dict[str, Any],
+) -> Match:
+    """Return the match of a view of PettingZoo; see `make_parallel` for the arguments and the errors."""
+    found = find_environment(
+        environment, agents=agents, implementation=implementation, render_mode=render_mode, arguments=arguments
+    )
+    return Match(found, seats=seats or {}, platform=platform, options=options)

@@ -1,0 +1,187 @@
+"""Seats of a trial as a parallel environment of PettingZoo."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.rl.environments.errors import InvalidActionError
+from trio_cogment.rl.seats.base import Seat
+from trio_cogment.rl.views.agents import ParallelEnv, SeatedAgents, open_match
+from trio_cogment.rl.views.match import Match
+from trio_cogment.rl.views.platforms import PlatformOptions, ViewPlatform
+from trio_cogment.rl.views.turns import info_of
+from trio_cogment.spaces import SpaceError
+
+#: Observations, rewards, terminations, truncations and infos, by agent.
+Step: TypeAlias = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]
+
+
+class TrialParallelEnv(SeatedAgents, ParallelEnv):  # type: ignore[misc]  # PettingZoo's class has no types
+    """Agents' seats in trials, as a parallel environment: each episode is a trial. `make_parallel` makes it.
+
+    The agents are those of the caller's; others are seen in what they do. Where agents take turns, a step is a round in
+    which each of the caller's agents acts once, and what the others do meanwhile belongs to it; an agent's reward is
+    the sum over it.
+    """
+
+    def __init__(self, match: Match, *, render_mode: str | None = None) -> None:
+        """Take the seats.
+
+        Args:
+            match: whose agents the caller drives; it is closed with this object.
+            render_mode: with which the environment was made.
+
+        Raises:
+            InvalidArgumentError: agents take turns, and may not act all at once.
+        """
+        super().__init__(match, render_mode=render_mode)
+        self._takes_rounds = len(match.mine) == 1 or bool(self.metadata.get("is_parallelizable"))
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """Begin an episode, in a new trial; a trial that still runs is ended hard.
+
+        Args:
+            seed: of the environment, and of what other seats draw; None goes on with the generators they have.
+            options: the environment's own.
+
+        Returns:
+            Observations and infos, by agent.
+
+        Raises:
+            EpisodeFailedError: an actor cannot be reached or is lost, or the environment raised an exception.
+            InvalidArgumentError: agents take turns, and may not act all at once.
+            CogmentError: the environment returned what makes no sense, for example.
+        """
+        turns = self._turns
+        self.agents, self._begun = [], True
+        turns.reset(seed, options)
+        if len(turns.asked) < len(turns.live) and not self._takes_rounds:
+            raise InvalidArgumentError(
+                f"environment {self._match.name!r}: make_parallel: expected agents that act all at once, or "
+                "metadata['is_parallelizable'] where they take turns; use make_aec"
+            )
+        self.agents = list(turns.live)
+        found = {agent: turns.observations[agent] for agent in self.agents}
+        return (
+            {agent: observation.value for agent, observation in found.items()},
+            {agent: info_of(observation) for agent, observation in found.items()},
+        )
+
+    def step(self, actions: Mapping[str, Any]) -> Step:
+        """Make a step.
+
+        Args:
+            actions: of the `agents`; those of agents who are out are ignored.
+
+        Returns:
+            Observations, rewards, terminations, truncations and infos of those who took part in it.
+
+        Raises:
+            InvalidActionError: an action is missing, or not in its space; no step was made.
+            InvalidArgumentError: there is an action of somebody else.
+            FailedPreconditionError: there was no `reset`, or the episode is over.
+            EpisodeFailedError, CogmentError: as `reset`; the episode is over.
+        """
+        turns = self._turns
+        turns.check_running(self._begun)
+        for agent in actions:
+            if agent not in self.action_spaces:
+                raise turns.unknown(agent, "step: actions")
+        try:
+            if len(turns.asked) == len(turns.live):
+                turns.step(actions)
+                rewards, ended = turns.rewards, turns.ended
+            else:
+                rewards, ended = self._round(actions)
+        finally:
+            self.agents = list(turns.live)
+        observations = {agent: turns.observations[agent] for agent in rewards}
+        flags = {agent: ended.get(agent, (False, False)) for agent in rewards}
+        return (
+            {agent: observation.value for agent, observation in observations.items()},
+            rewards,
+            {agent: terminated for agent, (terminated, _) in flags.items()},
+            {agent: truncated for agent, (_, truncated) in flags.items()},
+            {agent: info_of(observation) for agent, observation in observations.items()},
+        )
+
+    def _round(self, actions: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, tuple[bool, bool]]]:
+        """Let each agent act once, in the order in which they are asked; return rewards, and who ended."""
+        turns = self._turns
+        # All of them first: later ones would be refused in the middle of the round.
+        for agent in turns.live:
+            if agent not in actions:
+                missing = SpaceError("expected one of every agent, got none", root="action")
+                raise InvalidActionError(self._match.name, agent, missing)
+            turns.check_action(agent, actions[agent])
+        rewards: dict[str, float] = {}
+        ended: dict[str, tuple[bool, bool]] = {}
+        waiting = set(turns.live)
+        while now := [agent for agent in turns.asked if agent in waiting]:
+            turns.step({agent: actions[agent] for agent in now})
+            waiting.difference_update(now)
+            for agent, reward in turns.rewards.items():
+                rewards[agent] = rewards.get(agent, 0.0) + reward
+            ended.update(turns.ended)
+        return rewards, ended
+
+
+def make_parallel(
+    environment: Any,
+    *,
+    seats: Mapping[str, Seat] | None = None,
+    agents: Sequence[str] = ("player_0", "player_1"),
+    implementation: str = "",
+    render_mode: str | None = None,
+    options: PlatformOptions | None = None,
+    platform: ViewPlatform | None = None,
+    store: Any = None,
+    model_registry: Any = None,
+    orchestrator: str = "",
+    directory: Any = None,
+    thread: bool | None = None,
+    **arguments: Any,
+) -> TrialParallelEnv:
+    """Return a parallel environment of PettingZoo whose episodes are trials.
+
+    Args:
+        environment: what is played: an id (`rps_v2`), an environment, or a function that makes one; see
+            `trio_cogment.rl.environments.making.make_environment`. Or where it is served: `grpc://host:port`, or
+            `cogment://discover...`.
+        seats: who takes the seats of which agents; all others are the caller's.
+        agents: for an environment that is served elsewhere, all its agents.
+        implementation: of an environment that is served elsewhere, if there are several.
+        render_mode: with which the environment is made.
+        options: where the trials run, all of it; the arguments from `store` on are for what is needed most.
+        platform: share that of other views.
+        store: keeps every episode as a trial: `memory:` or `sqlite:PATH`.
+        model_registry: the folder of a model registry, for seats of models.
+        orchestrator: run the trials there, `grpc://host:port`, instead of on a platform of the environment's own.
+        directory: asked for what `cogment://discover` describes.
+        thread: run the platform in a thread of its own; see `PlatformOptions`.
+        arguments: with which the environment is made.
+
+    Raises:
+        MissingExtraError: a package is not installed; the text has the command that installs it.
+        InvalidArgumentError: there is no such environment or agent, or all agents have seats.
+        CogmentError: the platform cannot be opened, or the environment elsewhere cannot be reached.
+    """
+    if options is None:
+        options = PlatformOptions(
+            store=store, model_registry=model_registry, orchestrator=orchestrator, directory=directory, thread=thread
+        )
+    match = open_match(
+        environment,
+        seats=seats,
+        agents=agents,
+        implementation=implementation,
+        render_mode=render_mode,
+        options=options,
+        platform=platform,
+        arguments=arguments,
+    )
+    return TrialParallelEnv(match, render_mode=render_mode)
