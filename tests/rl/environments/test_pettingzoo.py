@@ -59,7 +59,7 @@ def test_agents_leave_and_join() -> None:
     third = ours.step({"a_0": 0, "b_0": 0})
     assert flags(third["a_0"]) == (True, False, False, False)
     assert third["a_0"].reward == 2.0
-    assert (flags(third["late_0"]), third["late_0"].reward) == ((False, False, True, True), None)
+    assert (flags(third["late_0"]), third["late_0"].reward) == ((False, False, True, True), 2.0)
     fourth = ours.step({"b_0": 0, "late_0": 0})
     assert (flags(fourth["a_0"]), fourth["a_0"].reward) == ((False, False, False, False), None)
     assert fourth["a_0"].value.tolist() == [2], "its last value, though the environment has changed the array"

@@ -48,7 +48,7 @@ class ParallelEnvironment(SeveralAgents):
             if name in actions:
                 found[name] = self._next(name, result, live)
             elif name in live:
-                found[name] = self._joining(name, result[0], result[4])
+                found[name] = self._joining(name, result[0], result[4], result[1])
             else:
                 found[name] = self.out(name)
         self.over = not live
@@ -69,10 +69,14 @@ class ParallelEnvironment(SeveralAgents):
         value = self.part_of(observations, name, "observation")
         return self.taking_part(name, value, reward, self.part_of(infos, name, "info"))
 
-    def _joining(self, name: str, observations: Mapping[Any, Any], infos: Mapping[Any, Any]) -> Observation:
+    def _joining(
+        self, name: str, observations: Mapping[Any, Any], infos: Mapping[Any, Any], rewards: Mapping[Any, Any] = {}
+    ) -> Observation:
         self.require_first_time(name)
+        agent = self.ids[name]
         value = self.part_of(observations, name, "observation")
-        return self.taking_part(name, value, None, infos.get(self.ids[name], {}))
+        reward = self.reward(name, rewards[agent]) if agent in rewards else None
+        return self.taking_part(name, value, reward, infos.get(agent, {}))
 
 
 def _are_dicts(result: Any, count: int) -> bool:
