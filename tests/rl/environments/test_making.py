@@ -78,8 +78,8 @@ def test_names_that_do_not_exist(target: str, text: str) -> None:
 
 
 def test_a_package_that_an_environment_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "pettingzoo.classic.rps_v2", raising=False)
-    monkeypatch.delitem(sys.modules, "pettingzoo.classic.rps.rps", raising=False)
+    for name in [name for name in sys.modules if name.startswith("pettingzoo.classic.rps")]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pygame", None)
     for target in ("rps_v2", "pettingzoo.classic.rps_v2", "classic/rps-v2"):
         with pytest.raises(MissingExtraError, match=rf"environment '{target}': .*pip install 'pettingzoo\[classic\]'"):
