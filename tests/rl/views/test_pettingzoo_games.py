@@ -39,7 +39,7 @@ def test_episodes_are_those_of_the_game(name: str) -> None:
     view.close()
 
 
-@pytest.mark.parametrize("target", ["rps_v2", bare("rps_v2"), "classic/rps-v2"], ids=["name", "turns", "registry"])
+@pytest.mark.parametrize("target", ["rps_v2", bare("rps_v2")], ids=["name", "turns"])
 def test_all_at_once(target: Any) -> None:
     view = rl.make_parallel(target)
     assert said(lambda: parallel_api_test(view, num_cycles=200)) == set()
