@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "launch": ("trio_cogment.cli.launch", "Run the scripts of a launch file together, until one ends."),
     "participants": ("trio_cogment.cli.participants", "Serve the participants that a Python module registers."),
     "replay": ("trio_cogment.cli.replay", "Play a recorded trial through this version's rules."),
+    "rl": ("trio_cogment.cli.rl", "Use trials for reinforcement learning."),
     "run": ("trio_cogment.cli.run", "Run a command of a project file."),
     "serve": ("trio_cogment.cli.serve", "Serve everything on one port."),
     "services": ("trio_cogment.cli.services", "Serve one service, with the flags of the reference."),

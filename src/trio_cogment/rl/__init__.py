@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from trio_cogment.rl.datasets.exporting import export_async as export_async
     from trio_cogment.rl.datasets.replaying import replay_actor as replay_actor
     from trio_cogment.rl.datasets.replaying import replay_environment as replay_environment
+    from trio_cogment.rl.environments.errors import EnvironmentFailedError as EnvironmentFailedError
+    from trio_cogment.rl.environments.errors import EnvironmentLostError as EnvironmentLostError
+    from trio_cogment.rl.environments.errors import InvalidActionError as InvalidActionError
+    from trio_cogment.rl.environments.errors import InvalidEnvironmentError as InvalidEnvironmentError
+    from trio_cogment.rl.environments.making import make_environment as make_environment
+    from trio_cogment.rl.environments.serving import environment as environment
     from trio_cogment.rl.runner import League as League
     from trio_cogment.rl.runner import MLflow as MLflow
     from trio_cogment.rl.runner import Results as Results
@@ -51,9 +57,13 @@ if TYPE_CHECKING:
 
 #: The module of each public name, below `trio_cogment.rl`.
 _HOMES = {
+    "EnvironmentFailedError": "environments.errors",
+    "EnvironmentLostError": "environments.errors",
     "EpisodeFailedError": "views.rounds",
     "ExportProgress": "datasets.exporting",
     "Exported": "datasets.exporting",
+    "InvalidActionError": "environments.errors",
+    "InvalidEnvironmentError": "environments.errors",
     "League": "runner",
     "MLflow": "runner",
     "PlatformOptions": "views.platforms",
@@ -72,12 +82,14 @@ _HOMES = {
     "TrialVectorEnv": "views.vector",
     "WeightsAndBiases": "runner",
     "endpoint": "seats.remote",
+    "environment": "environments.serving",
     "export": "datasets.exporting",
     "export_async": "datasets.exporting",
     "human": "seats.remote",
     "join_trials": "seats.clients",
     "make": "views.gymnasium",
     "make_aec": "views.aec",
+    "make_environment": "environments.making",
     "make_parallel": "views.parallel",
     "make_vec": "views.vector",
     "model": "seats.models",

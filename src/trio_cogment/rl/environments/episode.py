@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
@@ -77,10 +77,11 @@ class Episode:
         joined = [content + spaces for content, spaces in zip(turn.observations, self._spaces, strict=True)]
         return Turn(joined, turn.rewards, turn.over)
 
-    def advance(self, actions: Sequence[bytes | None]) -> Turn:
+    def advance(self, actions: Sequence[bytes | None], *, cut: bool = False) -> Turn:
         """Make a step.
 
         Args:
+            cut: the trial ends with this step, whether or not the episode does: who still takes part is truncated.
             actions: in the actors' order, the bytes of a message `Action`; None for an actor who gave none. Those of
                 actors whose last observation was not `active` are not looked at.
 
@@ -97,7 +98,11 @@ class Episode:
             )
         decoded = self._decoded(actions)
         self.over = True
-        return self._turn(self.environment.step(decoded))
+        found = self.environment.step(decoded)
+        if cut and not self.environment.over:
+            found = {actor: _truncated(observation) for actor, observation in found.items()}
+            return self._turn(found, cut=True)
+        return self._turn(found)
 
     def _decoded(self, actions: Sequence[bytes | None]) -> dict[str, Any]:
         if len(actions) != len(self._actors):
@@ -116,7 +121,7 @@ class Episode:
                 raise InvalidActionError(self.environment.name, actor, error) from None
         return decoded
 
-    def _turn(self, found: Mapping[str, Observation]) -> Turn:
+    def _turn(self, found: Mapping[str, Observation], *, cut: bool = False) -> Turn:
         contents: list[bytes] = []
         rewards: list[float | None] = []
         active: list[bool] = []
@@ -131,7 +136,7 @@ class Episode:
         if self._frames_for:
             self._add_frame(contents)
         self.active = active
-        over = self.over = self.environment.over
+        over = self.over = cut or self.environment.over
         return Turn(contents, rewards, over)
 
     def _add_frame(self, contents: list[bytes]) -> None:
@@ -163,3 +168,9 @@ class Episode:
             return encoded_spaces(self.environment.observation_spaces[actor], self.environment.action_spaces[actor])
         except SpaceError as error:
             raise InvalidEnvironmentError(self.environment.name, actor, error) from None
+
+
+def _truncated(observation: Observation) -> Observation:
+    if not observation.alive:
+        return observation
+    return replace(observation, truncated=True, active=False, alive=False)

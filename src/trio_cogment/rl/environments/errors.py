@@ -39,3 +39,11 @@ class InvalidActionError(InvalidArgumentError):
         self.environment = environment
         self.actor = actor
         self.reason = str(reason)
+
+
+class EnvironmentFailedError(CogmentError):
+    """An environment in a process of its own has raised; its traceback is a note of this error."""
+
+
+class EnvironmentLostError(CogmentError):
+    """The process of an environment has ended while a trial needed it; the text says how."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,6 +21,8 @@ Target: TypeAlias = str | Callable[..., Any] | Any
 
 #: What environments of PettingZoo are called: `rps_v2`, `pettingzoo.classic.rps_v2`.
 _MODULE = re.compile(r"(?:\w+\.)*\w+_v\d+")
+#: The first that an environment has is chosen for people who watch.
+_PICTURE_MODES = ("rgb_array", "ansi")
 _INTERFACES = (
     ("gymnasium", "Env"),
     ("pettingzoo", "ParallelEnv"),
@@ -66,9 +70,51 @@ def maker_of(target: Target, **arguments: Any) -> EnvironmentMaker:
     Arguments of each call take precedence. An environment that is made already is returned once; after that, only one
     of Gymnasium that knows how it was made can be made again.
     """
-    if isinstance(target, str) or (callable(target) and not _is_known(target)):
-        return lambda **further: make_environment(target, **{**arguments, **further})
-    return _Again(target)
+    again = repeatable(target)
+    return lambda **further: make_environment(again, **{**arguments, **further})
+
+
+def repeatable(target: Target) -> Target:
+    """Return a target that can be made several times, if that is possible; see `maker_of`."""
+    return _Again(target) if _is_known(target) else target
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How an environment is made; a process of its own gets it pickled.
+
+    Attributes:
+        target: see `make_environment`.
+        arguments: with which it is made.
+        pictures: somebody wants to see it: if the arguments name no `render_mode`, one that returns pictures is chosen.
+    """
+
+    target: Target
+    arguments: dict[str, Any]
+    pictures: bool = False
+
+    def make(self) -> Environment:
+        """Make an environment; see `make_environment`."""
+        environment = make_environment(self.target, **self.arguments)
+        if not self.pictures or environment.metadata.get("render_mode") or not _takes_render_mode(self.target):
+            return environment
+        offered = environment.metadata.get("render_modes") or ()
+        mode = next((mode for mode in _PICTURE_MODES if mode in offered), None)
+        if mode is None:
+            return environment
+        # Only one that has been made tells its modes.
+        environment.close()
+        return make_environment(self.target, **{**self.arguments, "render_mode": mode})
+
+
+def _takes_render_mode(target: Target) -> bool:
+    if isinstance(target, str):
+        return True
+    try:
+        parameters = inspect.signature(target).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(one.name == "render_mode" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 class _Again:

@@ -1,0 +1,263 @@
+"""`environment`: an environment of the field as the implementation of a trial's environment."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import trio
+from google.protobuf.message import DecodeError
+
+from trio_cogment.api import rl_pb2
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.rl.environments.episode import Turn
+from trio_cogment.rl.environments.hosts import Host, InlineHost, ThreadHost
+from trio_cogment.rl.environments.making import Recipe, Target, repeatable
+from trio_cogment.rl.environments.pool import Key, Pool
+from trio_cogment.rl.environments.process_host import ProcessHost
+from trio_cogment.rl.environments.stage import Opening
+from trio_cogment.sdk import EnvironmentSession, Event, EventType, Reward
+from trio_cogment.spaces import SpaceError
+from trio_cogment.spaces.values import decode_fields
+
+#: Where an environment runs: on Trio's thread, on a thread of its own, in a process of its own.
+Hosting: TypeAlias = Literal["inline", "thread", "process"]
+
+DEFAULT_MAX_IDLE = 16
+DEFAULT_IDLE_SECONDS = 300.0
+#: The next actions come when the observations of the last ones have been sent.
+_STEPS_AHEAD = 1
+
+
+async def _inline(recipe: Recipe) -> Host:
+    await trio.lowlevel.checkpoint()
+    return InlineHost(recipe)
+
+
+_OPENERS: dict[str, Callable[[Recipe], Awaitable[Host]]] = {
+    "inline": _inline,
+    "thread": ThreadHost.open,
+    "process": ProcessHost.open,
+}
+
+
+def environment(
+    target: Target | None = None,
+    *,
+    hosting: Hosting = "inline",
+    arguments: Mapping[str, Any] | None = None,
+    max_idle: int = DEFAULT_MAX_IDLE,
+    idle_seconds: float = DEFAULT_IDLE_SECONDS,
+) -> ServedEnvironment:
+    """Return an implementation for `Participants.register_environment`.
+
+    Each trial has an environment object for itself, and gives it back at its end. One that raised, or was in the middle
+    of a call when its trial was cancelled, is closed, and the next trial gets a new one.
+
+    Args:
+        target: what `trio_cogment.rl.environments.making.make_environment` takes; None: each trial's configuration
+            names one by its id.
+        hosting: where the environment runs. `inline` is the fastest, and right for environments whose steps take less
+            than about a millisecond: while one makes a step, nothing else on Trio's thread runs. `thread` gives each
+            object a thread of its own, on which it is made, too. `process` gives it a process, whose end ends its trial
+            alone; its target is an id, or a function of a module.
+        arguments: with which it is made; those of a trial's configuration take precedence.
+        max_idle: so many objects are kept while no trial uses them.
+        idle_seconds: so long each of them is kept.
+
+    Raises:
+        InvalidArgumentError: there is no such hosting.
+    """
+    return ServedEnvironment(
+        target, hosting=hosting, arguments=arguments or {}, pool=Pool(max_idle=max_idle, idle_seconds=idle_seconds)
+    )
+
+
+class ServedEnvironment:
+    """An environment of the field that serves trials; `environment` makes it.
+
+    `aclose` closes the objects that no trial uses, as the end of the Trio run does.
+    """
+
+    def __init__(self, target: Target | None, *, hosting: str, arguments: Mapping[str, Any], pool: Pool) -> None:
+        """Serve an environment; see `environment`."""
+        if hosting not in _OPENERS:
+            raise InvalidArgumentError(f"hosting: expected {', '.join(map(repr, _OPENERS))}; got {hosting!r}")
+        self._target = None if target is None else repeatable(target)
+        self._inline = hosting == "inline"
+        self._open = _OPENERS[hosting]
+        self._arguments = dict(arguments)
+        self._pool = pool
+
+    async def __call__(self, session: EnvironmentSession[Any, Any, Any]) -> None:
+        """Play the environment's part in a trial.
+
+        Raises:
+            InvalidArgumentError: the trial's configuration makes no sense, or its actors are not the agents.
+            InvalidActionError: an actor's action is missing, or not in its space.
+            InvalidEnvironmentError: the environment returned what makes no sense.
+            EnvironmentLostError: its process has ended.
+            Exception: what the environment raised.
+        """
+        config = _config_of(session)
+        key = Key(
+            config.id, config.arguments.SerializeToString(deterministic=True), bool(config.frames_for), config.instance
+        )
+        recipe = self._recipe(config)
+        opening = _opening_of(config, session)
+        part = _Part(session, opening)
+        if self._inline and not self._pool.is_taken(key):
+            host = await self._pool.acquire(key, lambda: self._open(recipe))
+            assert isinstance(host, InlineHost)
+            try:
+                await part.play_inline(host)
+            finally:
+                await self._pool.release(key, host)
+        else:
+            await session.start()
+            async with trio.open_nursery() as nursery:
+                send, receive = trio.open_memory_channel[tuple[list[bytes | None], bool]](_STEPS_AHEAD)
+                nursery.start_soon(self._play_hosted, part, key, recipe, receive)
+                # Meanwhile the session answers heartbeats, however long a step takes.
+                await session.handle(lambda event: part.pass_on(event, send))
+                nursery.cancel_scope.cancel()
+
+    async def _play_hosted(
+        self,
+        part: _Part,
+        key: Key,
+        recipe: Recipe,
+        receive: trio.MemoryReceiveChannel[tuple[list[bytes | None], bool]],
+    ) -> None:
+        host = await self._pool.acquire(key, lambda: self._open(recipe))
+        try:
+            await part.play_hosted(host, receive)
+        finally:
+            await self._pool.release(key, host)
+
+    async def prepare(self) -> None:
+        """Make an environment for the first trial, unless there is one.
+
+        Raises:
+            InvalidArgumentError: there is no target.
+            Exception: see `make_environment`.
+        """
+        recipe = self._recipe(rl_pb2.EnvironmentConfig())
+        await self._pool.release(Key(), await self._pool.acquire(Key(), lambda: self._open(recipe)))
+
+    async def aclose(self) -> None:
+        """Close the environments that no trial uses."""
+        await self._pool.aclose()
+
+    def _recipe(self, config: rl_pb2.EnvironmentConfig) -> Recipe:
+        arguments = {**self._arguments, **_decoded(config, "arguments")}
+        if self._target is not None:
+            if config.id and config.id != self._target:
+                own = repr(self._target) if isinstance(self._target, str) else "none, because there is one environment"
+                raise InvalidArgumentError(f"environment config: id: expected {own}; got {config.id!r}")
+            return Recipe(self._target, arguments, bool(config.frames_for))
+        if not config.id or ":" in config.id or "." in config.id:
+            # Those with a module's name would import whatever a trial's parameters say.
+            raise InvalidArgumentError(
+                "environment config: id: expected the id of an environment, without a module, such as CartPole-v1; got "
+                f"{config.id!r}"
+            )
+        return Recipe(config.id, arguments, bool(config.frames_for))
+
+
+class _Part:
+    """The environment's part in one trial."""
+
+    def __init__(self, session: EnvironmentSession[Any, Any, Any], opening: Opening) -> None:
+        self._session = session
+        self._opening = opening
+
+    async def play_inline(self, host: InlineHost) -> None:
+        """Play with an environment on this thread: the answer to an event is sent while the event is handled."""
+        session = self._session
+
+        def on_event(event: Event[Any, Any]) -> None:
+            actions = _contents(event)
+            if actions is not None:
+                self._tell(host.advance_now(actions, event.type is EventType.ENDING))
+
+        turn = host.begin_now(self._opening)
+        await session.start(list(enumerate(turn.observations)))
+        await session.handle(on_event)
+
+    async def play_hosted(
+        self, host: Host, receive: trio.MemoryReceiveChannel[tuple[list[bytes | None], bool]]
+    ) -> None:
+        """Play with an environment elsewhere, until the episode is over."""
+        turn = await host.begin(self._opening)
+        self._tell(turn)
+        while not turn.over:
+            actions, cut = await receive.receive()
+            turn = await host.advance(actions, cut)
+            self._tell(turn)
+
+    def pass_on(self, event: Event[Any, Any], send: trio.MemorySendChannel[tuple[list[bytes | None], bool]]) -> None:
+        """Hand the actions of an event to `play_hosted`."""
+        actions = _contents(event)
+        if actions is not None:
+            send.send_nowait((actions, event.type is EventType.ENDING))
+
+    def _tell(self, turn: Turn) -> None:
+        session = self._session
+        if session.is_over:
+            return
+        rewards = [
+            Reward(actor.name, reward)
+            for actor, reward in zip(session.actors, turn.rewards, strict=True)
+            if reward is not None
+        ]
+        observations = list(enumerate(turn.observations))
+        if turn.over:
+            session.end_nowait(observations, rewards)
+        else:
+            session.produce_observations_nowait(observations, rewards)
+
+
+def _contents(event: Event[Any, Any]) -> list[bytes | None] | None:
+    """Return the bytes of an event's actions, None for an actor who gave none; or None if the event has no actions."""
+    if event.actions is None:
+        return None
+    found: list[bytes | None] = []
+    for action in event.actions:
+        payload = action.payload
+        found.append(payload if payload is None or type(payload) is bytes else payload.SerializeToString())
+    return found
+
+
+def _config_of(session: EnvironmentSession[Any, Any, Any]) -> rl_pb2.EnvironmentConfig:
+    config = session.config
+    if config is None:
+        return rl_pb2.EnvironmentConfig()
+    if isinstance(config, rl_pb2.EnvironmentConfig):
+        return config
+    if isinstance(config, bytes):
+        try:
+            return rl_pb2.EnvironmentConfig.FromString(config)
+        except DecodeError:
+            raise InvalidArgumentError("environment config: expected an EnvironmentConfig, got other bytes") from None
+    raise InvalidArgumentError(f"environment config: expected an EnvironmentConfig, got {type(config).__name__}")
+
+
+def _opening_of(config: rl_pb2.EnvironmentConfig, session: EnvironmentSession[Any, Any, Any]) -> Opening:
+    actors: Sequence[str] = [actor.name for actor in session.actors]
+    return Opening(
+        actors=tuple(actors),
+        frames_for=frozenset(config.frames_for),
+        seed=config.seed if config.HasField("seed") else None,
+        options=_decoded(config, "options") or None,
+    )
+
+
+def _decoded(config: rl_pb2.EnvironmentConfig, field: str) -> dict[str, Any]:
+    if not config.HasField(field):
+        return {}
+    try:
+        # A copy, because environments may change what they get.
+        return decode_fields(getattr(config, field), copy=True)
+    except SpaceError as error:
+        raise InvalidArgumentError(f"environment config: {error.of(field)}") from None

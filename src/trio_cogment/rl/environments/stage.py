@@ -1,0 +1,64 @@
+"""Where an environment lives: what its host, a thread, a process, or Trio's own thread, calls. Nothing here waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trio_cogment.rl.environments.episode import Episode, Turn
+from trio_cogment.rl.environments.errors import InvalidEnvironmentError
+from trio_cogment.rl.environments.making import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How an episode begins.
+
+    Attributes:
+        actors: of the trial.
+        frames_for: see `Episode`.
+        seed, options: see `Environment.reset`.
+    """
+
+    actors: tuple[str, ...]
+    frames_for: frozenset[str] = frozenset()
+    seed: int | None = None
+    options: dict[str, Any] | None = None
+
+
+class Stage:
+    """An environment, and the episodes of the trials that use it one after the other."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        """Make the environment; see `Recipe.make` for what is raised."""
+        self.environment = recipe.make()
+        self._episode: Episode | None = None
+        self._key: Any = None
+
+    def begin(self, opening: Opening) -> Turn:
+        """Begin an episode; see `Episode` and `Episode.begin`."""
+        key = opening.actors, opening.frames_for
+        if self._episode is None or self._key != key:
+            self._episode = Episode(self.environment, opening.actors, frames_for=opening.frames_for)
+            self._key = key
+        try:
+            return self._episode.begin(opening.seed, opening.options)
+        except SystemExit as error:
+            raise self._exited(error) from error
+
+    def advance(self, actions: Sequence[bytes | None], cut: bool) -> Turn:
+        """Make a step; see `Episode.advance`."""
+        assert self._episode is not None, "an episode has begun"
+        try:
+            return self._episode.advance(actions, cut=cut)
+        except SystemExit as error:
+            raise self._exited(error) from error
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.environment.close()
+
+    def _exited(self, error: SystemExit) -> InvalidEnvironmentError:
+        # It must end its trial alone, not the program.
+        return InvalidEnvironmentError(self.environment.name, "", f"expected no exit of the program, got {error!r}")
