@@ -198,3 +198,48 @@ print("done")
     run = [sys.executable, "-X", "dev", "-W", "error", "-c", program]
     ended = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")
+
+
+def test_others_play_and_their_ticks_belong_to_the_step() -> None:
+    pytest.importorskip("pygame")
+    env = tc.make(
+        "classic/tictactoe-v3", seats={"player_2": tc.policy(lambda value: int(value["action_mask"].argmax()))}
+    )
+    env.reset(seed=1)
+    assert env.agent == "player_1"
+    observation, reward, terminated, _, _ = env.step(8)
+    assert (reward, terminated) == (0, False)
+    assert observation["action_mask"].tolist() == [0, 1, 1, 1, 1, 1, 1, 1, 0]
+    for action in (7, 6):
+        observation, reward, terminated, _, _ = env.step(action)
+    assert (reward, terminated) == (1, True)
+    env.close()
+
+
+def test_equal_seeds_give_equal_trials_with_seats_that_draw() -> None:
+    pytest.importorskip("pygame")
+
+    def play() -> list[int]:
+        env = tc.make("classic/rps-v2", seats={"player_1": tc.random()})
+        found = []
+        for seed in (5, None, 5, None):
+            env.reset(seed=seed)
+            found.append([int(env.step(0)[0]) for _ in range(10)])
+        env.close()
+        assert found[0] == found[2] != found[1]
+        return found[0]
+
+    assert play() == play()
+
+
+def test_a_seat_that_fails_is_named() -> None:
+    pytest.importorskip("pygame")
+
+    def fail(observation: Any) -> int:
+        raise ValueError("no idea")
+
+    env = tc.make("classic/rps-v2", seats={"player_1": tc.policy(fail)})
+    env.reset()
+    with pytest.raises(tc.EpisodeFailedError, match=r"actor 'player_1'.*ValueError: no idea"):
+        env.step(0)
+    env.close()

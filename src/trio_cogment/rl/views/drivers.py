@@ -164,6 +164,8 @@ class PumpDriver(Generic[V]):
     def abandon(self) -> None:
         """See `Driver.abandon`."""
         self._abandoned = True
+        if not self._pump.is_of_this_process():
+            return  # what wakes it up is shared with the process that made it
         try:
             self._token.run_sync_soon(self._closing.set)
         except trio.RunFinishedError:

@@ -150,9 +150,6 @@ class Match:
         """
         self._check_open()
         driver = self.platform.driver
-        if seed is not None:
-            for seat in self._seats.values():
-                seat.reseed(seed)
         if self._remote is not None:
             return self._reset_remote(seed, options)
         round_ = self._next
@@ -161,6 +158,7 @@ class Match:
         if not round_.is_parked():
             driver.exchange(_nothing, round_.is_parked)
         self._end_running()
+        self._reseed(seed)
         self._round, self._next = round_, None
         self._over = True
         if not round_.is_broken():
@@ -178,6 +176,7 @@ class Match:
             self._over = self._round.ending
             return self._round.observations
         self._end_running()
+        self._reseed(seed)
         self._over = True
         params = episode_params(self._params, seed, options)
         round_ = self._round = self._new_round()
@@ -306,11 +305,20 @@ class Match:
         running = self._round
         if running is None:
             return
-        self.platform.forget(running)
-        if not running.ending:
-            self.platform.driver.exchange(lambda: self.platform.end_now(running), _at_once)
-        else:
+        platform = self.platform
+        platform.forget(running)
+        if running.ending:
             running.discard()
+            return
+        platform.driver.exchange(lambda: platform.end_now(running), _at_once)
+        if self._seats:
+            # What other seats have begun to draw for this trial comes before what they draw for the next.
+            platform.driver.call(platform.wait_gone, running)
+
+    def _reseed(self, seed: int | None) -> None:
+        if seed is not None:
+            for seat in self._seats.values():
+                seat.reseed(seed)
 
     def _raise_failure(self, round_: Round) -> None:
         failure, lost = round_.failure, round_.lost

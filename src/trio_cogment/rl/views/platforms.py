@@ -36,6 +36,9 @@ from trio_cogment.sdk import (
 #: What the participants of views are registered as.
 IMPLEMENTATION = "view"
 _USER_ID = "trio-cogment"
+#: An ended trial is looked at so often without a pause, and then at this interval.
+_QUICK_LOOKS = 20
+_LOOK_SECONDS = 0.002
 _DISCARDED = "the view was reset in the middle of the episode"
 
 
@@ -224,6 +227,17 @@ class ViewPlatform:
         else:
             for trial in platform.orchestrator.known([round_.trial_id]):
                 trial.hard_end(_DISCARDED)
+
+    async def wait_gone(self, round_: Round) -> None:
+        """Wait until nobody takes part in an ended trial any more; of one that runs elsewhere, nobody knows."""
+        platform = self.platform
+        if platform is None:
+            return
+        looks = 0
+        while any(run.trial.trial_id == round_.trial_id for run in platform.orchestrator.runs):
+            # Mostly everybody goes at once; who does not is given up after the orchestrator's farewell.
+            await trio.sleep(0 if looks < _QUICK_LOOKS else _LOOK_SECONDS)
+            looks += 1
 
     async def _terminate(self, trial_id: str) -> None:
         try:

@@ -122,6 +122,10 @@ class Pump:
         """Whether it has not ended, and belongs to this process and thread."""
         return self._ended is None and self._pid == os.getpid() and self._thread == threading.get_ident()
 
+    def is_of_this_process(self) -> bool:
+        """Whether it was not made before this process was forked."""
+        return self._pid == os.getpid()
+
     def check_here(self) -> None:
         """See that the caller is where the pump is.
 
