@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 import trio
 from gymnasium.utils.env_checker import data_equivalence
@@ -13,8 +16,12 @@ from gymnasium.utils.env_checker import data_equivalence
 import trio_cogment.rl as tc
 from tests.rl.views.environments import Counter
 from trio_cogment import open_platform
+from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.rl.environments.serving import environment
+from trio_cogment.rl.spec import RL_SPEC
 from trio_cogment.rl.views.drivers import open_driver
 from trio_cogment.rpc import RunningServer, open_listeners, serve
+from trio_cogment.sdk import Participants, serve_participants
 
 
 @asynccontextmanager
@@ -24,6 +31,24 @@ async def served_orchestrator() -> AsyncIterator[str]:
         server: RunningServer = await nursery.start(serve, platform.services, listeners)
         yield f"grpc://127.0.0.1:{server.port}"
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def served_environment(target: Any) -> AsyncIterator[str]:
+    participants = Participants(RL_SPEC)
+    participants.register_environment(environment(target))
+    async with trio.open_nursery() as nursery:
+        serving = partial(serve_participants, participants, address="127.0.0.1")
+        server: RunningServer = await nursery.start(serving)
+        yield f"grpc://127.0.0.1:{server.port}"
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def pendulum() -> Iterator[str]:
+    driver = open_driver(served_environment("Pendulum-v1"), thread=True)
+    yield driver.value
+    driver.close()
 
 
 @pytest.fixture
@@ -74,3 +99,68 @@ def test_an_environment_that_fails_in_a_trial_elsewhere(orchestrator: str) -> No
         env.step(0)
     finally:
         env.close()
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["environment", "environment and orchestrator"])
+def test_an_environment_elsewhere_changes_no_bit(pendulum: str, orchestrator: str, both: bool) -> None:
+    env = tc.make(pendulum, orchestrator=orchestrator if both else "")
+    bare = gymnasium.make("Pendulum-v1")
+    try:
+        assert (env.observation_space, env.action_space) == (bare.observation_space, bare.action_space)
+        env.reset()
+        for seed in (3, None, 4):
+            assert data_equivalence(env.reset(seed=seed), bare.reset(seed=seed), exact=True)
+            bare.action_space.seed(3)
+            ended = False
+            while not ended:
+                action = bare.action_space.sample()
+                found, expected = env.step(action), bare.step(action)
+                assert data_equivalence(found[0], expected[0], exact=True)
+                assert found[1:] == expected[1:]
+                ended = bool(found[2] or found[3])
+    finally:
+        env.close()
+
+
+def test_the_first_reset_goes_on_with_the_trial_that_told_the_spaces(pendulum: str) -> None:
+    env = tc.make(pendulum)
+    try:
+        with pytest.raises(FailedPreconditionError, match="expected a reset first"):
+            env.step(np.zeros(1, np.float32))
+        told = env.trial_id
+        env.reset()
+        assert env.trial_id == told
+        env.reset()
+        assert env.trial_id != told
+    finally:
+        env.close()
+
+
+def test_an_environment_elsewhere_that_raises() -> None:
+    def fail(step: int) -> None:
+        if step == 2:
+            raise ValueError("broken")
+
+    driver = open_driver(served_environment(lambda: Counter(fail)), thread=True)
+    env = tc.make(driver.value)
+    try:
+        for _ in range(2):  # the one that failed is made anew
+            env.reset()
+            env.step(1)
+            with pytest.raises(tc.EpisodeFailedError, match="ValueError: broken"):
+                env.step(1)
+    finally:
+        env.close()
+        driver.close()
+
+
+def test_several_of_an_environment_elsewhere(pendulum: str) -> None:
+    envs = tc.make_vec(pendulum, 3)
+    bare = gymnasium.make_vec("Pendulum-v1", 3, vectorization_mode="sync")
+    try:
+        assert data_equivalence(envs.reset(seed=2), bare.reset(seed=2), exact=True)
+        for _ in range(20):
+            actions = bare.action_space.sample()
+            assert data_equivalence(envs.step(actions), bare.step(actions), exact=True)
+    finally:
+        envs.close()
