@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
 import trio
 
-from tests.helpers import Script, actor_that_acts, bench, environment_of, params_of
+from tests.helpers import Script, actor_that_acts, bench, environment_of, params_of, wait_ended
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.config import OrchestratorConfig
 from trio_cogment.host import Host
 from trio_cogment.orchestrator._participant_stream import ParticipantStream
 from trio_cogment.rpc import InProcessChannel, Metadata
@@ -155,3 +158,23 @@ async def test_source_of_ids_that_repeats_itself_is_refused(autojump_clock: trio
                     assert await orchestrator.start_trial(params=params_of("a")) == "same"
                 with pytest.raises(error):
                     await orchestrator.start_trial(params=params_of("a"))
+
+
+async def test_what_an_ended_trial_had_needs_no_garbage_collector(autojump_clock: trio.testing.MockClock) -> None:
+    """It is in no cycle of references: collecting the garbage of a trial takes longer than much of the trial."""
+    services = Script(environment_of(2)).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services, config=OrchestratorConfig(max_ended_trials=0)) as table:
+        kept: list[weakref.ref[Any]] = []
+        gc.disable()
+        try:
+            for trial_id in ("first", "second"):
+                await table.controller.start_trial(params_of("a"), trial_id=trial_id)
+                (run,) = table.orchestrator.runs
+                kept += [weakref.ref(run), weakref.ref(run.trial)]
+                del run
+                await wait_ended(table.orchestrator, trial_id)
+                await trio.testing.wait_all_tasks_blocked()
+            assert table.orchestrator.running_trials == 0
+            assert [reference() for reference in kept] == [None] * 4
+        finally:
+            gc.enable()

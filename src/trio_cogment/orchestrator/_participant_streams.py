@@ -25,6 +25,10 @@ RUN_ACTOR = methods_of(SERVICES[ServiceKind.ACTOR].descriptor())["RunTrial"]
 RUN_ENVIRONMENT = methods_of(SERVICES[ServiceKind.ENVIRONMENT].descriptor())["RunTrial"]
 
 
+def _spawn_nothing(*_arguments: object) -> None:
+    pass
+
+
 class ParticipantStreams(dict[int, ParticipantStream]):
     """A trial's streams by participant: one for everybody in its parameters, none of them open yet.
 
@@ -94,6 +98,13 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         """End the calls that no task holds."""
         for stream in self.values():
             stream.leave()
+
+    def disband(self) -> None:
+        """End the calls that no task holds, and forget everybody."""
+        self.leave()
+        # They know the run: without a cycle all of it is gone at once, and not when garbage is collected next.
+        self.clear()
+        self._spawn = _spawn_nothing
 
     @property
     def queued_messages(self) -> int:

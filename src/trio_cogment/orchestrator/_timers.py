@@ -13,6 +13,10 @@ import trio
 from trio_cogment.trial import Timer
 
 
+def _nothing(_timer: Timer) -> None:
+    pass
+
+
 class Timers:
     """Calls `fire(timer)` at each armed deadline of the trial's time.
 
@@ -72,6 +76,7 @@ class Timers:
     def stop(self) -> None:
         """Let `run` return; nothing fires any more."""
         self._stopped = True
+        self._fire = _nothing  # the trial has this, and this had the trial
         self._deadlines.clear()
         self._sleep.cancel()
 

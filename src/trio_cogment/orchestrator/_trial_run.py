@@ -113,9 +113,7 @@ class TrialRun:
         finally:
             trial.settled.set()
             trial.release()
-            self._streams.leave()
-            # Each knows this run: without a cycle they are gone at once, and not when garbage is collected next.
-            self._streams.clear()
+            self._streams.disband()
             self._nursery = None
 
     async def _open_datalog(self, nursery: trio.Nursery, datalog: Datalog) -> CogmentError | None:

@@ -11,7 +11,8 @@ configured (`_measured`), the message is measured all the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from operator import methodcaller
 from typing import Any
 
@@ -51,20 +52,22 @@ class Exchange:
         self.config = config
         self.metadata = metadata
         self.scope = trio.CancelScope(deadline=deadline)
-        self.requests = self._queue()
-        self.responses = self._queue()
+        # What is not in a cycle of references is gone with its call, and not when garbage is collected next.
+        cancel = _cancelling(self)
+        self.requests = self._queue(cancel)
+        self.responses = self._queue(cancel)
         self.initial_metadata = _NO_METADATA
         self.trailing_metadata = _NO_METADATA
         self.headers_sent = trio.Event()
         self.without_headers = False  # it was ended by the caller, or for it, before any came
 
-    def _queue(self) -> MessageQueue:
+    def _queue(self, on_consumer_failed: Callable[[RpcError], None]) -> MessageQueue:
         config = self.config
         return MessageQueue(
             config.call_outbox_messages,
             config.call_outbox_bytes,
             size_of=_BYTE_SIZE,
-            on_consumer_failed=self.cancel,
+            on_consumer_failed=on_consumer_failed,
             name=self.method.path,
         )
 
@@ -115,6 +118,17 @@ class Exchange:
         self.responses.abort(error)
         self.requests.abort(error)
         self.scope.cancel()
+
+
+def _cancelling(exchange: Exchange) -> Callable[[RpcError], None]:
+    reference = weakref.ref(exchange)
+
+    def cancel(error: RpcError) -> None:
+        exchange = reference()
+        if exchange is not None:
+            exchange.cancel(error)
+
+    return cancel
 
 
 class End:

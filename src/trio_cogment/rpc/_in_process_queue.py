@@ -50,7 +50,7 @@ class MessageQueue(Inbox):
         on_consumer_failed: Callable[[RpcError], None],
         name: str = "",
     ) -> None:
-        super().__init__(self, name)
+        super().__init__(None, name)
         self.on_consumer_failed = on_consumer_failed
         self._max_items = max_items
         self._max_bytes = max_bytes

@@ -60,7 +60,7 @@ class Inbox:
     """See the module.
 
     Args:
-        owner: the transport's part.
+        owner: the transport's part; None if that is a subclass, which would otherwise be a cycle of references.
         name: of the call, for logs.
 
     Attributes:
@@ -86,12 +86,12 @@ class Inbox:
         "items",
     )
 
-    def __init__(self, owner: InboxOwner, name: str) -> None:
+    def __init__(self, owner: InboxOwner | None, name: str) -> None:
         self.items: deque[Any] = deque()
         self.direct: Consumer | None = None
         self.ended = False
         self.end: RpcError | None = None
-        self._owner = owner
+        self._owner: Any = owner
         self._name = name
         self._consumer: Consumer | None = None
         self._paused = False
@@ -138,7 +138,8 @@ class Inbox:
         """Log the exception that is being handled, which the consumer has raised, and end the call with INTERNAL."""
         _log.exception("%s: the consumer of a call failed", self._name)
         error = RpcError(StatusCode.INTERNAL, "unexpected failure while consuming a message")
-        self._owner.on_consumer_failed(error)
+        owner: Any = self._owner or self
+        owner.on_consumer_failed(error)
         self.abort(error)  # the call may have been over already: what waits is not given to this consumer either
 
     def on_end(self) -> None:
@@ -156,11 +157,12 @@ class Inbox:
             RpcError: why it ended otherwise, after the last message.
             LocalProtocolError: another task is waiting here, or there is a consumer.
         """
-        if self._consumer is not None or self._receiver is not None:
+        if self._consumer is not None or self._receiver is not None or self._told:
             self._refuse("receive")
         items = self.items
+        owner: Any = self._owner or self
         if items or self.ended:
-            if self._owner.turn_is_over():
+            if owner.turn_is_over():
                 await trio.lowlevel.checkpoint()
             else:
                 await trio.lowlevel.checkpoint_if_cancelled()
@@ -172,23 +174,23 @@ class Inbox:
                 raise RpcError(self.end.code, self.end.message, self.end.trailing_metadata)
             self._receiver = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._forget_receiver)
-            if not items and (self._consumer is not None or self._receiver is not None):
+            if not items and (self._told or self._consumer is not None or self._receiver is not None):
                 self._refuse("receive")  # another task was faster after this one had been woken
-        return self._owner.take(items.popleft())
+        return owner.take(items.popleft())
 
     def _forget_receiver(self, _: Any) -> trio.lowlevel.Abort:
         self._receiver = None
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _refuse(self, operation: str) -> None:
-        other = "has a consumer" if self._consumer is not None else "has a task that waits in receive"
+        other = "has a consumer" if self._consumer is not None or self._told else "has a task that waits in receive"
         raise LocalProtocolError(f"{operation}: the call {other}")
 
     # --- a consumer ---
 
     def set_consumer(self, consumer: Consumer) -> None:
         """See `calls.Call.set_consumer`."""
-        if self._consumer is not None or self._receiver is not None:
+        if self._consumer is not None or self._receiver is not None or self._told:
             self._refuse("set_consumer")
         self._consumer = consumer
         self._drain()
@@ -213,10 +215,11 @@ class Inbox:
         if consumer is None or self._draining:
             return
         self._draining = True
+        owner: Any = self._owner or self
         try:
             while self.items and not self._paused:
                 try:
-                    message = self._owner.take(self.items.popleft())
+                    message = owner.take(self.items.popleft())
                 except RpcError:
                     continue  # the call has been ended, and the inbox with it
                 try:
@@ -237,7 +240,7 @@ class Inbox:
         if self._paused and self.end is None:
             return
         self._told = True
-        self.direct = None
+        self.direct = self._consumer = None  # it has the call, and the call has this: nobody keeps the other
         try:
             consumer.on_end(self.end)
         except Exception:  # noqa: BLE001  as above, but the call is over already
