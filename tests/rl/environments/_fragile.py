@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -21,11 +22,12 @@ class Fragile(gymnasium.Env[Any, Any]):
 
     KINDS = ("nothing", "raise", "nan", "reward", "tuple", "kill", "exit", "hang")
 
-    def __init__(self, number: int = 0) -> None:
+    def __init__(self, number: int = 0, mark: str = "") -> None:
         self.metadata = {"render_modes": []}
         self.observation_space = spaces.Box(-1e9, 1e9, (4,), np.float64)
         self.action_space = spaces.Discrete(len(self.KINDS))
         self.number = number
+        self.mark = mark
         self.resets = self.steps = self.closed = 0
         self.thread = threading.get_ident()
         self.stopped = threading.Event()
@@ -52,6 +54,8 @@ class Fragile(gymnasium.Env[Any, Any]):
             sys.exit(3)
         if kind == "hang":
             self.hanging.set()
+            if self.mark:
+                Path(self.mark).touch()
             if not self.stopped.wait(30):
                 time.sleep(600)
         if kind == "tuple":

@@ -258,7 +258,8 @@ def test_the_bytes_are_those_of_the_usual_way(space: Space, value: Any, rest: di
 
 
 def test_actions_that_are_numbers_are_decoded_once() -> None:
-    decode = ActionDecoder(Discrete(3)).decode
+    decoder = ActionDecoder(Discrete(3))
+    decode = decoder.decode
     one = decode(action(np.int64(2)))
     assert one == 2
     assert type(one) is np.int64
@@ -266,6 +267,7 @@ def test_actions_that_are_numbers_are_decoded_once() -> None:
     for number in range(5000):
         # Other bytes for the same action: fields that a newer version may have are not looked at.
         assert decode(action(2) + b"\xf8\x07" + bytes([128 | number % 128, number // 128])) == 2
+    assert len(decoder._known or ()) <= 1024, "whoever sends other bytes each time fills no memory"
 
 
 def _is_environment(environment: Environment) -> Environment:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import textwrap
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -26,6 +29,7 @@ from trio_cogment.rl.spec import PLAYER
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.spaces import Observation, encode_action, encode_value
 
+ROOT = Path(__file__).parents[3]
 HOSTINGS: list[Hosting] = ["inline", "thread", "process"]
 ONE = ["player_0"]
 
@@ -325,37 +329,55 @@ async def _inline() -> InlineHost:
 
 
 @pytest.mark.parametrize("hosting", ["thread", "process"])
-async def test_a_trial_that_is_ended_leaves_nothing_behind(hosting: Hosting, tmp_path: Any) -> None:
+async def test_a_trial_that_is_ended_leaves_nothing_behind(hosting: Hosting, tmp_path: Path) -> None:
     before = set(threading.enumerate())
-    async with open_table(environment(Fragile, hosting=hosting)) as table:
-        process = 0
+    mark = tmp_path / "hanging"
+    process = 0
 
-        def act(_name: str, observation: Observation) -> Any:
-            nonlocal process
-            process = int(observation.value[2])
-            return Fragile.KINDS.index("hang")
+    def act(_name: str, observation: Observation) -> Any:
+        nonlocal process
+        process = int(observation.value[2])
+        return Fragile.KINDS.index("hang")
 
+    async with open_table(environment(Fragile, hosting=hosting, arguments={"mark": str(mark)})) as table:
         trial = await table.start(ONE, act)
-        while trial not in table.seen:
-            await trio.testing.wait_all_tasks_blocked()
-        if hosting == "thread":
-            while not (_fragile.MADE and _fragile.MADE[0].hanging.is_set()):
-                await trio.lowlevel.checkpoint()
+        while not mark.exists():
+            await trio.lowlevel.checkpoint()
         await table.platform.controller.terminate_trial(trial, hard=True)
         await table.platform.controller.wait_trial(trial)
         found = await table.play(ONE, first_then())
         assert found["player_0"][0].value[0] == 1, "a new one"
-        if hosting == "thread":
+        if hosting == "process":
+            assert not _is_running(process)
+        else:
             assert _fragile.MADE[0].closed == 0, "its step is under way"
             _fragile.MADE[0].stopped.set()
-    if hosting == "thread":
-        for thread in set(threading.enumerate()) - before:
-            if thread.name == "trio-cogment environment":
-                thread.join(10)
-                assert not thread.is_alive()
-        assert [made.closed for made in _fragile.MADE] == [1, 1]
-    else:
-        assert not _is_running(process)
+    for thread in set(threading.enumerate()) - before:
+        if thread.name == "trio-cogment environment":
+            thread.join(10)
+            assert not thread.is_alive()
+    assert [made.closed for made in _fragile.MADE] == ([1, 1] if hosting == "thread" else [])
+
+
+async def test_the_process_ends_with_whoever_needed_it(tmp_path: Path) -> None:
+    """A program that is killed, and cannot close anything, leaves no process."""
+    program = textwrap.dedent("""
+        import os, trio
+        from tests.rl.environments._fragile import Fragile
+        from trio_cogment.rl.environments.making import Recipe
+        from trio_cogment.rl.environments.process_host import ProcessHost
+
+        async def main():
+            host = await ProcessHost.open(Recipe(Fragile, {}))
+            print(host._process.pid, flush=True)
+            os._exit(0)
+
+        trio.run(main)
+    """)
+    done = await trio.run_process([sys.executable, "-c", program], capture_stdout=True, cwd=ROOT)
+    with trio.fail_after(30):
+        while _is_running(int(done.stdout)):  # noqa: ASYNC110  the end of a grandchild sets no event
+            await trio.sleep(0.01)
 
 
 def _is_running(process: int) -> bool:
