@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from trio_cogment.rl.environments.errors import InvalidEnvironmentError as InvalidEnvironmentError
     from trio_cogment.rl.environments.making import make_environment as make_environment
     from trio_cogment.rl.environments.serving import environment as environment
+    from trio_cogment.rl.openenv.client import openenv_environment as openenv_environment
+    from trio_cogment.rl.openenv.server import OpenEnvServer as OpenEnvServer
+    from trio_cogment.rl.openenv.server import serve_openenv as serve_openenv
     from trio_cogment.rl.runner import League as League
     from trio_cogment.rl.runner import MLflow as MLflow
     from trio_cogment.rl.runner import Results as Results
@@ -66,6 +69,7 @@ _HOMES = {
     "InvalidEnvironmentError": "environments.errors",
     "League": "runner",
     "MLflow": "runner",
+    "OpenEnvServer": "openenv.server",
     "PlatformOptions": "views.platforms",
     "RL_SPEC": "spec",
     "Results": "runner",
@@ -94,6 +98,7 @@ _HOMES = {
     "make_vec": "views.vector",
     "model": "seats.models",
     "open_run": "runner",
+    "openenv_environment": "openenv.client",
     "policy": "seats.scripted",
     "random": "seats.scripted",
     "register": "views.gymnasium",
@@ -101,6 +106,7 @@ _HOMES = {
     "replay_environment": "datasets.replaying",
     "run_trials": "runner.scripts",
     "serve_clients": "seats.clients",
+    "serve_openenv": "openenv.server",
     "text": "seats.text",
 }
 

@@ -1,28 +1,24 @@
-"""Small games, and the environment of trials that plays them."""
+"""Small games, and a server of them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
 import trio
 
-from trio_cogment.api import rl_pb2, spaces_pb2
 from trio_cogment.config import OpenEnvConfig
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rl.environments.base import Environment
-from trio_cogment.rl.environments.episode import Episode
+from trio_cogment.rl.environments.serving import environment
 from trio_cogment.rl.openenv.server import OpenEnvServer, serve_game
 from trio_cogment.rl.openenv.trials import Game
 from trio_cogment.rl.spec import RL_SPEC
-from trio_cogment.sdk import EnvironmentSession, EventType, Participants
+from trio_cogment.sdk import Participants
 from trio_cogment.spaces import Box, Discrete, Frame, Observation, Space
-from trio_cogment.spaces.values import decode_fields
 
-#: The id of an environment that never answers.
-ASLEEP = "asleep"
 PLAYERS = ("player_0", "player_1")
 
 
@@ -140,51 +136,13 @@ class TakingTurns(Table):
         )
 
 
-def trial_environment(
-    make: Callable[[], Environment],
-) -> Callable[[EnvironmentSession[Any, Any, Any]], Awaitable[None]]:
-    """Return the environment of trials that plays a game; objects are kept by instance."""
-    kept: dict[str, Environment] = {}
-
-    async def play(session: EnvironmentSession[Any, Any, Any]) -> None:
-        config: rl_pb2.EnvironmentConfig = session.config
-        if config.id == ASLEEP:
-            await trio.sleep_forever()
-        names = [actor.name for actor in session.actors]
-        environment = kept.setdefault(config.instance, make())
-        episode = Episode(environment, names)
-        seed = config.seed if config.HasField("seed") else None
-        turn = episode.begin(seed, decode_fields(config.options) if config.HasField("options") else None)
-
-        def messages() -> list[tuple[str, spaces_pb2.Observation]]:
-            contents = zip(names, turn.observations, strict=True)
-            return [(name, spaces_pb2.Observation.FromString(content)) for name, content in contents]
-
-        await session.start(messages())
-        async for event in session.all_events():
-            if event.actions is None:
-                continue
-            given = [None if each.payload is None else each.payload.SerializeToString() for each in event.actions]
-            if not any(episode.active):
-                continue
-            turn = episode.advance(given)
-            if event.type is EventType.ENDING:
-                await session.produce_observations(messages())
-            elif turn.over:
-                await session.end(messages())
-            else:
-                await session.produce_observations(messages())
-
-    return play
-
-
-def game_of(environment: Environment, **more: Any) -> Game:
+def game_of(made: Environment, **more: Any) -> Game:
     return Game(
-        name=environment.name,
+        name=made.name,
         description="For tests.",
-        agents=environment.agents,
-        observation_spaces=environment.observation_spaces,
-        action_spaces=environment.action_spaces,
+        agents=made.agents,
+        observation_spaces=made.observation_spaces,
+        action_spaces=made.action_spaces,
         implementation="default",
         **more,
     )
@@ -200,7 +158,7 @@ async def served(
 ) -> AsyncIterator[tuple[OpenEnvServer, Platform]]:
     """Serve a game on a platform of its own."""
     participants = participants or Participants(RL_SPEC)
-    participants.register_environment(trial_environment(make))
+    participants.register_environment(environment(make))
     async with open_platform(participants) as platform, trio.open_nursery() as nursery:
         game = game_of(make(), **more)
 

@@ -8,20 +8,21 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
 
-from tests.rl.openenv.games import ASLEEP, RockPaperScissors, Walk, game_of, trial_environment
-from trio_cogment.api.rl_pb2 import EnvironmentConfig
+from tests.rl.openenv.games import RockPaperScissors, Walk, game_of
 from trio_cogment.config import OpenEnvConfig
 from trio_cogment.platform import open_platform
 from trio_cogment.rl.environments.base import Environment
+from trio_cogment.rl.environments.serving import environment
 from trio_cogment.rl.openenv.app import Application
 from trio_cogment.rl.openenv.schemas import space_in
 from trio_cogment.rl.openenv.trials import Trials
 from trio_cogment.rl.spec import RL_SPEC
-from trio_cogment.sdk import Participants
+from trio_cogment.sdk import EnvironmentSession, Participants
 
 
 class Socket:
@@ -69,14 +70,13 @@ class Socket:
 
 @asynccontextmanager
 async def running(
-    environment: Environment, *, config: OpenEnvConfig | None = None, game: dict[str, Any] | None = None
+    made: Environment, *, config: OpenEnvConfig | None = None, implementation: Any = None
 ) -> AsyncIterator[tuple[Application, trio.Nursery]]:
     participants = Participants(RL_SPEC)
-    kind = type(environment)
-    participants.register_environment(trial_environment(kind))
+    participants.register_environment(implementation or environment(type(made)))
     config = config or OpenEnvConfig()
     async with open_platform(participants) as platform, trio.open_nursery() as nursery:
-        yield Application(Trials(nursery, platform, game_of(environment, **(game or {})), config), config), nursery
+        yield Application(Trials(nursery, platform, game_of(made), config), config), nursery
         nursery.cancel_scope.cancel()
 
 
@@ -139,6 +139,23 @@ async def test_who_asks_and_does_not_read_is_given_up_at_once(autojump_clock: Mo
         # What waits for it is sent, and then it is over.
         answers = [message async for message in deaf.messages_out]
         assert 10 < len(answers) < 40
+
+
+async def test_a_connection_that_is_being_closed_is_no_error() -> None:
+    """Hypercorn raises this when a client closes while it is sent something."""
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if message["type"] != "websocket.accept":
+            raise trio.BusyResourceError("another task is closing it")
+
+    async with running(Walk()) as (application, nursery):
+        socket = Socket()
+        socket._send = send  # type: ignore[method-assign]  # the one thing that differs
+        nursery.start_soon(socket.serve, application)
+        socket.say("reset")
+        socket.hang_up()
+        with pytest.raises(trio.EndOfChannel):
+            await socket.hear()
 
 
 async def test_many_sockets_come_and_go(autojump_clock: MockClock) -> None:
@@ -222,8 +239,10 @@ async def test_a_game_of_several_needs_sockets() -> None:
 
 
 async def test_a_call_takes_no_longer_than_it_may(autojump_clock: MockClock) -> None:
-    asleep = EnvironmentConfig(id=ASLEEP)
-    async with running(Walk(), game={"config": asleep}) as (application, _), http(application) as client:
+    async def asleep(_session: EnvironmentSession[Any, Any, Any]) -> None:
+        await trio.sleep_forever()
+
+    async with running(Walk(), implementation=asleep) as (application, _), http(application) as client:
         answer = await client.post("/step", json={"action": {"value": 1}, "timeout_s": 5})
         assert (answer.status_code, answer.json()["detail"]) == (409, "expected the trial's answer within 5 s")
 

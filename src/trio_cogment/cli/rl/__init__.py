@@ -11,6 +11,7 @@ import click
 from trio_cogment.cli.options import Group
 
 _COMMANDS = {
+    "openenv": ("trio_cogment.cli.rl.openenv", "Serve seats of an environment's trials as OpenEnv environments."),
     "serve": ("trio_cogment.cli.rl.serve", "Serve an environment of Gymnasium, PettingZoo or dm_env."),
 }
 

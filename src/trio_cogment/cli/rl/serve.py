@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import json
 import math
-import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +11,7 @@ from typing import Any
 import click
 
 from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.rl.targets import environment_options, target_of
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
@@ -25,44 +22,11 @@ _SERVICE = "PARTICIPANTS"
 _DEFAULT_PORT = 9001
 #: When after a signal the process ends, even if an environment's step on Trio's thread does not.
 _GIVE_UP_SECONDS = 5.0
-_HOSTINGS = ("inline", "thread", "process")
-
-
-class _Argument(click.ParamType[tuple[str, Any]]):
-    """`NAME=VALUE`; the value is JSON, or text if it is none."""
-
-    name = "argument"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
-        """Return the name and the value."""
-        if isinstance(value, tuple):
-            return value
-        name, equals, text = value.partition("=")
-        if not equals or not name.isidentifier():
-            self.fail(f"expected NAME=VALUE, got {value!r}", param, ctx)
-        try:
-            return name, json.loads(text)
-        except ValueError:
-            return name, text
 
 
 @click.command("serve")
 @click.argument("environment", required=False, metavar="[ENVIRONMENT]")
-@click.option(
-    "--argument",
-    "arguments",
-    type=_Argument(),
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="With which it is made; the value is JSON, or text. Repeatable.",
-)
-@click.option(
-    "--hosting",
-    type=click.Choice(_HOSTINGS),
-    default="inline",
-    show_default=True,
-    help="Where it runs: on the server's own thread, on a thread or in a process for each trial.",
-)
+@environment_options
 @click.option(
     "--implementation", default="default", show_default=True, help="Name by which trials ask for this environment."
 )
@@ -98,25 +62,6 @@ def serve(
     run_server(settings, application)
 
 
-def _target(name: str | None) -> Any:
-    """Return a function of a module, or the name of something else as it is."""
-    if name is None or ":" not in name:
-        return name
-    folder = os.getcwd()
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    module, _, attribute = name.partition(":")
-    try:
-        found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        where = f"in {folder}, nor among the installed packages"
-        raise Failure(f"rl serve: there is no module {module!r} {where}") from None
-    # Otherwise it is an id of Gymnasium, which the module registers.
-    return getattr(found, attribute, name)
-
-
 def _check(name: str | None, arguments: dict[str, Any]) -> None:
     """Make the environment once, so that what is wrong with it is said before the server is announced."""
     if name is None:
@@ -124,7 +69,7 @@ def _check(name: str | None, arguments: dict[str, Any]) -> None:
     from trio_cogment.rl.environments.making import make_environment
 
     try:
-        make_environment(_target(name), **arguments).close()
+        make_environment(target_of(name, "rl serve"), **arguments).close()
     except CogmentError as error:
         raise Failure(f"rl serve: {error}") from error
 
@@ -138,7 +83,7 @@ async def _opened(
     from trio_cogment.sdk import Participants
     from trio_cogment.services import SERVICES, ServiceKind
 
-    served = environment(_target(name), hosting=hosting, arguments=arguments)
+    served = environment(target_of(name, "rl serve"), hosting=hosting, arguments=arguments)
     participants = Participants(RL_SPEC)
     participants.register_environment(served, implementation)
     own = SERVICES[ServiceKind.ENVIRONMENT].descriptor().full_name

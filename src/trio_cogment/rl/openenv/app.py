@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
+from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
 
 from trio_cogment._version import __version__
@@ -45,7 +46,7 @@ _STATUSES = {
 
 
 class Application:
-    """What a server answers; `asgi` is the application itself."""
+    """What a server answers; `asgi` is the application."""
 
     def __init__(self, trials: Trials, config: OpenEnvConfig) -> None:
         """Prepare the routes, and the documents about the environment.
@@ -65,7 +66,7 @@ class Application:
         # The seat that a call without a name gets.
         self._first = next((agent for agent in game.agents if agent not in game.others), game.agents[0])
         self._openapi = openapi(game.name, self._schemas[self._first])
-        self.asgi = Starlette(
+        self._routes = Starlette(
             routes=[
                 WebSocketRoute("/ws", self._websocket),
                 Route("/reset", self._reset, methods=["POST"]),
@@ -78,6 +79,17 @@ class Application:
                 Route("/openapi.json", self._openapi_json),
             ]
         )
+
+    async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection, as ASGI has it."""
+
+        async def send_if_open(message: Message) -> None:
+            try:
+                await send(message)
+            except trio.BusyResourceError:
+                pass  # Hypercorn is closing the connection at this moment: the client has gone
+
+        await self._routes(scope, receive, send_if_open)
 
     # WebSockets
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -51,6 +51,7 @@ class Game:
         others: the parameters of the actors whom the server gives somebody, if no socket is there.
         default_actions: by actor, what is done there after its socket has gone; without one the trial ends.
         datalog_endpoint: where the samples go, if anywhere.
+        reseed: called with the seed of a trial that has one, before it is started: for what the others draw at random.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Game:
     others: Mapping[str, ActorParams] = field(default_factory=dict)
     default_actions: Mapping[str, Any] = field(default_factory=dict)
     datalog_endpoint: str = ""
+    reseed: Callable[[int], None] = lambda seed: None
 
 
 class Player(Protocol):
@@ -270,6 +272,8 @@ class Trials:
         wanted = table.gathering
         try:
             params = self._params(wanted, instance)
+            if wanted.seed is not None:
+                self.game.reseed(wanted.seed)
             table.trial_id = await self.platform.controller.start_trial(params, trial_id=wanted.episode_id)
             if not table.trial_id:
                 text = f"reset: episode_id: expected an id that no trial has, got {wanted.episode_id!r}"

@@ -1,0 +1,83 @@
+"""What commands of `trio-cogment rl` take: environments and other things by name, and arguments for them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from trio_cogment.cli.errors import Failure
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+HOSTINGS = ("inline", "thread", "process")
+
+
+class Argument(click.ParamType[tuple[str, Any]]):
+    """`NAME=VALUE`; the value is JSON, or text if it is none."""
+
+    name = "argument"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
+        """Return the name and the value."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, text = value.partition("=")
+        if not equals or not name.isidentifier():
+            self.fail(f"expected NAME=VALUE, got {value!r}", param, ctx)
+        try:
+            return name, json.loads(text)
+        except ValueError:
+            return name, text
+
+
+def environment_options(command: _Decorated) -> _Decorated:
+    """Add the flags about how an environment is made and where it runs."""
+    arguments = click.option(
+        "--argument",
+        "arguments",
+        type=Argument(),
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="With which it is made; the value is JSON, or text. Repeatable.",
+    )
+    hosting = click.option(
+        "--hosting",
+        type=click.Choice(HOSTINGS),
+        default="inline",
+        show_default=True,
+        help="Where it runs: on the server's own thread, on a thread or in a process for each trial.",
+    )
+    return arguments(hosting(command))
+
+
+def target_of(name: str | None, command: str) -> Any:
+    """Return a function of a module, or the name of something else as it is.
+
+    Args:
+        name: `MODULE:FUNCTION`; the module is looked up in the current folder first. Or an id, or None.
+        command: which wants to know, for errors.
+
+    Raises:
+        Failure: there is no such module.
+    """
+    if name is None or ":" not in name:
+        return name
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module, _, attribute = name.partition(":")
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        where = f"in {folder}, nor among the installed packages"
+        raise Failure(f"{command}: there is no module {module!r} {where}") from None
+    # Otherwise it is an id of Gymnasium, which the module registers.
+    return getattr(found, attribute, name)

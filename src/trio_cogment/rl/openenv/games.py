@@ -1,0 +1,114 @@
+"""What a server plays: an environment of the field and the seats of others, registered with a platform."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from trio_cogment.api.common_pb2 import ActorParams
+from trio_cogment.endpoints import DISCOVER
+from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError
+from trio_cogment.platform import Platform
+from trio_cogment.rl.environments.base import Environment
+from trio_cogment.rl.environments.making import Target, make_environment
+from trio_cogment.rl.environments.serving import Hosting, environment
+from trio_cogment.rl.openenv.trials import Game
+from trio_cogment.rl.seats.base import Seat, SeatContext
+from trio_cogment.rl.spec import PLAYER
+from trio_cogment.spaces import SpaceError
+
+
+@asynccontextmanager
+async def registered_game(
+    platform: Platform,
+    target: Target,
+    *,
+    seats: Mapping[str, Seat],
+    default_actions: Mapping[str, Any],
+    arguments: dict[str, Any],
+    hosting: Hosting,
+    description: str,
+    max_idle: int,
+) -> AsyncIterator[Game]:
+    """Register an environment and the seats of others, for the time of the block; see `serve_openenv`.
+
+    Their names stay taken afterwards, because a platform forgets none.
+
+    Raises:
+        CogmentError: see `serve_openenv`.
+    """
+    found = make_environment(target, **arguments)
+    name, agents = found.name, list(found.agents)
+    observation_spaces, action_spaces = dict(found.observation_spaces), dict(found.action_spaces)
+    _require_agents(name, agents, {"seats": seats, "default_actions": default_actions})
+    if isinstance(target, str) or callable(target):
+        # It has told what it is like; the trials have their own.
+        found.close()
+    served = environment(target, hosting=hosting, arguments=arguments, max_idle=max_idle)
+    try:
+        yield Game(
+            name=name,
+            description=description or f"{name}: {len(agents)} {'seat' if len(agents) == 1 else 'seats'} of a trial",
+            agents=agents,
+            observation_spaces=observation_spaces,
+            action_spaces=action_spaces,
+            implementation=_register(name, lambda free: platform.participants.register_environment(served, free)),
+            others={agent: _seated(platform, seat, found, agent) for agent, seat in seats.items()},
+            default_actions=_checked(name, default_actions, found),
+            datalog_endpoint="" if platform.datastore is None else DISCOVER,
+            reseed=lambda seed: _reseed(seats.values(), seed),
+        )
+    finally:
+        await served.aclose()
+
+
+def _require_agents(name: str, agents: list[str], given: Mapping[str, Mapping[str, Any]]) -> None:
+    for field, by_agent in given.items():
+        for agent in by_agent:
+            if agent not in agents:
+                known = ", ".join(map(repr, agents))
+                raise InvalidArgumentError(f"environment {name!r}: {field}: expected agents of {known}; got {agent!r}")
+
+
+def _checked(name: str, default_actions: Mapping[str, Any], found: Environment) -> dict[str, Any]:
+    checked = {}
+    for agent, action in default_actions.items():
+        try:
+            checked[agent] = found.action_spaces[agent].check(action)
+        except SpaceError as error:
+            raise InvalidArgumentError(
+                f"environment {name!r}, actor {agent!r}: {error.of('default_actions')}"
+            ) from None
+    return checked
+
+
+def _seated(platform: Platform, seat: Seat, found: Environment, agent: str) -> ActorParams:
+    registry = None if platform.model_registry is None else platform.model_registry_client()
+    actor = seat.actor(SeatContext(found.name, agent, registry))
+    implementation = ""
+    if actor is not None:
+        implementation = _register(
+            f"{found.name}/{agent}", lambda free: platform.participants.register_actor(actor, free, [PLAYER])
+        )
+    return seat.actor_params(
+        agent, environment=found.name, implementation=implementation, action_space=found.action_spaces[agent]
+    )
+
+
+def _register(name: str, register: Callable[[str], None]) -> str:
+    """Register something by a name, or by the first variation of it that is free; return that."""
+    for number in itertools.count(1):
+        free = name if number == 1 else f"{name} ({number})"
+        try:
+            register(free)
+        except AlreadyExistsError:
+            continue
+        return free
+    raise AssertionError("unreachable")
+
+
+def _reseed(seats: Iterable[Seat], seed: int) -> None:
+    for seat in seats:
+        seat.reseed(seed)

@@ -1,0 +1,141 @@
+"""`serve_openenv`: environments of the field, and seats of others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import gymnasium
+import httpx
+import numpy as np
+import pytest
+import trio
+
+import trio_cogment.rl as tc
+from tests.rl.openenv.games import RockPaperScissors, TakingTurns
+from tests.rl.openenv.test_server import client, error
+from trio_cogment.errors import InvalidArgumentError, NotFoundError
+from trio_cogment.platform import open_platform
+from trio_cogment.rl.spec import RL_SPEC
+from trio_cogment.spaces import Observation
+
+
+@asynccontextmanager
+async def serving(*arguments: Any, **options: Any) -> AsyncIterator[tc.OpenEnvServer]:
+    async with trio.open_nursery() as nursery:
+        server: tc.OpenEnvServer = await nursery.start(partial(tc.serve_openenv, *arguments, **options))
+        yield server
+        nursery.cancel_scope.cancel()
+
+
+async def test_cartpole_is_what_it_is_in_gymnasium() -> None:
+    bare = gymnasium.make("CartPole-v1")
+    async with serving("CartPole-v1") as server, client(server) as socket:
+        for seed in (3, None):
+            expected, _ = bare.reset(seed=seed)
+            told = await (socket.reset() if seed is None else socket.reset(seed=seed))
+            assert np.array_equal(np.array(told["observation"]["value"], np.float32), expected)
+            ended = False
+            while not ended:
+                value, reward, terminated, truncated, _ = bare.step(1)
+                ended = terminated or truncated
+                told = await socket.step(1)
+                assert np.array_equal(np.array(told["observation"]["value"], np.float32), value)
+                assert (told["reward"], told["done"]) == (reward, ended)
+                assert told["observation"]["terminated"] == terminated
+
+
+async def test_others_sit_where_no_socket_is_and_every_episode_is_stored() -> None:
+    # The policy answers 0, and what it is told is kept.
+    seen: list[Any] = []
+
+    def act(value: Any, observation: Observation) -> int:
+        seen.append(value)
+        return 0
+
+    async with open_platform(RL_SPEC, store="memory:") as platform:
+        async with (
+            serving(RockPaperScissors, platform=platform, seats={"player_1": tc.policy(act)}) as server,
+            client(server) as socket,
+        ):
+            await socket.reset()
+            for _ in range(4):
+                assert (await socket.step(1))["reward"] == 1.0
+            assert (await socket.step(1))["done"]
+            trial = (await socket.state())["episode_id"]
+            # A socket may also sit there itself.
+            async with client(server) as other:
+                await other.say("reset", trial="both", seat="player_1")
+                assert (await socket.reset(trial="both"))["metadata"] == {"seat": "player_0"}
+                await other.hear()
+        assert seen == [3, 1, 1, 1, 1]
+        await platform.controller.wait_trial(trial)
+        stored = await platform.datastore_client().trial(trial)
+        assert stored is not None
+        assert stored.trial_id == trial
+
+
+async def test_equal_seeds_give_equal_trials_with_others_who_draw() -> None:
+    async with serving(RockPaperScissors, seats={"player_1": tc.random()}) as server, client(server) as socket:
+        games = []
+        for _ in range(2):
+            await socket.reset(seed=4)
+            games.append([(await socket.step(0))["observation"]["value"] for _ in range(5)])
+        assert games[0] == games[1]
+        assert len(set(games[0])) > 1
+
+
+async def test_one_platform_may_have_several_servers() -> None:
+    async with open_platform(RL_SPEC) as platform:
+        one = serving(TakingTurns, platform=platform, seats={"player_1": tc.random()})
+        two = serving(TakingTurns, platform=platform, seats={"player_1": tc.random()}, description="The same again.")
+        async with one as first, two as second, client(first) as socket, client(second) as other:
+            assert (await socket.reset())["done"] is False
+            assert (await other.reset())["done"] is False
+            async with httpx.AsyncClient(base_url=second.url) as http:
+                assert (await http.get("/metadata")).json()["description"] == "The same again."
+
+
+async def test_an_environment_that_fails_is_made_anew() -> None:
+    class Broken(gymnasium.Env[Any, Any]):
+        observation_space = gymnasium.spaces.Discrete(2)
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def reset(
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        ) -> tuple[Any, dict[str, Any]]:
+            return np.int64(0), {}
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            if action == 1:
+                raise RuntimeError("it broke")
+            return np.int64(1), 1.0, True, False, {}
+
+    async with serving(Broken) as server, client(server) as socket:
+        await socket.reset()
+        assert "it broke" in error(await socket.ask("step", value=1))[1]
+        await socket.reset()
+        assert (await socket.step(0))["done"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"seats": {"player_7": 1}}, "seats: expected agents of 'player_0', 'player_1'; got 'player_7'"),
+        ({"default_actions": {"me": 1}}, "default_actions: expected agents of"),
+        ({"default_actions": {"player_1": 7}}, "actor 'player_1': default_actions: expected 0 to 2, got 7"),
+    ],
+)
+async def test_arguments_that_make_no_sense(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=words):
+        await tc.serve_openenv(RockPaperScissors, **options)
+
+
+async def test_there_is_no_such_environment_and_no_second_store() -> None:
+    with pytest.raises(NotFoundError, match="Nowhere-v1"):
+        await tc.serve_openenv("Nowhere-v1")
+    async with open_platform(RL_SPEC) as platform:
+        with pytest.raises(InvalidArgumentError, match="store: expected none beside a platform"):
+            await tc.serve_openenv("CartPole-v1", platform=platform, store="memory:")
