@@ -102,8 +102,15 @@ class Resetting(Counting):
         self.count = 0
 
 
+class Patient(Counting):
+    async def __call__(self, value: Any, bonus: int = 0) -> int:  # type: ignore[override]  # awaited by who asks
+        await trio.lowlevel.checkpoint()
+        return super().__call__(value, bonus)
+
+
 @pytest.mark.parametrize(
-    ("function", "second"), [(Counting, [1, 2, 3]), (Resetting(), [1, 2, 3]), (Counting(), [0, 1, 2])]
+    ("function", "second"),
+    [(Patient, [1, 2, 3]), (Counting, [1, 2, 3]), (Resetting(), [1, 2, 3]), (Counting(), [0, 1, 2])],
 )
 async def test_policies_with_state(function: Any, second: list[int], autojump_clock: MockClock) -> None:
     """An object is told of each trial's begin; of a class each trial has an object."""
