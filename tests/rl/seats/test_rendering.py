@@ -79,6 +79,8 @@ def test_values_as_text(value: Any, text: str) -> None:
 SPACES: list[tuple[Space, str]] = [
     (Discrete(3, start=1), "a whole number from 1 to 3"),
     (Box(0, 1, ()), "a number from 0.0 to 1.0"),
+    (Box(0.1, np.inf, ()), "a number from 0.1 to inf"),
+    (Box(0, 1, (2000,)), "a list of 2000 numbers, each from 0.0 to 1.0"),
     (Box(0, 255, (2,), "uint8"), "a list of 2 whole numbers, each from 0 to 255"),
     (Box(0, 1, (2, 3)), "nested lists of numbers with the shape [2, 3], each from 0.0 to 1.0"),
     (Box(np.array([0, -1]), np.array([1, 1])), "a list of 2 numbers, from [0.0, -1.0] to [1.0, 1.0]"),
@@ -158,7 +160,7 @@ def test_answers(space: Space, answer: str, action: Any) -> None:
         (Discrete(3), "NaN", "action: "),
         (Discrete(3), "99999999999999999999999", "action: "),
         (Box(0, 255, (2,), "uint8"), "[1, 256]", r"action\[1\]: expected 0 to 255, got 256"),
-        (Box(0, 1, (2,)), "[0, 2]", r"action\[1\]: expected 0.0 to 1.0, got 2"),
+        (Box(0, 1, (2,)), "[0, 2]", r"action\[1\]: expected 0.0 to 1.0, got 2.0"),
         (Box(0, 1, (2,)), "[[0], [1, 2]]", "action: expected numbers, in lists of one length"),
         (Text(3), "hello", "action: expected 1 to 3 characters, got 5"),
         (Dict({"a": Discrete(2)}), '{"a": 5}', r'action\["a"\]: expected 0 to 1, got 5'),

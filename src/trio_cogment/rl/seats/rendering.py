@@ -118,8 +118,8 @@ def described_space(space: Space) -> str:
 
 def _of_box(space: Box) -> str:
     kind = "number" if space.row.kind == "f" else "whole number"
-    low, high = space.low.ravel().tolist(), space.high.ravel().tolist()
-    if len(set(zip(low, high, strict=True))) == 1:
+    low, high = (np.unique(bound).astype(str).tolist() for bound in (space.low, space.high))
+    if len(low) == len(high) == 1:
         kinds = "numbers" if kind == "number" else "whole numbers"
         each = f"from {low[0]} to {high[0]}"
         return f"a {kind} {each}" if space.shape == () else f"{_lists(space.shape, kinds)}, each {each}"
@@ -277,16 +277,17 @@ def _array(space: ArraySpace, data: Any) -> Any:
         array = array.reshape(space.shape)  # lists do not tell what follows a length of 0
     if array.shape != space.shape:
         raise SpaceError(f"expected the shape {space.shape}, got {array.shape}")
+    if space.row.kind == "f":
+        with np.errstate(over="ignore"):
+            # The bounds in the prompt are rounded to the type, too.
+            return array.astype(space.dtype)
     # Numbers that are not whole, or too large for the type, would silently become others.
-    is_whole = array.dtype.kind != "f" or (np.isfinite(array) & (array == np.floor(array))).all()
-    if space.dtype.kind in "iu" and not is_whole:
+    if array.dtype.kind == "f" and not (np.isfinite(array) & (array == np.floor(array))).all():
         raise SpaceError(f"expected whole numbers, got {shown(data)}")
     low, high = space.bounds()
     outside = np.argwhere(~((array >= low) & (array <= high)))
     if len(outside):
         index = tuple(int(each) for each in outside[0])
-        raise SpaceError(
-            f"expected {np.broadcast_to(low, array.shape)[index]} to "
-            f"{np.broadcast_to(high, array.shape)[index]}, got {array[index]}"
-        ).inside(*index)
+        lowest, highest = (np.broadcast_to(bound, array.shape)[index] for bound in (low, high))
+        raise SpaceError(f"expected {lowest} to {highest}, got {array[index]}").inside(*index)
     return array.astype(space.dtype)
