@@ -5,6 +5,7 @@ made when it is first needed, and made again when what it has to contain changes
 """
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -36,6 +37,8 @@ RL_PEERS = {
 }
 RL_PEERS_TEST = ["pytest>=9.0", "pytest-trio>=0.8.0", "pytest-timeout>=2.3", "hypothesis>=6.100", "pygame>=2.5"]
 
+EXTRAS_PYTHONS = ["3.11", "3.12", "3.13"]
+
 JAVASCRIPT_SDK = "@cogment/cogment-js-sdk@2.0.1"
 JAVASCRIPT_NEEDS = ["protobufjs@7", "typescript@5"]
 
@@ -65,22 +68,26 @@ FUZZED_MODULES = [
 PARALLEL = ["-n", "auto", "--dist", "worksteal"]
 
 
-def environment(session: nox.Session, name: str, *requirements: list[str]) -> dict[str, str]:
+def environment(
+    session: nox.Session, name: str, *requirements: list[str], python: str = sys.executable
+) -> dict[str, str]:
     """Make an environment, unless it is there with the same content.
 
     Args:
         session: what asks for it.
         name: of its folder in `.nox`.
         requirements: arguments of `pip install`, one list for each call.
+        python: the interpreter that it has.
 
     Returns:
         The variables with which a command runs in it.
     """
     folder = (Path(session.cache_dir).parent / name).absolute()
-    wanted = "\n".join([sys.version, Path("pyproject.toml").read_text(), *map(" ".join, requirements)])
+    version = sys.version if python == sys.executable else python
+    wanted = "\n".join([version, Path("pyproject.toml").read_text(), *map(" ".join, requirements)])
     marker = folder / "installed"
     if not (marker.exists() and marker.read_text() == wanted):
-        session.run(sys.executable, "-m", "venv", "--clear", str(folder), external=True)
+        session.run(python, "-m", "venv", "--clear", str(folder), external=True)
         for arguments in requirements:
             session.run(str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *arguments, external=True)
         marker.write_text(wanted)
@@ -177,6 +184,30 @@ def soak(session: nox.Session) -> None:
     # A proof may take longer than what counts as a hang elsewhere.
     options = ["-m", "soak", "-o", "faulthandler_timeout=0"]
     run(session, published_sdk(session), "pytest", *options, *session.posargs)
+
+
+@nox.session
+def extras(session: nox.Session) -> None:
+    """Each extra alone, and all together, on each version of Python; `nox -s extras -- 3.12 gym` for some of them."""
+    names = list(PROJECT["project"]["optional-dependencies"])
+    versions = [argument for argument in session.posargs if argument in EXTRAS_PYTHONS] or EXTRAS_PYTHONS
+    chosen = [argument for argument in session.posargs if argument not in EXTRAS_PYTHONS] or ["none", *names, "all"]
+    for version in versions:
+        python = interpreter(session, version)
+        for name in chosen:
+            installed = {"none": [], "all": names}.get(name, [name])
+            package = f".[{','.join(installed)}]" if installed else "."
+            env = environment(session, f"extras/{version}-{name}", ["-e", package], python=python)
+            run(session, env, "python", "-W", "error", "tests/extras_smoke.py", *installed)
+
+
+def interpreter(session: nox.Session, version: str) -> str:
+    """Return the path of a version of Python: on PATH, or among those of pyenv."""
+    homes = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*"))
+    found = [str(home / "bin" / "python") for home in homes] + [shutil.which(f"python{version}") or ""]
+    if not found[0]:
+        session.error(f"there is no Python {version}; nox -s extras -- {' '.join(EXTRAS_PYTHONS[:1])} for another one")
+    return found[0]
 
 
 @nox.session(name="rl-peers")
