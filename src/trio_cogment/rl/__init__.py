@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from trio_cogment.rl.runner import TrialResult as TrialResult
     from trio_cogment.rl.runner import WeightsAndBiases as WeightsAndBiases
     from trio_cogment.rl.runner import open_run as open_run
+    from trio_cogment.rl.runner import run_trials_async as run_trials_async
     from trio_cogment.rl.runner.scripts import run_trials as run_trials
     from trio_cogment.rl.seats.base import Seat as Seat
     from trio_cogment.rl.seats.base import SeatContext as SeatContext
@@ -105,6 +106,7 @@ _HOMES = {
     "replay_actor": "datasets.replaying",
     "replay_environment": "datasets.replaying",
     "run_trials": "runner.scripts",
+    "run_trials_async": "runner",
     "serve_clients": "seats.clients",
     "serve_openenv": "openenv.server",
     "text": "seats.text",

@@ -13,7 +13,7 @@ from tests.rl.runner.worlds import answering
 from trio_cogment.api.spaces_pb2 import Observation
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.platform import Platform, open_platform
-from trio_cogment.rl.runner import League, TrialResult, run_trials
+from trio_cogment.rl.runner import League, TrialResult, run_trials_async
 from trio_cogment.rl.runner.matchmaking import NAMED, matchmaking, prioritised
 from trio_cogment.rl.runner.ratings import Record, expected_score, updated
 from trio_cogment.rl.spec import RL_SPEC
@@ -120,7 +120,7 @@ async def play(platform: Platform, league: League, own: int, trials: int) -> Any
     from trio_cogment.rl.seats.scripted import policy
 
     seats = {"player_0": policy(lambda _value: own), "player_1": league.seat()}
-    return await run_trials(trials, on=platform, environment=highest, seats=seats, callbacks=[league], check=True)
+    return await run_trials_async(trials, on=platform, environment=highest, seats=seats, callbacks=[league], check=True)
 
 
 async def test_a_league(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ async def test_a_league_without_versions(tmp_path: Path) -> None:
         await platform.model_registry_client().create_model("numbers")
         league = await league_of(platform)
         seats: dict[str, Any] = {"player_0": answering, "player_1": league.seat()}
-        results = await run_trials(1, on=platform, environment=highest, seats=seats, callbacks=[league])
+        results = await run_trials_async(1, on=platform, environment=highest, seats=seats, callbacks=[league])
     assert "expected a version of the model" in results.failures[0].error
 
 

@@ -15,7 +15,7 @@ import trio
 from tests.cli.process import server
 from tests.rl.runner.worlds import REWARD, answering, countdown, gated, participants
 from trio_cogment.platform import Platform, open_platform
-from trio_cogment.rl.runner import open_run, run_trials
+from trio_cogment.rl.runner import open_run, run_trials_async
 from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.sdk import Participants, actor_params, connect, serve_participants
@@ -55,7 +55,7 @@ async def orchestrator(ticks: int = 3, *, store: str | None = None) -> AsyncIter
 async def test_trials_are_spread_over_orchestrators() -> None:
     async with orchestrator() as one, orchestrator() as two:
         on = {"one": one.endpoint, "two": two.endpoint}
-        results = await run_trials(8, on=on, environment=HERE, seats=SEATS, parallel=4, seeds=0)
+        results = await run_trials_async(8, on=on, environment=HERE, seats=SEATS, parallel=4, seeds=0)
     assert not results.failures
     assert Counter(results.orchestrators.tolist()) == {"one": 4, "two": 4}
     # The actor of this process has seen the rewards as they were.
@@ -69,7 +69,7 @@ async def test_clients_and_platforms_together() -> None:
         connect(one.endpoint, spec=RL_SPEC) as client,
         open_platform(participants()) as platform,
     ):
-        results = await run_trials(4, on=[client, platform], environment=HERE, seats=SEATS)
+        results = await run_trials_async(4, on=[client, platform], environment=HERE, seats=SEATS)
     assert not results.failures
     assert Counter(results.orchestrators.tolist()) == {"0": 2, "1": 2}
 
@@ -77,7 +77,9 @@ async def test_clients_and_platforms_together() -> None:
 async def test_returns_come_from_a_datastore_elsewhere() -> None:
     elsewhere: dict[str, Any] = {"player_0": actor_params("player_0", PLAYER, implementation="answering")}
     async with orchestrator(store="memory:") as one:
-        results = await run_trials(2, on=one.endpoint, environment=HERE, seats=elsewhere, seeds=0, store=one.endpoint)
+        results = await run_trials_async(
+            2, on=one.endpoint, environment=HERE, seats=elsewhere, seeds=0, store=one.endpoint
+        )
     assert not results.failures
     assert results.returns_of("player_0").tolist() == [REWARD + REWARD + REWARD, REWARD + REWARD + (REWARD + 1)]
 
@@ -124,7 +126,7 @@ async def test_lost_trials_are_repeated_elsewhere() -> None:
 async def test_nobody_can_be_reached(autojump_clock: trio.testing.MockClock) -> None:
     async with orchestrator() as gone:
         pass
-    results = await run_trials(3, on=gone.endpoint, environment=HERE, seats=SEATS, unreachable_seconds=5)
+    results = await run_trials_async(3, on=gone.endpoint, environment=HERE, seats=SEATS, unreachable_seconds=5)
     assert len(results.failures) == 3
     assert all("start_trial: UNAVAILABLE" in failure.error for failure in results.failures)
     assert results.trial_ids.tolist() == [""] * 3

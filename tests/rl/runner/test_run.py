@@ -14,7 +14,15 @@ from tests.rl.runner.worlds import REWARD, answering, countdown, failing_at, gat
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.outcome import EndCause
 from trio_cogment.platform import open_platform
-from trio_cogment.rl.runner import Progress, Results, RunFailedError, TrialCallback, TrialResult, open_run, run_trials
+from trio_cogment.rl.runner import (
+    Progress,
+    Results,
+    RunFailedError,
+    TrialCallback,
+    TrialResult,
+    open_run,
+    run_trials_async,
+)
 from trio_cogment.rl.spec import PLAYER
 from trio_cogment.sdk import Controller, actor_params, trial_params
 from trio_cogment.services import ServiceKind
@@ -24,7 +32,7 @@ TWO: dict[str, Any] = {"player_0": answering, "player_1": answering}
 
 
 async def test_results_are_arrays() -> None:
-    results = await run_trials(4, environment=countdown(3), seats=TWO, seeds=[5, 0, 9, 2], parallel=2)
+    results = await run_trials_async(4, environment=countdown(3), seats=TWO, seeds=[5, 0, 9, 2], parallel=2)
     assert len(results) == results.requested == 4
     assert results.actors == ("player_0", "player_1")
     assert results.index.tolist() == [0, 1, 2, 3]
@@ -43,12 +51,12 @@ async def test_results_are_arrays() -> None:
 
 
 async def test_seeds() -> None:
-    assert (await run_trials(3, environment=countdown(), seats=SEATS, seeds=7)).seeds.tolist() == [7, 8, 9]
-    assert (await run_trials(2, environment=countdown(), seats=SEATS)).seeds.tolist() == [-1, -1]
+    assert (await run_trials_async(3, environment=countdown(), seats=SEATS, seeds=7)).seeds.tolist() == [7, 8, 9]
+    assert (await run_trials_async(2, environment=countdown(), seats=SEATS)).seeds.tolist() == [-1, -1]
 
 
 async def test_max_steps_truncates() -> None:
-    results = await run_trials(1, environment=countdown(1000), seats=SEATS, max_steps=5)
+    results = await run_trials_async(1, environment=countdown(1000), seats=SEATS, max_steps=5)
     assert results.causes.tolist() == ["step_limit"]
     assert results.truncated.all()
     assert not results.terminated.any()
@@ -74,7 +82,7 @@ async def test_no_more_than_parallel_trials_run() -> None:
 @pytest.mark.usefixtures("quiet")
 async def test_a_trial_that_fails_is_listed() -> None:
     environment = failing_at(1, wrapped=countdown())
-    results = await run_trials(3, environment=environment, seats=SEATS)
+    results = await run_trials_async(3, environment=environment, seats=SEATS)
     assert [failure.index for failure in results.failures] == [1]
     assert results.causes.tolist() == ["environment", "participant_failed", "environment"]
     assert "RuntimeError: out of luck" in results.failures[0].error
@@ -85,26 +93,28 @@ async def test_a_trial_that_fails_is_listed() -> None:
 async def test_failures_are_raised_if_asked() -> None:
     environment = failing_at(0, 2, wrapped=countdown())
     with pytest.raises(RunFailedError, match=r"2 of 3 trials failed: .*out of luck") as caught:
-        await run_trials(3, environment=environment, seats=SEATS, check=True)
+        await run_trials_async(3, environment=environment, seats=SEATS, check=True)
     assert len(caught.value.results) == 3
 
 
 @pytest.mark.usefixtures("quiet")
 async def test_an_actor_that_raises_costs_its_trial() -> None:
-    results = await run_trials(3, environment=countdown(), seats={"player_0": failing_at(1, wrapped=answering)})
+    results = await run_trials_async(3, environment=countdown(), seats={"player_0": failing_at(1, wrapped=answering)})
     assert [failure.index for failure in results.failures] == [1]
     assert results.failures[0].cause is EndCause.PARTICIPANT_FAILED
 
 
 async def test_the_log_has_the_traceback_of_an_actor(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
-        await run_trials(1, environment=countdown(), seats={"player_0": failing_at(0, wrapped=answering)})
+        await run_trials_async(1, environment=countdown(), seats={"player_0": failing_at(0, wrapped=answering)})
     (record,) = [record for record in caplog.records if record.exc_info]
     assert "out of luck" in str(record.exc_info)
 
 
 async def test_a_trial_that_takes_too_long(autojump_clock: trio.testing.MockClock) -> None:
-    results = await run_trials(1, environment=countdown(), seats={"player_0": gated(trio.Event())}, timeout_seconds=60)
+    results = await run_trials_async(
+        1, environment=countdown(), seats={"player_0": gated(trio.Event())}, timeout_seconds=60
+    )
     (failure,) = results.failures
     assert failure.cause is EndCause.HARD_TERMINATION
     assert "within 60 s" in failure.error
@@ -194,7 +204,7 @@ class Recorder(TrialCallback):
 
 async def test_callbacks() -> None:
     recorder = Recorder()
-    await run_trials(2, environment=countdown(), seats=SEATS, seeds=4, callbacks=[recorder])
+    await run_trials_async(2, environment=countdown(), seats=SEATS, seeds=4, callbacks=[recorder])
     assert recorder.told == [("start", 0, 4), ("end", 0), ("start", 1, 5), ("end", 1), ("over", 2)]
 
 
@@ -204,7 +214,7 @@ async def test_a_callback_that_raises_ends_the_run() -> None:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await run_trials(5, environment=countdown(), seats=SEATS, callbacks=[Broken()], parallel=2)
+        await run_trials_async(5, environment=countdown(), seats=SEATS, callbacks=[Broken()], parallel=2)
 
 
 # Over an open platform
@@ -213,7 +223,7 @@ async def test_a_callback_that_raises_ends_the_run() -> None:
 async def test_a_platform_keeps_nothing_of_a_run() -> None:
     async with open_platform(participants()) as platform:
         for _ in range(2):
-            await run_trials(1, on=platform, environment=countdown(), seats=SEATS)
+            await run_trials_async(1, on=platform, environment=countdown(), seats=SEATS)
         infos = len(await platform.controller.trial_infos())
         assert infos == 2
         assert platform.participants.registered(ServiceKind.ENVIRONMENT) == "'default'"
@@ -223,7 +233,7 @@ async def test_params_name_everybody() -> None:
     """Nobody whom the run could watch: without a store the returns are not known."""
     params = trial_params([actor_params("player_0", PLAYER, implementation="answering")])
     async with open_platform(participants()) as platform:
-        results = await run_trials(2, on=platform, params=params, seeds=1)
+        results = await run_trials_async(2, on=platform, params=params, seeds=1)
     assert results.causes.tolist() == ["environment"] * 2
     assert np.isnan(results.returns).all()
 
@@ -231,7 +241,7 @@ async def test_params_name_everybody() -> None:
 async def test_returns_come_from_the_store() -> None:
     params = trial_params([actor_params("player_0", PLAYER, implementation="answering")])
     async with open_platform(participants(), store="memory:") as platform:
-        results = await run_trials(2, on=platform, params=params, seeds=1)
+        results = await run_trials_async(2, on=platform, params=params, seeds=1)
         trials = await platform.datastore_client().trials()
     assert results.returns_of("player_0").tolist() == [REWARD + REWARD + (REWARD + 1), REWARD + REWARD + (REWARD + 2)]
     assert results.terminated.all()
@@ -239,7 +249,7 @@ async def test_returns_come_from_the_store() -> None:
 
 
 async def test_a_store_of_its_own() -> None:
-    results = await run_trials(2, environment=countdown(), seats=SEATS, store="memory:")
+    results = await run_trials_async(2, environment=countdown(), seats=SEATS, store="memory:")
     assert not results.failures
 
 
@@ -268,23 +278,23 @@ async def test_a_store_of_its_own() -> None:
 )
 async def test_bad_input(given: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgumentError, match=words):
-        await run_trials(2, **given)
+        await run_trials_async(2, **given)
 
 
 async def test_no_trials() -> None:
     with pytest.raises(InvalidArgumentError, match="n: expected one trial or more, got 0"):
-        await run_trials(0, environment=countdown(), seats=SEATS)
+        await run_trials_async(0, environment=countdown(), seats=SEATS)
 
 
 async def test_nobody_of_this_process_joins_through_a_controller() -> None:
     async with open_platform(participants()) as platform:
         controller: Controller = platform.controller
         with pytest.raises(FailedPreconditionError, match="seats: 'player_0': orchestrator 0 is given as a Controller"):
-            await run_trials(1, on=controller, environment="cogment://discover", seats=SEATS)
+            await run_trials_async(1, on=controller, environment="cogment://discover", seats=SEATS)
         elsewhere: dict[str, Any] = {"player_0": actor_params("player_0", PLAYER, implementation="answering")}
         with pytest.raises(FailedPreconditionError, match="environment 'run': orchestrator 0 runs elsewhere"):
-            await run_trials(1, on=controller, environment=countdown(), seats=elsewhere)
-        results = await run_trials(2, on=controller, environment="cogment://discover", seats=elsewhere)
+            await run_trials_async(1, on=controller, environment=countdown(), seats=elsewhere)
+        results = await run_trials_async(2, on=controller, environment="cogment://discover", seats=elsewhere)
     assert not results.failures
 
 

@@ -94,14 +94,16 @@ class Run:
         await self._over.wait()
         return self.results()
 
-    async def __aiter__(self) -> AsyncIterator[TrialResult]:
-        position = 0
-        while position < len(self._results) or not self.over:
-            while position < len(self._results):
-                yield self._results[position]
-                position += 1
-            if not self.over:
-                await self._changed.wait()
+    def __aiter__(self) -> AsyncIterator[TrialResult]:
+        return _Following(self)
+
+    async def result(self, position: int) -> TrialResult | None:
+        """Wait for a result, by its position in the order in which the trials end; None if there are not so many."""
+        while position >= len(self._results):
+            if self.over:
+                return None
+            await self._changed.wait()
+        return self._results[position]
 
     # Control
 
@@ -229,6 +231,24 @@ class Run:
         changed.set()
 
 
+class _Following:
+    """The results of a run, as they come; an object, which needs no closing when a loop is left early."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._position = 0
+
+    def __aiter__(self) -> _Following:
+        return self
+
+    async def __anext__(self) -> TrialResult:
+        result = await self._run.result(self._position)
+        if result is None:
+            raise StopAsyncIteration
+        self._position += 1
+        return result
+
+
 def _seeds(n: int, seeds: int | Iterable[int] | None) -> list[int | None]:
     if n < 1:
         raise InvalidArgumentError(f"n: expected one trial or more, got {n}")
@@ -250,6 +270,8 @@ async def open_run(
     n: int,
     *,
     environment: Any = None,
+    arguments: Mapping[str, Any] | None = None,
+    hosting: str = "inline",
     seats: Mapping[str, Sitter] | None = None,
     params: TrialParams | None = None,
     parallel: int = 1,
@@ -269,11 +291,13 @@ async def open_run(
 
     Leaving the block by an exception or a cancellation ends the trials that run, hard.
 
-    The arguments and errors are those of `run_trials`, which does the same without a handle.
+    The arguments and errors are those of `run_trials_async`, which does the same without a handle.
     """
     host = host or Host()
     casting = Casting(
         environment=environment,
+        arguments=arguments or {},
+        hosting=hosting,
         seats=seats or {},
         params=params,
         options=options,
@@ -322,9 +346,11 @@ def _sole(group: ExceptionGroup[Exception]) -> Exception:
 
 
 class RunOptions(TypedDict, total=False):
-    """The arguments of `open_run` with a name; see `run_trials`."""
+    """The arguments of `open_run` with a name; see `run_trials_async`."""
 
     environment: Any
+    arguments: Mapping[str, Any] | None
+    hosting: str
     seats: Mapping[str, Sitter] | None
     params: TrialParams | None
     parallel: int
@@ -341,7 +367,7 @@ class RunOptions(TypedDict, total=False):
     host: Host | None
 
 
-async def run_trials(n: int, *, check: bool = False, **arguments: Unpack[RunOptions]) -> Results:
+async def run_trials_async(n: int, *, check: bool = False, **settings: Unpack[RunOptions]) -> Results:
     """Run trials, and return their results as arrays.
 
     Trials that fail are listed in the results; the others go on. Of those whose actors are all in this process, or
@@ -352,10 +378,13 @@ async def run_trials(n: int, *, check: bool = False, **arguments: Unpack[RunOpti
     Args:
         n: how many trials.
         check: raise if a trial has failed, when all have ended.
-        **arguments: of `open_run`:
+        **settings: of `open_run`:
 
-            - environment: what `trio-cogment rl serve` takes, or a function that makes an environment, or an
-              asynchronous function over an `EnvironmentSession`; or the endpoint of one that is elsewhere.
+            - environment: an id such as `CartPole-v1`, an environment, or a function that makes one (see
+              `rl.environments.making.make_environment`); or an asynchronous function over an `EnvironmentSession`; or
+              the endpoint of an environment that is elsewhere.
+            - arguments: with which the environment is made.
+            - hosting: where it runs: `inline`, `thread` or `process`; see `rl.environments.serving.environment`.
             - seats: who takes each actor's part: a seat such as `policy(...)`, an asynchronous function over an
               `ActorSession`, or the parameters of an actor that is elsewhere.
             - params: the parameters of the trials, where these arguments do not suffice.
@@ -385,7 +414,7 @@ async def run_trials(n: int, *, check: bool = False, **arguments: Unpack[RunOpti
 
     After `Cancelled` the trials that ran have been ended hard, as far as their orchestrators could be reached.
     """
-    async with open_run(n, **arguments) as run:
+    async with open_run(n, **settings) as run:
         results = await run.wait()
     if check and results.failures:
         raise RunFailedError(results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -43,10 +43,12 @@ _JOIN_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Casting:
-    """Who takes part in the trials of a run: what `run_trials` is told about it.
+    """Who takes part in the trials of a run: what `run_trials_async` is told about it.
 
     Attributes:
-        environment: see `run_trials`; so it is with the others.
+        environment: see `run_trials_async`; so it is with the others.
+        arguments: with which the environment is made.
+        hosting: where it runs, in this process or beside it.
         seats: by actor.
         params: the trials' parameters, in place of what is made of the others.
         options: of the environment's episodes.
@@ -55,6 +57,8 @@ class Casting:
     """
 
     environment: Any = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    hosting: str = "inline"
     seats: Mapping[str, Sitter] = field(default_factory=dict)
     params: TrialParams | None = None
     options: Mapping[str, Any] | None = None
@@ -82,7 +86,9 @@ async def open_sites(
             raise InvalidArgumentError(f"store: expected a storage such as sqlite:PATH, got the endpoint {store!r}")
         participants = Participants(RL_SPEC, host=host)
         named = {"local": await stack.enter_async_context(open_platform(participants, store=store, host=host))}
-    local = _LocalEnvironment.of(casting.environment)
+    local = _LocalEnvironment.of(casting.environment, casting.hosting, casting.arguments)
+    if local is not None and local.aclose is not None:
+        stack.push_async_callback(local.aclose)
     template, seats = _template(casting, local)
     sites = []
     for name, orchestrator in named.items():
@@ -129,23 +135,29 @@ class _LocalEnvironment:
         implementation: runs its trials.
         name: for errors.
         agents: its agents; None if only the seats say.
+        aclose: closes what is left of it.
     """
 
     implementation: EnvironmentImplementation
     name: str
     agents: Sequence[str] | None
+    aclose: Callable[[], Awaitable[None]] | None = None
 
     @classmethod
-    def of(cls, environment: Any) -> _LocalEnvironment | None:
+    def of(cls, environment: Any, hosting: Any, arguments: Mapping[str, Any]) -> _LocalEnvironment | None:
         """Return what runs an environment here; None if it is elsewhere, or the parameters say where it is."""
         if environment is None or (isinstance(environment, str) and environment.startswith(("grpc:", "cogment:"))):
             return None
         if inspect.iscoroutinefunction(environment):
             return cls(environment, environment.__name__, None)
-        raise InvalidArgumentError(
-            "environment: expected an asynchronous function over an EnvironmentSession, or an endpoint; got "
-            f"{environment!r}"
-        )
+        from trio_cogment.rl.environments.making import make_environment
+        from trio_cogment.rl.environments.serving import environment as served
+
+        first = make_environment(environment, **arguments)
+        implementation = served(environment, hosting=hosting, arguments=arguments)
+        if isinstance(environment, str) or (callable(environment) and first is not environment):
+            first.close()  # it was made only to ask for its agents
+        return cls(implementation, first.name, tuple(first.agents), implementation.aclose)
 
 
 def _host_environment(

@@ -10,7 +10,7 @@ import trio
 
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.rl.runner._run import RunOptions
-from trio_cogment.rl.runner._run import run_trials as run_trials_async
+from trio_cogment.rl.runner._run import run_trials_async as run_trials_async
 from trio_cogment.rl.runner.results import Results
 from trio_cogment.sync import Platform, TrioThread
 
@@ -20,8 +20,8 @@ async def _nothing() -> AsyncIterator[None]:
     yield
 
 
-def run_trials(n: int, *, check: bool = False, **arguments: Unpack[RunOptions]) -> Results:
-    """Run trials, and return their results as arrays; see `trio_cogment.rl.runner.run_trials`.
+def run_trials(n: int, *, check: bool = False, **settings: Unpack[RunOptions]) -> Results:
+    """Run trials, and return their results as arrays; see `trio_cogment.rl.run_trials_async`.
 
     The trials run in a thread of their own, and so do policies and callbacks that are given; this function waits.
     Control-C ends them.
@@ -29,7 +29,7 @@ def run_trials(n: int, *, check: bool = False, **arguments: Unpack[RunOptions]) 
     Args:
         n: how many trials.
         check: raise if a trial has failed, when all have ended.
-        **arguments: see there; `on` is a platform of `trio_cogment.sync`, or endpoints.
+        **settings: see there; `on` is a platform of `trio_cogment.sync`, or endpoints.
 
     Raises:
         FailedPreconditionError: it is called within a Trio program, which would stand still.
@@ -37,14 +37,14 @@ def run_trials(n: int, *, check: bool = False, **arguments: Unpack[RunOptions]) 
     """
     if trio.lowlevel.in_trio_task():
         raise FailedPreconditionError(
-            "run_trials: in a Trio program await trio_cogment.rl.runner.run_trials, or use open_run"
+            "run_trials: in a Trio program await trio_cogment.rl.run_trials_async, or use open_run"
         )
-    on = arguments.get("on")
+    on = settings.get("on")
     if isinstance(on, Platform):
-        arguments["on"] = on.platform
-        return on.call(run_trials_async, n, check=check, **arguments)
+        settings["on"] = on.platform
+        return on.call(run_trials_async, n, check=check, **settings)
     thread = TrioThread(_nothing(), "trio-cogment run")
     try:
-        return thread.call(run_trials_async, n, check=check, **arguments)
+        return thread.call(run_trials_async, n, check=check, **settings)
     finally:
         thread.close()
