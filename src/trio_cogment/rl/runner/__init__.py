@@ -3,9 +3,9 @@
 `run_trials_async` and `open_run` are for Trio programs; `trio_cogment.rl.run_trials` is an ordinary function.
 """
 
+from trio_cogment.rl.runner._opening import open_run as open_run
+from trio_cogment.rl.runner._opening import run_trials_async as run_trials_async
 from trio_cogment.rl.runner._run import Run as Run
-from trio_cogment.rl.runner._run import open_run as open_run
-from trio_cogment.rl.runner._run import run_trials_async as run_trials_async
 from trio_cogment.rl.runner.callbacks import MLflow as MLflow
 from trio_cogment.rl.runner.callbacks import TensorBoard as TensorBoard
 from trio_cogment.rl.runner.callbacks import TrialCallback as TrialCallback

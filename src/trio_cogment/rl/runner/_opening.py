@@ -1,0 +1,192 @@
+"""`open_run` and `run_trials_async`: what they are given becomes a schedule, orchestrators, and a run."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypedDict, Unpack
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.host import Host
+from trio_cogment.rl.runner._run import Run
+from trio_cogment.rl.runner._schedule import Schedule
+from trio_cogment.rl.runner._sites import Casting, Orchestrator, Sitter, open_sites
+from trio_cogment.rl.runner._trial import params_of
+from trio_cogment.rl.runner.callbacks import TrialCallback
+from trio_cogment.rl.runner.progress import ProgressFunction, shown
+from trio_cogment.rl.runner.results import Results, RunFailedError
+from trio_cogment.rpc import OwnNursery
+
+
+def _seeds(n: int, seeds: int | Iterable[int] | None) -> list[int | None]:
+    if n < 1:
+        raise InvalidArgumentError(f"n: expected one trial or more, got {n}")
+    if seeds is None:
+        return [None] * n
+    try:
+        first = operator.index(seeds)  # type: ignore[arg-type]  # what has none is an iterable
+    except TypeError:
+        given: list[int | None] = [operator.index(seed) for seed in seeds]  # type: ignore[union-attr]  # as above
+    else:
+        given = list(range(first, first + n))
+    if len(given) != n:
+        raise InvalidArgumentError(f"seeds: expected {n}, one for each trial, got {len(given)}")
+    return given
+
+
+@asynccontextmanager
+async def open_run(
+    n: int,
+    *,
+    environment: Any = None,
+    arguments: Mapping[str, Any] | None = None,
+    hosting: str = "inline",
+    seats: Mapping[str, Sitter] | None = None,
+    params: TrialParams | None = None,
+    parallel: int = 1,
+    seeds: int | Iterable[int] | None = None,
+    options: Mapping[str, Any] | None = None,
+    max_steps: int = 0,
+    on: Orchestrator | Sequence[Orchestrator] | Mapping[str, Orchestrator] | None = None,
+    store: Any = None,
+    retries: int = 0,
+    timeout_seconds: float = float("inf"),
+    unreachable_seconds: float = 30.0,
+    callbacks: Sequence[TrialCallback] = (),
+    progress: bool | ProgressFunction = False,
+    host: Host | None = None,
+) -> AsyncIterator[Run]:
+    """Run trials in the background of an `async with` block, which ends when they have ended.
+
+    Leaving the block by an exception or a cancellation ends the trials that run, hard.
+
+    The arguments and errors are those of `run_trials_async`, which does the same without a handle.
+    """
+    host = host or Host()
+    casting = Casting(
+        environment=environment,
+        arguments=arguments or {},
+        hosting=hosting,
+        seats=seats or {},
+        params=params,
+        options=options,
+        max_steps=max_steps,
+        store=store,
+    )
+    for name, number, least in (("parallel", parallel, 1), ("retries", retries, 0)):
+        if number < least:
+            raise InvalidArgumentError(f"{name}: expected {least} or more, got {number}")
+    given = _seeds(n, seeds)
+    async with AsyncExitStack() as stack:
+        actors, sites = await open_sites(stack, on, casting, host)
+        for seed in given:
+            params_of(sites[0].params, seed)  # raises now what would stop the run half-way
+        schedule = Schedule(
+            given, len(sites), parallel=parallel, retries=retries, unreachable_seconds=unreachable_seconds
+        )
+        run = Run(
+            schedule,
+            actors,
+            sites,
+            requested=n,
+            timeout_seconds=timeout_seconds,
+            callbacks=callbacks,
+            show=stack.enter_context(shown(progress)),
+            host=host,
+        )
+        try:
+            async with OwnNursery() as nursery:
+                nursery.start_soon(run.drive, name="a run of trials")
+                yield run
+        except ExceptionGroup as group:
+            # What a callback raised is the run's only failure, and what its caller looks for.
+            raise _sole(group) from None
+        finally:
+            if not run.over:
+                await run.close()
+
+
+def _sole(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the exception that a group holds, if it is only one."""
+    found: Exception = group
+    while isinstance(found, ExceptionGroup) and len(found.exceptions) == 1:
+        found = found.exceptions[0]
+    return found
+
+
+class RunOptions(TypedDict, total=False):
+    """The arguments of `open_run` with a name; see `run_trials_async`."""
+
+    environment: Any
+    arguments: Mapping[str, Any] | None
+    hosting: str
+    seats: Mapping[str, Sitter] | None
+    params: TrialParams | None
+    parallel: int
+    seeds: int | Iterable[int] | None
+    options: Mapping[str, Any] | None
+    max_steps: int
+    on: Any
+    store: Any
+    retries: int
+    timeout_seconds: float
+    unreachable_seconds: float
+    callbacks: Sequence[TrialCallback]
+    progress: bool | ProgressFunction
+    host: Host | None
+
+
+async def run_trials_async(n: int, *, check: bool = False, **settings: Unpack[RunOptions]) -> Results:
+    """Run trials, and return their results as arrays.
+
+    Trials that fail are listed in the results; the others go on. Of those whose actors are all in this process, or
+    whose environment is, the returns are known in double precision; of others, if the trials are recorded in a
+    datastore that can be read; else they are NaN. An actor of this process joins each trial as a client actor, so it
+    needs no port of its own, whereever the orchestrator runs.
+
+    Args:
+        n: how many trials.
+        check: raise if a trial has failed, when all have ended.
+        **settings: of `open_run`:
+
+            - environment: an id such as `CartPole-v1`, an environment, or a function that makes one (see
+              `rl.environments.making.make_environment`); or an asynchronous function over an `EnvironmentSession`; or
+              the endpoint of an environment that is elsewhere.
+            - arguments: with which the environment is made.
+            - hosting: where it runs: `inline`, `thread` or `process`; see `rl.environments.serving.environment`.
+            - seats: who takes each actor's part: a seat such as `policy(...)`, an asynchronous function over an
+              `ActorSession`, or the parameters of an actor that is elsewhere.
+            - params: the parameters of the trials, where these arguments do not suffice.
+            - parallel: how many trials run at the same time, at all orchestrators together.
+            - seeds: one for each trial; or the first of consecutive ones. None: the environments go on with their own
+              generators.
+            - options: of the environments' episodes.
+            - max_steps: after so many steps the orchestrator ends a trial; 0 for no limit.
+            - on: where the trials run: an open platform, a client of `connect()`, a controller, an endpoint, or several
+              of them, in a list or by name. By default a platform is opened for the run.
+            - store: of the platform that is opened for the run, as for `open_platform`; with orchestrators elsewhere,
+              the endpoint of a datastore in which they record their trials.
+            - retries: how often a trial that was lost by an accident (its orchestrator or the connection to a
+              participant was lost) is started again, at another orchestrator if there is one.
+            - timeout_seconds: how long a trial may take; then it is ended hard, and has failed.
+            - unreachable_seconds: when no orchestrator has been of use for so long, the trials left have failed.
+            - callbacks: are told what happens.
+            - progress: True for a bar, if stderr is a terminal; or a function.
+            - host: the clock, ids and randomness; by default the system's.
+
+    Raises:
+        RunFailedError: `check` was asked for, and a trial has failed; the error has the results.
+        InvalidArgumentError: an argument makes no sense; the text names it.
+        FailedPreconditionError: an environment or an actor of this process cannot take part where the trials run.
+        MissingExtraError: a package is needed that is not installed, such as NumPy.
+        Exception: what a callback raised.
+
+    After `Cancelled` the trials that ran have been ended hard, as far as their orchestrators could be reached.
+    """
+    async with open_run(n, **settings) as run:
+        results = await run.wait()
+    if check and results.failures:
+        raise RunFailedError(results)
+    return results
