@@ -11,8 +11,6 @@ PAGE = "docs/rl-runner.md"
 
 @pytest.mark.parametrize("number", range(len(programs(PAGE))))
 def test_program(number: int) -> None:
-    if "rps_v2" in programs(PAGE)[number]:
-        pytest.importorskip("pygame", reason="the games of pettingzoo.classic draw with it")
     output_of("-W", "error", "-c", programs(PAGE)[number])
 
 

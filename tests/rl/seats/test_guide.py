@@ -9,8 +9,6 @@ import pytest
 
 from tests.test_examples import ROOT
 
-pytest.importorskip("pygame", reason="the game of the guide draws with it")
-
 PAGE = (ROOT / "docs" / "rl-seats.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 

@@ -119,7 +119,9 @@ def test_episodes_of_parallel_games_are_those_of_pettingzoos_conversion(
 
 
 @pytest.mark.parametrize(
-    "make", [Noise, Rps, lambda: Countdown(mask="info"), lambda: parallel_to_aec(Noise())], ids=str
+    "make",
+    [Noise, Rps, lambda: Countdown(mask="info"), lambda: parallel_to_aec(Noise())],
+    ids=["all at once", "rounds", "turns", "converted"],
 )
 def test_pettingzoo_finds_nothing_wrong(make: Callable[[], Any]) -> None:
     """It says the same of the environments themselves."""

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "rl.md").read_text(encoding="utf-8")
 
 
@@ -30,5 +28,4 @@ def test_several_trials_at_once() -> None:
 
 
 def test_other_seats() -> None:
-    pytest.importorskip("pygame")  # rock, paper, scissors is drawn with it
     assert output_of("Other seats").endswith("1.0\n")

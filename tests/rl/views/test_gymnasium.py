@@ -34,21 +34,12 @@ def warnings_of(function: Callable[[], object]) -> set[str]:
     return {str(each.message) for each in caught}
 
 
-def can_draw() -> bool:
-    try:
-        import pygame  # noqa: F401  whether it is there
-    except ImportError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_checks_of_gymnasium(name: str) -> None:
-    skip = not can_draw()
     env, bare = tc.make(name), gymnasium.make(name).unwrapped
     try:
-        ours = warnings_of(lambda: check_env(env, skip_render_check=skip))
-        assert ours <= warnings_of(lambda: check_env(bare, skip_render_check=skip))
+        ours = warnings_of(lambda: check_env(env))
+        assert ours <= warnings_of(lambda: check_env(bare))
     finally:
         env.close()
         bare.close()
@@ -74,7 +65,6 @@ def test_matches_the_bare_environment_for_long(name: str) -> None:
     match(name, 10_000)
 
 
-@pytest.mark.skipif(not can_draw(), reason="pygame is not installed")
 def test_pictures_match() -> None:
     match("CartPole-v1", 20, render_mode="rgb_array")
 
@@ -201,7 +191,6 @@ print("done")
 
 
 def test_others_play_and_their_ticks_belong_to_the_step() -> None:
-    pytest.importorskip("pygame")
     env = tc.make(
         "classic/tictactoe-v3", seats={"player_2": tc.policy(lambda value: int(value["action_mask"].argmax()))}
     )
@@ -217,8 +206,6 @@ def test_others_play_and_their_ticks_belong_to_the_step() -> None:
 
 
 def test_equal_seeds_give_equal_trials_with_seats_that_draw() -> None:
-    pytest.importorskip("pygame")
-
     def play() -> list[int]:
         env = tc.make("classic/rps-v2", seats={"player_1": tc.random()})
         found = []
@@ -233,8 +220,6 @@ def test_equal_seeds_give_equal_trials_with_seats_that_draw() -> None:
 
 
 def test_a_seat_that_fails_is_named() -> None:
-    pytest.importorskip("pygame")
-
     def fail(observation: Any) -> int:
         raise ValueError("no idea")
 

@@ -11,7 +11,6 @@ from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, see
 from tests.rl.views.test_aec import assert_same_episodes, said
 from trio_cogment import rl
 
-pytest.importorskip("pygame", reason="the games of pettingzoo.classic draw with it")
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 GAMES = ["rps_v2", "tictactoe_v3", "connect_four_v3"]
