@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from trio_cogment import ActorSession, EnvironmentSession, Participants, Platform, actor_params, open_platform
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.api.spaces_pb2 import Action
+from trio_cogment.api.trial_datastore_pb2 import StoredTrialActorSample, StoredTrialSample
 from trio_cogment.rl import RL_SPEC
 from trio_cogment.rl.environments.base import Environment
 from trio_cogment.rl.environments.episode import Episode, Turn
 from trio_cogment.sdk import ActorImplementation, EventType, trial_params
-from trio_cogment.spaces import Box, Dict, Discrete, Observation, Space, decode_observation, encode_action
+from trio_cogment.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    Observation,
+    Space,
+    decode_observation,
+    encode_action,
+    encode_observation,
+)
 from trio_cogment.spaces.values import decode_fields, fill_fields
 
 IMAGE = Box(0, 255, (40, 32, 3), np.uint8)
@@ -154,3 +165,33 @@ async def play(platform: Platform, game: Environment, trial_id: str = "", **give
     trial_id = await platform.controller.start_trial(params_of(game, **given), trial_id=trial_id)
     await platform.controller.wait_trial(trial_id)
     return trial_id
+
+
+async def fill(address: str, *, trials: int, ticks: int) -> None:
+    """Store trials of one actor, without playing them."""
+    observations, actions = Box(-1, 1, (4,), np.float32), Discrete(2)
+    told = Observation(np.zeros(4, np.float32), reward=1.0)
+    params = TrialParams(actors=[actor_params("player_0", "player")])
+    first = encode_observation(replace(told, observation_space=observations, action_space=actions))
+    end = encode_observation(replace(told, truncated=True, active=False))
+    payloads = [message.SerializeToString() for message in (first, encode_observation(told), end)]
+    action = encode_action(np.int64(1), actions).SerializeToString()
+    async with open_platform(RL_SPEC, store=address) as platform:
+        client = platform.datastore_client()
+        for trial in range(trials):
+            trial_id = f"trial-{trial:05d}"
+            await client.add_trial(trial_id, params)
+            async with client.adding(trial_id) as adder:
+                for tick in range(ticks):
+                    last = tick == ticks - 1
+                    told_now = payloads[2 if last else bool(tick)]
+                    actor = StoredTrialActorSample(actor=0, observation=0, action=None if last else 1)
+                    await adder.add(
+                        StoredTrialSample(
+                            tick_id=tick,
+                            timestamp=1_000 + tick,
+                            state=TrialState.ENDED if last else TrialState.RUNNING,
+                            actor_samples=[actor],
+                            payloads=[told_now] if last else [told_now, action],
+                        )
+                    )

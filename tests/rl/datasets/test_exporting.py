@@ -16,7 +16,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.rl.datasets.recorded import Duel, params_of, play, recording
+from tests.rl.datasets.recorded import Duel, fill, params_of, play, recording
 from trio_cogment import ActorSession, EnvironmentSession, Participants, actor_params, open_platform
 from trio_cogment.api.spaces_pb2 import Array, DType
 from trio_cogment.errors import (
@@ -307,3 +307,28 @@ async def test_without_the_extra(tmp_path: Path) -> None:
         done = await trio.run_process(command, check=False, capture_stderr=True, cwd=tmp_path)
         assert f"pip install 'trio-cogment[{extra}]'" in done.stderr.decode()
         assert "MissingExtraError" in done.stderr.decode()
+
+
+async def grown(folder: Path, *, trials: int, ticks: int) -> tuple[int, float]:
+    """Export so many samples from a file; return how many they were, and by how many MiB the process has grown."""
+    address = f"sqlite:{folder / 'trials.db'}"
+    await fill(address, trials=trials, ticks=ticks)
+    command = [sys.executable, "-m", "tests.rl.datasets.growth", address, str(folder / "data")]
+    done = await trio.run_process(command, capture_stdout=True)
+    samples, mib, _ = done.stdout.split()
+    return int(samples), float(mib)
+
+
+#: What an export may hold in memory, whatever the number of samples.
+MIB = 150
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("trials", "ticks"), [(1000, 1000), (1, 1_000_000)])
+async def test_a_million_samples_take_no_more_memory(tmp_path: Path, trials: int, ticks: int) -> None:
+    samples, mib = await grown(tmp_path, trials=trials, ticks=ticks)
+    assert samples == 1_000_000
+    assert mib < MIB
+    files = sorted((tmp_path / "data/data").glob("*"))
+    assert sum(pq.ParquetFile(file).metadata.num_rows for file in files) == 1_000_000

@@ -8,6 +8,7 @@ import gymnasium
 import minari
 import numpy as np
 import pytest
+import trio
 from gymnasium import spaces
 from minari.data_collector import EpisodeBuffer
 
@@ -16,7 +17,7 @@ from tests.rl.datasets.test_minari import Solo
 from tests.spaces.strategies import same
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from trio_cogment.outcome import EndCause
-from trio_cogment.rl import export_async, replay_actor, replay_environment
+from trio_cogment.rl import export, export_async, make, replay_actor, replay_environment
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.spaces import Observation
 
@@ -174,3 +175,21 @@ async def test_what_cannot_be_replayed(folder: Path) -> None:
     assert replay_environment(folder / "mixed", trials=["solo"]).agents == ["player_0"]
     with pytest.raises(InvalidArgumentError, match="trials: expected None"):
         replay_environment("mine-v0", trials=["solo"])
+
+
+def test_behind_a_view(folder: Path) -> None:
+    """The trials of a view over a replay are those that were recorded."""
+    game = Solo()
+    data = trio.run(recorded, game, folder, "one", "two")
+    view = make(replay_environment(data), store=f"sqlite:{folder / 'again.db'}")
+    for episode in game.told:
+        observation, _ = view.reset()
+        for tick, told in enumerate(episode[1:], 1):
+            assert np.array_equal(observation, episode[tick - 1]["player_0"].value)
+            observation, reward, terminated, truncated, info = view.step(view.action_space.sample())
+            expected = told["player_0"]
+            assert (reward, terminated, truncated) == (expected.reward, expected.terminated, False)
+            assert info["count"] == tick
+    view.close()
+    done = export(f"sqlite:{folder / 'again.db'}", parquet=folder / "again")
+    assert (done.trials, done.steps, done.skipped) == (2, 10, [])

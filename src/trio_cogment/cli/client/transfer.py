@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import click
 import trio
@@ -165,11 +165,18 @@ def _reader(file: BinaryIO) -> Read:
     return read_piece
 
 
+class ShowProgress(Protocol):
+    """Shows how far something is."""
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Show the amount done so far, and of how much, if that is known only now."""
+
+
 @contextmanager
-def progress(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def progress(text: str, total: int | None) -> Iterator[ShowProgress]:
     """Show a progress bar on stderr if it is a terminal; yields a function to call with the amount done so far."""
     if not sys.stderr.isatty():
-        yield lambda _done: None
+        yield lambda done, total=None: None
         return
     # Rich takes time to import, and is not needed without a terminal.
     from rich.console import Console
@@ -177,7 +184,7 @@ def progress(text: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(text, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda done, total=None: bar.update(task, completed=done, total=total)
 
 
 class ProgressDeadline:

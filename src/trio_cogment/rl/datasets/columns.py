@@ -1,9 +1,9 @@
-"""Columns of a table for the values of spaces: collected row by row, given to Arrow, and read back.
+"""Columns of a table for the values of spaces: collected row by row, and given to Arrow.
 
 | values | column |
 |---|---|
 | of `Discrete`; arrays without dimensions | a number |
-| arrays | nested lists of fixed size, as large as the shape says |
+| arrays | nested lists of fixed size, as large as the shape says; the outermost not, where some can be missing |
 | arrays without elements | an empty list |
 | of `Text` | a string |
 | of `Sequence`, `Graph`, `OneOf` | the bytes of the message `trio_cogment.spaces.Value` |
@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -31,7 +31,6 @@ from trio_cogment.spaces import (
     Text,
     Tuple,
     column_names,
-    decode_value,
     encode_value,
 )
 from trio_cogment.spaces.base import described
@@ -70,23 +69,27 @@ class PlainColumn:
         kind: Arrow's type.
         name: of the type, for `feature`.
         size: about how many bytes a value takes.
+
+    Attributes:
+        values: those that were added; always the same list.
     """
 
     def __init__(self, kind: Any, name: str, size: int = 8) -> None:
         self.type = kind
         self.feature: dict[str, Any] = {"dtype": name, "shape": []}
         self._size = size
-        self._values: list[Any] = []
+        self.values: list[Any] = []
 
     def append(self, value: Any) -> int:
         """See `Column.append`."""
-        self._values.append(value)
+        self.values.append(value)
         return self._size
 
     def take(self) -> Any:
         """See `Column.take`."""
-        values, self._values = self._values, []
-        return pa.array(values, self.type)
+        found = pa.array(self.values, self.type)
+        self.values.clear()
+        return found
 
 
 class TextColumn(PlainColumn):
@@ -154,10 +157,17 @@ def array_in(space: ArraySpace, value: Any) -> Any:
 
 
 class ArrayColumn:
-    """Arrays of one shape and type, or numbers, in one array."""
+    """Arrays of one shape and type, or numbers, in one array.
 
-    def __init__(self, space: ArraySpace) -> None:
+    Args:
+        space: of the arrays.
+        optional: some can be missing. Then the outermost lists are not of fixed size, because many versions of PyArrow
+            can write no such lists that are null.
+    """
+
+    def __init__(self, space: ArraySpace, *, optional: bool) -> None:
         self._space = space
+        self._optional = optional
         self._shape = space.shape
         self._bytes = space.dtype.itemsize * int(np.prod(space.shape, dtype=np.int64))
         self._rows: NDArray[Any] = np.empty((0, *space.shape), space.dtype)
@@ -171,8 +181,8 @@ class ArrayColumn:
         kind = pa.from_numpy_dtype(self._space.dtype)
         if 0 in self._shape:
             return pa.list_(kind)  # Parquet has no lists of the fixed size 0
-        for length in reversed(self._shape):
-            kind = pa.list_(kind, length)
+        for place in range(len(self._shape) - 1, -1, -1):
+            kind = pa.list_(kind) if self._optional and not place else pa.list_(kind, self._shape[place])
         return kind
 
     def append(self, value: Any) -> int:
@@ -184,6 +194,8 @@ class ArrayColumn:
             larger[: self._count] = self._rows[: self._count]
             self._rows = larger
         if value is None:
+            if not self._optional:
+                raise SpaceError("expected a value, got none")
             self._rows[self._count] = np.zeros((), self._space.dtype)
             self._missing.append(self._count)
         else:
@@ -196,28 +208,37 @@ class ArrayColumn:
         count, missing, rows = self._count, self._missing, self._rows
         self._count, self._missing = 0, []
         self._rows = np.empty((0, *self._shape), self._space.dtype)
-        mask = None
-        if missing:
-            mask = np.zeros(count, bool)
-            mask[missing] = True
+        there = np.ones(count, bool)
+        there[missing] = False
+        if not self._shape:
+            return pa.array(rows[:count], mask=~there)
         if 0 in self._shape:
-            return pa.array([None if mask is not None and mask[row] else [] for row in range(count)], self.type)
-        found = pa.array(rows[:count].reshape(-1), mask=mask if not self._shape else None)
-        for place in range(len(self._shape) - 1, -1, -1):
-            nulls = None if place or mask is None else pa.array(mask)
-            found = pa.FixedSizeListArray.from_arrays(found, self._shape[place], mask=nulls)
-        return found
+            return pa.array([[] if one else None for one in there], self.type)
+        if self._optional:
+            rows = rows[:count][there]
+        found = pa.array(rows[: len(rows) if self._optional else count].reshape(-1))
+        for length in reversed(self._shape[1:]):
+            found = pa.FixedSizeListArray.from_arrays(found, length)
+        if not self._optional:
+            return pa.FixedSizeListArray.from_arrays(found, self._shape[0])
+        ends = np.concatenate([[0], np.cumsum(there, dtype=np.int32) * self._shape[0]]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(ends), found, mask=pa.array(~there))
 
 
-def column_of(leaf: Space) -> Column:
+def column_of(leaf: Space, *, optional: bool) -> Column:
     """Return the column for the values of a space that is neither `Dict` nor `Tuple`."""
     if isinstance(leaf, ArraySpace):
-        return ArrayColumn(leaf)
+        return ArrayColumn(leaf, optional=optional)
     return TextColumn() if isinstance(leaf, Text) else MessageColumn(leaf)
 
 
 class SpaceColumns:
     """The columns of a space's values.
+
+    Args:
+        space: whose values they are.
+        prefix: what the columns' names begin with.
+        optional: some values can be missing.
 
     Attributes:
         columns: by name, in order.
@@ -226,11 +247,11 @@ class SpaceColumns:
         SpaceError: two parts of the space would have one name.
     """
 
-    def __init__(self, space: Space, prefix: str) -> None:
+    def __init__(self, space: Space, prefix: str, *, optional: bool) -> None:
         self._space = space
         self._prefix = prefix
         self._paths = [path for path, _ in space.leaves()]
-        self.columns = {name: column_of(leaf) for name, leaf in column_names(space, prefix).items()}
+        self.columns = {name: column_of(leaf, optional=optional) for name, leaf in column_names(space, prefix).items()}
         self._columns = list(self.columns.values())
 
     def append(self, value: Any) -> int:
@@ -303,94 +324,3 @@ def _mask_leaves(space: Space, mask: Any) -> Iterator[Any]:
             yield from _mask_leaves(part, None if mask is None else mask[position])
     else:
         yield mask
-
-
-# Reading
-
-
-def values_of(space: Space, prefix: str, table: Any) -> list[Any]:
-    """Return the values of the rows of a table; None where all parts are null.
-
-    Raises:
-        SpaceError: a column is missing.
-    """
-    leaves = column_names(space, prefix)
-    columns = [_read(leaf, _column(table, name)) for name, leaf in leaves.items()]
-    found: list[Any] = []
-    for row in range(table.num_rows):
-        parts = [column[row] for column in columns]
-        gone = bool(parts) and all(part is None for part in parts)
-        found.append(None if gone else space.from_leaf_values(iter(parts)))
-    return found
-
-
-def masks_of(space: Space, prefix: str, table: Any) -> list[Any]:
-    """Return the masks of the rows of a table; None where there are none."""
-    columns = {
-        name: [_mask(leaf, part) for part in _column(table, name).to_pylist()]
-        for name, leaf in column_names(space, prefix).items()
-    }
-    found = []
-    for row in range(table.num_rows):
-        parts = [column[row] for column in columns.values()]
-        found.append(None if all(part is None for part in parts) else _whole_mask(space, iter(parts)))
-    return found
-
-
-def _whole_mask(space: Space, parts: Iterator[Any]) -> Any:
-    if isinstance(space, Dict):
-        return {key: _whole_mask(part, parts) for key, part in space.spaces.items()}
-    if isinstance(space, Tuple):
-        return tuple(_whole_mask(part, parts) for part in space.spaces)
-    return next(parts)
-
-
-def _mask(leaf: Space, part: Any) -> Any:
-    if part is None:
-        return None
-    if isinstance(leaf, Discrete | MultiBinary):
-        array = np.array(part, np.int8)
-        return array.reshape(leaf.shape) if isinstance(leaf, MultiBinary) else array
-    return _decoded(part)
-
-
-def _column(table: Any, name: str) -> Any:
-    if name not in table.column_names:
-        raise SpaceError(f"expected the column {name!r}, but there is none", root="table")
-    found = table.column(name).combine_chunks()
-    # Without chunks, and in some versions always, this is a chunked array still.
-    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks or [pa.array([], found.type)])
-
-
-def _read(leaf: Space, column: Any) -> list[Any]:
-    if isinstance(leaf, ArraySpace):
-        return _arrays(leaf, column)
-    read: Callable[[Any], Any] = (lambda part: part) if isinstance(leaf, Text) else _decoded
-    return [None if part is None else read(part) for part in column.to_pylist()]
-
-
-def _decoded(data: bytes) -> Any:
-    from trio_cogment.api.spaces_pb2 import Value
-
-    return decode_value(Value.FromString(data))
-
-
-def _arrays(leaf: ArraySpace, column: Any) -> list[Any]:
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
-    count, values = len(column), column
-    if 0 in leaf.shape:
-        rows: NDArray[Any] = np.empty((count, *leaf.shape), leaf.dtype)
-    else:
-        start = 0
-        for length in leaf.shape:
-            # Not `flatten`, which leaves out what is null.
-            start, values = (start + values.offset) * length, values.values
-        values = values.slice(start, count * int(np.prod(leaf.shape, dtype=np.int64)))
-        if values.null_count:
-            values = values.fill_null(False if leaf.dtype.kind == "b" else 0)
-        flat = values.to_numpy(zero_copy_only=False)
-        rows = flat.astype(leaf.dtype, copy=False).reshape((count, *leaf.shape))
-    if isinstance(leaf, Discrete):
-        return [rows[row] if valid[row] else None for row in range(count)]
-    # A 0-dimensional part of an array is a number otherwise.
-    return [rows[row, ...] if valid[row] else None for row in range(count)]

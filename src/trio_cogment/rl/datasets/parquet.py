@@ -19,7 +19,7 @@ from trio_cogment.rl.datasets._arrow import pa, pq
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.tables import TRIALS, ActorSums, StepTable, trial_row
-from trio_cogment.rl.datasets.trials import TrialRecord
+from trio_cogment.rl.datasets.trials import ActorRecord, TrialRecord
 from trio_cogment.spaces import to_jsonable
 
 #: What `meta/info.json` says that the data set is.
@@ -98,7 +98,8 @@ class ParquetWriter:
         self._trial_rows: list[dict[str, Any]] = []
         self._trials_writer: Any = None
         self._trial: TrialRecord | None = None
-        self._sums: dict[str, ActorSums] = {}
+        #: By actor of the trial.
+        self._ways: dict[str, tuple[_Files, ActorSums, ActorRecord]] = {}
         self._ticks = 0
         self._last_tick = -1
         self._times: tuple[int, int] | None = None
@@ -106,7 +107,7 @@ class ParquetWriter:
 
     def begin(self, trial: TrialRecord) -> None:
         """See `Writer.begin`."""
-        self._trial, self._sums, self._times = trial, {}, None
+        self._trial, self._ways, self._times = trial, {}, None
         self._ticks, self._last_tick = 0, -1
         self._environments.setdefault(trial.environment)
 
@@ -115,18 +116,8 @@ class ParquetWriter:
         trial = self._trial
         assert trial is not None
         for step in steps:
-            files = self._files.get(step.payloads.form)
-            if files is None:
-                files = _Files(self._folder / "data" / str(len(self._files)), step.payloads.form)
-                self._files[step.payloads.form] = files
-            actor = trial.actors[step.actor]
+            files, sums, actor = self._ways.get(step.actor) or self._begin_actor(step, trial)
             files.table.append(trial, actor, step)
-            sums = self._sums.get(step.actor)
-            if sums is None:
-                group = list(self._files).index(step.payloads.form)
-                sums = self._sums[step.actor] = ActorSums(group)
-                files.actors.setdefault(actor.name)
-                files.actor_classes.setdefault(actor.actor_class)
             sums.add(step)
             if step.tick != self._last_tick:
                 self._last_tick, self._ticks = step.tick, self._ticks + 1
@@ -137,13 +128,23 @@ class ParquetWriter:
             first, last = steps[0], steps[-1]
             self._times = (first.timestamp_ns if self._times is None else self._times[0], last.timestamp_ns)
 
+    def _begin_actor(self, step: Step, trial: TrialRecord) -> tuple[_Files, ActorSums, ActorRecord]:
+        form = step.payloads.form
+        files = self._files.get(form)
+        if files is None:
+            files = self._files[form] = _Files(self._folder / "data" / str(len(self._files)), form)
+        actor = trial.actors[step.actor]
+        files.actors.setdefault(actor.name)
+        files.actor_classes.setdefault(actor.actor_class)
+        found = self._ways[step.actor] = (files, ActorSums(list(self._files).index(form)), actor)
+        return found
+
     def end(self) -> None:
         """See `Writer.end`."""
         assert self._trial is not None
         started, ended = self._times or (None, None)
-        self._trial_rows.append(
-            trial_row(self._trial, self._sums, ticks=self._ticks, started_ns=started, ended_ns=ended)
-        )
+        sums = {name: found for name, (_, found, _) in self._ways.items()}
+        self._trial_rows.append(trial_row(self._trial, sums, ticks=self._ticks, started_ns=started, ended_ns=ended))
         self.trials += 1
         if len(self._trial_rows) >= _TRIAL_ROWS:
             self._flush_trials()

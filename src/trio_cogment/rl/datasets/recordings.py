@@ -150,7 +150,7 @@ class ParquetRecordings:
         return _recording(trial["trial_id"], rows)
 
     def _read(self, table: Any, rows: dict[str, list[dict[str, Any]]]) -> None:
-        from trio_cogment.rl.datasets.columns import masks_of, values_of
+        from trio_cogment.rl.datasets.column_values import masks_of, values_of
 
         plain = table.select(_PLAIN).to_pylist()
         if not plain:

@@ -52,7 +52,7 @@ _AFTER = {
 }
 
 
-def _plain(kinds: Mapping[str, str]) -> dict[str, Column]:
+def _plain(kinds: Mapping[str, str]) -> dict[str, PlainColumn]:
     return {name: PlainColumn(*_TYPES[kind]) for name, kind in kinds.items()}
 
 
@@ -72,8 +72,10 @@ class StepTable:
         self.size_bytes = 0
         mask: dict[str, Column] = {}
         if form.observation_space is not None and form.action_space is not None:
-            self._observation: SpaceColumns | PlainColumn = SpaceColumns(form.observation_space, "observation")
-            self._action: SpaceColumns | PlainColumn = SpaceColumns(form.action_space, "action")
+            self._observation: SpaceColumns | PlainColumn = SpaceColumns(
+                form.observation_space, "observation", optional=False
+            )
+            self._action: SpaceColumns | PlainColumn = SpaceColumns(form.action_space, "action", optional=True)
             self._mask: MaskColumns | None = MaskColumns(form.action_space, "action_mask")
             values = {**self._observation.columns, **self._action.columns}
             mask = self._mask.columns
@@ -81,16 +83,18 @@ class StepTable:
             kind = (pa.binary(), "bytes") if form.kind == "bytes" else (pa.string(), "str")
             self._observation, self._action, self._mask = PlainColumn(*kind), PlainColumn(*kind), None
             values = {"observation": self._observation, "action": self._action}
-        self._before, self._result, self._after = _plain(_BEFORE), _plain(_RESULT), _plain(_AFTER)
+        before, result, after = _plain(_BEFORE), _plain(_RESULT), _plain(_AFTER)
         self._rewards = PlainColumn(_REWARDS, "list<struct<sender, value, confidence>>")
         self.columns: dict[str, Column] = {
-            **self._before,
+            **before,
             **values,
-            **self._result,
+            **result,
             **mask,
-            **self._after,
+            **after,
             "other_rewards": self._rewards,
         }
+        # Most columns are plain, and most of the time went into finding them.
+        self._appends = [column.values.append for column in (*before.values(), *result.values(), *after.values())]
         self.schema = pa.schema([(name, column.type) for name, column in self.columns.items()])
 
     def append(self, trial: TrialRecord, actor: ActorRecord, step: Step) -> None:
@@ -107,23 +111,32 @@ class StepTable:
         except SpaceError as error:
             where = f"trial {trial.stored.trial_id!r}, tick {step.tick}, actor {step.actor!r}"
             raise error.of(f"{where}: {error.root}") from None
-        _add(
-            self._before,
-            (
-                trial.stored.trial_id,
-                trial.episode_index,
-                step.tick,
-                actor.name,
-                actor.actor_class,
-                actor.implementation,
-                actor.is_human,
-            ),
-        )
-        _add(self._result, (step.reward, step.terminated, step.truncated))
         info = as_json(told.info) if told.info else None
-        discount = None if step.is_last else float(not step.terminated)
-        flags = (step.is_first, step.is_last, step.is_terminal, discount, told.active, told.alive, step.default_action)
-        _add(self._after, (step.timestamp_ns, actor.policy, *flags, info))
+        # In the order of `_BEFORE`, `_RESULT` and `_AFTER`.
+        values = (
+            trial.stored.trial_id,
+            trial.episode_index,
+            step.tick,
+            actor.name,
+            actor.actor_class,
+            actor.implementation,
+            actor.is_human,
+            step.reward,
+            step.terminated,
+            step.truncated,
+            step.timestamp_ns,
+            actor.policy,
+            step.is_first,
+            step.is_last,
+            step.is_terminal,
+            None if step.is_last else float(not step.terminated),
+            told.active,
+            told.alive,
+            step.default_action,
+            info,
+        )
+        for append, value in zip(self._appends, values, strict=True):
+            append(value)
         self._rewards.append([reward._asdict() for reward in step.other_rewards] or None)
         self.rows += 1
         self.size_bytes += size + _ROW_BYTES + len(info or "")
@@ -132,11 +145,6 @@ class StepTable:
         """Return the rows as a table of Arrow, and forget them."""
         self.rows = self.size_bytes = 0
         return pa.table([column.take() for column in self.columns.values()], schema=self.schema)
-
-
-def _add(columns: Mapping[str, Column], values: tuple[Any, ...]) -> None:
-    for column, value in zip(columns.values(), values, strict=True):
-        column.append(value)
 
 
 def as_json(value: Any) -> str:
