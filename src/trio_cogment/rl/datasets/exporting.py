@@ -181,7 +181,7 @@ async def _plan(
             if _is_ready(trial, partial):
                 plan.trials += 1
                 plan.samples += trial.samples_count
-            elif trials is not None and trial.samples_count:
+            elif trials is not None and not (trial.ended or partial):
                 raise TrialIncompleteError(
                     f"trial {trial.trial_id!r} has not ended: partial=True writes the samples that there are"
                 )
