@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -58,4 +59,4 @@ def test_what_is_wrong(address: str, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_the_group_names_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rl"]) == 0
-    assert "export  Write stored trials as a data set." in capsys.readouterr().out
+    assert re.search("export +Write stored trials as a data set", capsys.readouterr().out)

@@ -11,8 +11,8 @@ import click
 from trio_cogment.cli.options import Group
 
 _COMMANDS = {
-    "openenv": ("trio_cogment.cli.rl.openenv", "Serve seats of an environment's trials as OpenEnv environments."),
     "export": ("trio_cogment.cli.rl.export", "Write stored trials as a data set."),
+    "openenv": ("trio_cogment.cli.rl.openenv", "Serve seats of an environment's trials as OpenEnv environments."),
     "serve": ("trio_cogment.cli.rl.serve", "Serve an environment of Gymnasium, PettingZoo or dm_env."),
 }
 
