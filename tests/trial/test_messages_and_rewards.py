@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_cogment.api.common_pb2 import RewardSource
+from trio_cogment.api.common_pb2 import Reward, RewardSource
 from trio_cogment.trial import ENVIRONMENT, TrialRules
 from trio_cogment.trial._messages_and_rewards import merge
 
@@ -215,7 +215,8 @@ def test_rewards_without_samples() -> None:
     ],
 )
 def test_merge(sources: list[tuple[float, float]], value: float) -> None:
-    reward = merge(3, "x", [RewardSource(value=v, confidence=c) for v, c in sources])
+    reward = Reward()
+    merge(reward, 3, "x", [RewardSource(value=v, confidence=c) for v, c in sources])
     assert (reward.tick_id, reward.receiver_name, len(reward.sources)) == (3, "x", len(sources))
     assert reward.value == value or (math.isnan(value) and math.isnan(reward.value))
 
@@ -225,5 +226,6 @@ FLOATS = st.floats(width=32)
 
 @given(st.lists(st.tuples(FLOATS, FLOATS), min_size=1, max_size=6))
 def test_merge_takes_any_floats(sources: list[tuple[float, float]]) -> None:
-    reward = merge(0, "x", [RewardSource(value=v, confidence=c) for v, c in sources])
+    reward = Reward()
+    merge(reward, 0, "x", [RewardSource(value=v, confidence=c) for v, c in sources])
     assert len(reward.sources) == len(sources)

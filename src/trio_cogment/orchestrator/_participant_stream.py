@@ -103,13 +103,13 @@ class ParticipantStream:
         call.set_consumer(self)
 
     def post(self, message: Any) -> None:
-        """Send a message, or keep it until the call takes it."""
+        """Send a message, or keep it until the call takes it; it is not to be changed afterwards."""
         call = self._call
         if call is None or self._outbox:
             self._keep(message)
             return
         try:
-            call.send_nowait(message)
+            call.hand_over_nowait(message)  # each message of the machine is for one participant alone
         except trio.WouldBlock:
             self._keep(message)
         except RpcError as error:

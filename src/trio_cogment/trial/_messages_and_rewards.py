@@ -7,7 +7,7 @@ or a reward costs its sender or its receiver more than that message: it is count
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message, Reward, RewardSource
@@ -131,16 +131,22 @@ def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
 def send_rewards(trial: TrialMemory, actor: Actor) -> None:
     """Send an actor what it was rewarded with since its last observation, as one Reward."""
     sources, actor.reward_sources = actor.reward_sources, []
-    message = ActorRunTrialInput(state=_NORMAL)
-    message.reward.CopyFrom(merge(actor.reward_tick, actor.name, sources))
+    message = ActorRunTrialInput()
+    message.state = _NORMAL
+    merge(message.reward, actor.reward_tick, actor.name, sources)
     trial.out.append(Send(actor.index, message))
 
 
-def merge(tick_id: int, receiver: str, sources: Iterable[RewardSource]) -> Reward:
-    """Return one Reward of all `sources`: its value is their mean, weighted by confidence.
+def merge(reward: Reward, tick_id: int, receiver: str, sources: Sequence[RewardSource]) -> None:
+    """Make one Reward of all `sources`: its value is their mean, weighted by confidence.
 
     Sources whose confidence is not positive carry no weight but are listed.
     """
-    reward = Reward(tick_id=tick_id, receiver_name=receiver, sources=sources)
-    reward.value = mean_reward([(source.value, source.confidence) for source in reward.sources])
-    return reward
+    reward.tick_id = tick_id
+    reward.receiver_name = receiver
+    reward.sources.extend(sources)
+    if len(sources) == 1:  # nearly always
+        (source,) = sources
+        reward.value = source.value if source.confidence > 0 else 0.0
+    else:
+        reward.value = mean_reward([(source.value, source.confidence) for source in sources])
