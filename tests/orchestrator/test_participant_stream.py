@@ -23,7 +23,7 @@ class Full:
 
     def set_consumer(self, consumer: object) -> None: ...
 
-    def send_nowait(self, message: object) -> None:
+    def hand_over_nowait(self, message: object) -> None:
         raise trio.WouldBlock
 
     async def send(self, message: object) -> None:

@@ -141,6 +141,7 @@ class End:
     _outgoing_type: type[Message]
     _max_bytes: int
     _measured: bool  # `_max_bytes` means something
+    _plain = False  # messages are not measured, and nothing goes before the next one
     _done_sending = False
 
     async def receive(self) -> Any:
@@ -162,6 +163,15 @@ class End:
         self._put(message, UNKNOWN_SIZE)
 
     def hand_over_nowait(self, message: Message, size: int = UNKNOWN_SIZE) -> None:
+        outgoing = self._outgoing
+        consumer = outgoing.direct
+        if consumer is not None and self._plain and type(message) is self._outgoing_type and not self._done_sending:
+            # The usual case of a trial's messages, without another call: as `_put`, and as `MessageQueue.put_nowait`.
+            try:
+                consumer.on_message(message)
+            except Exception:  # noqa: BLE001  the boundary between a call and its consumer: it ends the call
+                outgoing.consumer_failed()
+            return
         self._put(message, UNKNOWN_SIZE if self._measured else size, given=True)
 
     async def send_together(self, messages: Sequence[Message]) -> None:
@@ -179,7 +189,10 @@ class End:
 
     def _put_together(self, messages: Sequence[Message], size: int) -> None:
         kind, outgoing = self._outgoing_type, self._outgoing
-        if self._measured or self._done_sending or outgoing.ended or any(type(each) is not kind for each in messages):
+        wrong = self._measured or self._done_sending or outgoing.ended
+        for message in messages:
+            wrong = wrong or type(message) is not kind
+        if wrong:
             self._check_together(messages)
         outgoing.put_together_nowait(messages, size)
 

@@ -80,7 +80,14 @@ class MessageQueue(Inbox):
             if not self._admits(size):
                 raise trio.WouldBlock
         for item in items:
-            self.put_nowait(item, must_fit=False)
+            consumer = self.direct
+            if consumer is None:
+                self.put_nowait(item, must_fit=False)
+                continue
+            try:
+                consumer.on_message(item)
+            except Exception:  # noqa: BLE001  as in `put_nowait`
+                self.consumer_failed()
 
     def put_nowait(self, item: Any, size: int = UNKNOWN_SIZE, *, must_fit: bool = True) -> None:
         """Deliver or queue one item; after the end it is dropped.

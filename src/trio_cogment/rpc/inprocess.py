@@ -55,14 +55,17 @@ class InProcessServerCall(End, ServerCall):
     def _put(self, message: Message, size: int, *, given: bool = False) -> None:
         super()._put(message, size, given=given)
         if not self._headers_sent:
-            self._headers_sent = True
-            self._exchange.send_headers()
+            self._sent_first()
 
     def _put_together(self, messages: Sequence[Message], size: int) -> None:
         super()._put_together(messages, size)
         if not self._headers_sent:
-            self._headers_sent = True
-            self._exchange.send_headers()
+            self._sent_first()
+
+    def _sent_first(self) -> None:
+        self._headers_sent = True
+        self._plain = not self._measured
+        self._exchange.send_headers()
 
     def set_initial_metadata(self, metadata: MetadataLike) -> None:
         """See `ServerCall.set_initial_metadata`."""
@@ -126,6 +129,7 @@ class InProcessClientCall(End, DirectCall):
         self._outgoing_type = self.method.request_type
         self._max_bytes = _max_bytes(config)
         self._measured = self._max_bytes < UNLIMITED_BYTES
+        self._plain = not self._measured
         self._channel.start(handler, exchange)
         return exchange
 

@@ -122,7 +122,8 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
         content = self._encode(action, self._action_type, "action", self.actor_class)
         if self._acknowledged or self._final_data:
             return None
-        output = ActorRunTrialOutput(state=NORMAL)
+        output = ActorRunTrialOutput()
+        output.state = NORMAL
         answer = output.action
         answer.tick_id = self.tick_id
         answer.timestamp = self._wall_clock()

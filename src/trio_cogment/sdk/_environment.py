@@ -212,10 +212,15 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         if not rewards:
             return (output,)
         where = f"{self._who}: rewards"
-        return *(each for reward in rewards for each in reward_outputs(EnvRunTrialOutput, reward, where)), output
+        outputs: list[EnvRunTrialOutput] = []
+        for reward in rewards:
+            outputs += reward_outputs(EnvRunTrialOutput, reward, where)
+        outputs.append(output)
+        return outputs
 
     def _observation_set(self, observations: Observations[SentObservationT]) -> EnvRunTrialOutput:
-        output = EnvRunTrialOutput(state=NORMAL)
+        output = EnvRunTrialOutput()
+        output.state = NORMAL
         observation_set = output.observation_set
         observation_set.tick_id = -1
         observation_set.timestamp = self._wall_clock()
@@ -275,7 +280,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         return None
 
     def _actions(self, action_set: ActionSet) -> list[RecvAction[ActionT]]:
-        unavailable = set(action_set.unavailable_actors)
+        unavailable = action_set.unavailable_actors  # nearly always empty
         contents = action_set.actions
         if len(contents) != len(self._everyone):
             raise RemoteProtocolError(
@@ -284,7 +289,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         tick_id, timestamp = action_set.tick_id, action_set.timestamp
         actions: list[RecvAction[Any]] = []
         for index, (content, kind) in enumerate(zip(contents, self._action_types, strict=True)):
-            if index in unavailable:
+            if unavailable and index in unavailable:
                 actions.append(RecvAction(index, ActorStatus.UNAVAILABLE, None, tick_id))
                 continue
             if kind is None:

@@ -31,7 +31,7 @@ class Reward(NamedTuple):
     user_data: Message | None = None
 
 
-def rewards(output_type: type[Any], given: Reward, where: str) -> Iterator[Any]:
+def rewards(output_type: type[Any], given: Reward, where: str) -> list[Any]:
     """Return the outputs with a reward, one for each receiver.
 
     Args:
@@ -45,6 +45,7 @@ def rewards(output_type: type[Any], given: Reward, where: str) -> Iterator[Any]:
     """
     to, value, confidence, tick_id, user_data = given
     packed = None if user_data is None else _packed(user_data, f"{where}: user_data")
+    outputs = []
     for receiver in (to,) if type(to) is str else _receivers(to, where):
         # Setting fields costs half of what keyword arguments do.
         output = output_type()
@@ -62,7 +63,8 @@ def rewards(output_type: type[Any], given: Reward, where: str) -> Iterator[Any]:
             ) from None
         if packed is not None:
             source.user_data.CopyFrom(packed)
-        yield output
+        outputs.append(output)
+    return outputs
 
 
 def messages(who: str, payload: Message, to: Iterable[str] | str) -> Iterator[common_pb2.Message]:

@@ -103,7 +103,8 @@ def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
     if reward.tick_id not in (CURRENT_TICK, tick_id) and not 0 <= reward.tick_id < tick_id:
         trial.ignore(sender, "reward_of_wrong_tick", f"a reward for tick {reward.tick_id}, not {tick_id}")
         return
-    for source in reward.sources:
+    sources = list(reward.sources)
+    for source in sources:
         source.sender_name = sender.name
     if reward.tick_id not in (CURRENT_TICK, tick_id):
         # Its receivers have moved on, and are not told. Only the sample of that tick is worth correcting.
@@ -115,7 +116,7 @@ def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
         return
     if trial.log is not None:
         trial.log.take_reward(reward)
-    if not reward.sources:
+    if not sources:
         trial.ignore(sender, "reward_without_source", "a reward without sources")
         return
     receivers = trial.addresses.resolve(reward.receiver_name)
@@ -124,7 +125,7 @@ def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
     for index in receivers:
         actor = trial.actors[index]
         if not actor.gone:
-            actor.reward_sources.extend(reward.sources)
+            actor.reward_sources += sources
             actor.reward_tick = tick_id
 
 
