@@ -47,11 +47,7 @@ def state_of(env: Any, observed: list[str]) -> dict[str, Any]:
 
 
 def last_of(env: Any) -> dict[int, Any]:
-    """Return what `last` does; a mask for who has ended is of no use, and differs with the order of being asked."""
-    found = dict(enumerate(env.last()))
-    if (found[2] or found[3]) and isinstance(found[0], dict):
-        found[0] = {key: value for key, value in found[0].items() if key != "action_mask"}
-    return found
+    return dict(enumerate(env.last()))
 
 
 def action_of(env: Any, agent: str, generator: np.random.Generator) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trio_cogment.rl.environments.agents import SeveralAgents
@@ -43,12 +43,18 @@ class AECEnvironment(SeveralAgents):
         found: dict[str, Observation] = {}
         rewards: dict[str, float | None] = {}
         live = self.live()
+        ending = set()
         for name in live:
             # Answering for those who are out clears the rewards.
             rewards[name] = None if given is None else self.reward(name, self.part_of(given, name, "reward"))
             if not self.has_ended(name) and self._flags(name) != (False, False):
+                ending.add(name)
+        for name in self._answered_for():
+            if name in ending:
+                # When it is asked for the last time: what it sees then may depend on whose turn it is.
                 found[name] = self._end(name, rewards[name])
-        self._answer_for_those_out()
+        for name in ending - found.keys():
+            found[name] = self._end(name, rewards[name])
         self.over = not env.agents
         selected = None if self.over else self.names.get(env.agent_selection)
         if not self.over and selected is None:
@@ -77,12 +83,14 @@ class AECEnvironment(SeveralAgents):
         terminated = self.flag(name, self.part_of(self.env.terminations, name, "terminated"), "terminated")
         return terminated, self.flag(name, self.part_of(self.env.truncations, name, "truncated"), "truncated")
 
-    def _answer_for_those_out(self) -> None:
+    def _answered_for(self) -> Iterator[str]:
+        """Answer for those who are out, as long as it is their turn; yield each before it is answered for."""
         env = self.env
         while env.agents:
             agent = env.agent_selection
             if agent not in self.names or self._flags(self.names[agent]) == (False, False):
                 return
+            yield self.names[agent]
             env.step(None)
             if agent in env.agents:
                 text = "agents: expected it to leave when it was answered None after its end"
