@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
-from pettingzoo.test import parallel_api_test, parallel_seed_test
+from pettingzoo.test import parallel_api_test, parallel_seed_test, state_test
 from pettingzoo.utils.conversions import parallel_to_aec
 
 from tests.rl.environments._games import Countdown, Crowd, Rps
@@ -217,6 +217,48 @@ def test_render_and_what_is_known(made: Callable[..., Any]) -> None:
     view.close()
     assert (game.closed, view.agents) == (1, [])
     assert made(Rps, rounds=1, render_mode="ansi").render_mode == "ansi"
+
+
+class Public(Rps):
+    """Its state is what both have seen."""
+
+    state_space = spaces.Box(0, 3, (2,), np.int64)
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.seen = np.full(2, 3)
+        return super().reset(seed, options)
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        found = super().step(actions)
+        self.seen = np.array([found[0][agent] for agent in self.possible_agents])
+        return found
+
+    def state(self) -> Any:
+        return self.seen
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_the_state(made: Callable[..., Any], thread: bool) -> None:
+    view, one = made(Public(), thread=thread), rl.make_aec(Public(rounds=20))
+    assert view.state_space is Public.state_space
+    view.reset()
+    assert view.state().tolist() == [3, 3]
+    view.step({"player_0": 1, "player_1": 2})
+    assert view.state().tolist() == [2, 1]
+    state_test(one, made(Public()))
+    one.close()
+
+
+def test_there_is_no_state(made: Callable[..., Any]) -> None:
+    for game, why in ((Rps(), "it has none"), (Counter(), "it has none")):
+        view = made(game)
+        view.reset()
+        assert not hasattr(view, "state_space")
+        with pytest.raises(
+            NotImplementedError, match=f"environment '{view.metadata['name']}': state: .* {why}"
+        ) as caught:
+            view.state()
+        assert isinstance(caught.value, CogmentError)
 
 
 def test_a_single_agent_of_gymnasium(made: Callable[..., Any]) -> None:

@@ -14,9 +14,10 @@ import trio
 from gymnasium.utils.env_checker import data_equivalence
 
 import trio_cogment.rl as tc
+from tests.rl.environments._games import Rps
 from tests.rl.views.environments import Counter
 from trio_cogment import open_platform
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.rl.environments.serving import environment
 from trio_cogment.rl.spec import RL_SPEC
 from trio_cogment.rl.views.drivers import open_driver
@@ -164,3 +165,39 @@ def test_several_of_an_environment_elsewhere(pendulum: str) -> None:
             assert data_equivalence(envs.step(actions), bare.step(actions), exact=True)
     finally:
         envs.close()
+
+
+@pytest.fixture
+def duel() -> Iterator[str]:
+    driver = open_driver(served_environment(Rps), thread=True)
+    yield driver.value
+    driver.close()
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["environment", "environment and orchestrator"])
+def test_several_agents_of_an_environment_elsewhere(duel: str, orchestrator: str, both: bool) -> None:
+    where = orchestrator if both else ""
+    view, bare = tc.make_parallel(duel, orchestrator=where), Rps()
+    turns = tc.make_aec(duel, orchestrator=where, seats={"player_1": tc.policy(lambda _: 2)})
+    try:
+        assert view.reset(seed=1) == bare.reset(seed=1)
+        turns.reset(seed=1)
+        while view.agents:
+            moves = {"player_0": 1, "player_1": 2}
+            found = view.step(moves)
+            assert found == bare.step(moves)
+            turns.step(1)
+            assert turns.last() == tuple(each["player_0"] for each in found)
+        assert bare.agents == []
+        with pytest.raises(NotImplementedError, match=f"'{duel}': state: expected one, but it is elsewhere"):
+            view.state()
+        with pytest.raises(InvalidArgumentError, match=f"'{duel}': render: "):
+            view.render()
+    finally:
+        view.close()
+        turns.close()
+
+
+def test_other_agents_than_an_environment_elsewhere_has(duel: str, quiet: None) -> None:
+    with pytest.raises(tc.EpisodeFailedError, match=r"'rps': actors: expected 'player_0', 'player_1'.*; got 'ann'"):
+        tc.make_parallel(duel, agents=["ann"])

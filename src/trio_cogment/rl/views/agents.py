@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trio_cogment.errors import MissingExtraError
+from trio_cogment.errors import MissingExtraError, UnimplementedError
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.views.gymnasium import find_environment
 from trio_cogment.rl.views.match import Match
@@ -25,6 +25,10 @@ ParallelEnv: Any = pettingzoo.ParallelEnv
 AECEnv: Any = pettingzoo.AECEnv
 
 
+class NoStateError(UnimplementedError, NotImplementedError):
+    """The environment of a view has no `state`, or is elsewhere."""
+
+
 class SeatedAgents:
     """The part of a view of PettingZoo that is the same in both.
 
@@ -35,9 +39,11 @@ class SeatedAgents:
         action_spaces: by agent.
         metadata: what the environment says about itself.
         render_mode: with which the environment was made.
+        state_space: of what `state` returns; only if the environment has it.
     """
 
     agents: list[str]
+    state_space: Any
 
     def __init__(self, match: Match, *, render_mode: str | None = None) -> None:
         """Take the seats.
@@ -58,6 +64,9 @@ class SeatedAgents:
         if found is not None:
             self.metadata.update(found.metadata)
             self.metadata.pop("render_mode", None)
+        state_space = getattr(self.environment, "state_space", None)
+        if state_space is not None:  # what has none has no such attribute, in PettingZoo
+            self.state_space = state_space
         self.render_mode = render_mode
 
     @property
@@ -95,6 +104,22 @@ class SeatedAgents:
             InvalidArgumentError: the environment is elsewhere, or cannot render.
         """
         return self._match.render()
+
+    def state(self) -> Any:
+        """Return the environment's state, all of it, as the environment does by itself.
+
+        Raises:
+            NoStateError: the environment has none, or is elsewhere.
+        """
+        match = self._match
+        state = getattr(self.environment, "state", None)
+        if state is None:
+            where = "it is elsewhere" if match.environment is None else "it has none"
+            raise NoStateError(f"environment {match.name!r}: state: expected one, but {where}")
+        try:
+            return match.ask(state)
+        except NotImplementedError as error:
+            raise NoStateError(f"environment {match.name!r}: state: expected one, but it has none") from error
 
     def close(self) -> None:
         """End the trial that runs, and close everything; closing again is harmless."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
@@ -279,9 +279,14 @@ class Match:
         render = getattr(getattr(self.environment, "env", None), "render", None)
         if render is None:
             raise InvalidArgumentError(f"environment {self.name!r}: render: it cannot be rendered from here")
-        rendered: list[Any] = []
-        self.platform.driver.exchange(lambda: rendered.append(render()), _at_once)
-        return rendered[0]
+        return self.ask(render)
+
+    def ask(self, function: Callable[[], Any]) -> Any:
+        """Return what a function of the environment returns; it is called in the thread that steps it."""
+        self._check_open()
+        answers: list[Any] = []
+        self.platform.driver.exchange(lambda: answers.append(function()), _at_once)
+        return answers[0]
 
     # Rounds
 

@@ -32,9 +32,6 @@ class TrialParallelEnv(SeatedAgents, ParallelEnv):  # type: ignore[misc]  # Pett
         Args:
             match: whose agents the caller drives; it is closed with this object.
             render_mode: with which the environment was made.
-
-        Raises:
-            InvalidArgumentError: agents take turns, and may not act all at once.
         """
         super().__init__(match, render_mode=render_mode)
         self._takes_rounds = len(match.mine) == 1 or bool(self.metadata.get("is_parallelizable"))
