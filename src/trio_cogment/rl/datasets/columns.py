@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from trio_cogment.rl.datasets._arrow import pa
+from trio_cogment.rl.datasets.plain import array_in
 from trio_cogment.spaces import (
     ArraySpace,
     Dict,
@@ -137,23 +138,6 @@ class MaskColumn(PlainColumn):
         if not isinstance(value, np.ndarray) or value.dtype.kind not in "iub":
             raise SpaceError(f"expected an array of int8, got {described(value)}")
         return super().append(value.reshape(-1).astype(np.int8)) + value.size
-
-
-def array_in(space: ArraySpace, value: Any) -> Any:
-    """Return an array or number that has a space's shape, and a type that its type can take.
-
-    Bounds do not matter: what was observed, was observed.
-
-    Raises:
-        SpaceError: it has another shape or type.
-    """
-    if not isinstance(value, np.ndarray | np.generic):
-        raise SpaceError(f"expected an array, got {described(value)}")
-    if value.shape != space.shape:
-        raise SpaceError(f"expected the shape {space.shape}, got {value.shape}")
-    if value.dtype != space.dtype and not space.fits(value.dtype):
-        raise SpaceError(f"expected {space.row.name}, got {value.dtype}")
-    return value
 
 
 class ArrayColumn:

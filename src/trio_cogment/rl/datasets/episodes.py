@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.rl.datasets.columns import array_in
+from trio_cogment.rl.datasets.plain import array_in
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.spaces import ArraySpace, Dict, Space, SpaceError, Text, Tuple
 from trio_cogment.spaces.base import described

@@ -19,8 +19,8 @@ import numpy as np
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, MissingExtraError
 from trio_cogment.rl.datasets.episodes import Episode, check_minari, episodes_of_actor, episodes_of_all
 from trio_cogment.rl.datasets.payloads import Form
+from trio_cogment.rl.datasets.plain import as_json
 from trio_cogment.rl.datasets.steps import Step
-from trio_cogment.rl.datasets.tables import as_json
 from trio_cogment.rl.datasets.trials import TrialRecord
 from trio_cogment.spaces import Dict, Space, SpaceError, to_gymnasium
 

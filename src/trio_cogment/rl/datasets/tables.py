@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.rl.datasets._arrow import pa
 from trio_cogment.rl.datasets.columns import Column, MaskColumns, PlainColumn, SpaceColumns
 from trio_cogment.rl.datasets.payloads import Form
+from trio_cogment.rl.datasets.plain import as_json
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import ActorRecord, TrialRecord
 from trio_cogment.spaces import SpaceError
@@ -145,17 +143,6 @@ class StepTable:
         """Return the rows as a table of Arrow, and forget them."""
         self.rows = self.size_bytes = 0
         return pa.table([column.take() for column in self.columns.values()], schema=self.schema)
-
-
-def as_json(value: Any) -> str:
-    """Return information as JSON; arrays become lists, bytes text of hexadecimal digits."""
-    return json.dumps(value, default=_plainly, ensure_ascii=False)
-
-
-def _plainly(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 @dataclass(slots=True)
