@@ -100,6 +100,7 @@ async def test_each_actor_and_all_together(turns: bool) -> None:
         (Dict({"a": Tuple([Graph(Box(0, 1, (1,)), None)])}), r"observation\['a'\]\[0\]: Minari has no Graph"),
         (Tuple([OneOf([Discrete(2)])]), r"observation\[0\]: Minari has no OneOf"),
         (Dict({"a/b": Discrete(2)}), "expected keys that HDF5 has"),
+        (Dict({"a": Discrete(2), "b": Tuple([Dict({"": Dict({})})])}), "expected keys that HDF5 has, .* got ''"),
         (Box(0, 1, (0, 2)), r"expected arrays with elements, got the shape \(0, 2\)"),
     ],
 )

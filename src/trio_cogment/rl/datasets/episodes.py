@@ -215,6 +215,10 @@ def check_minari(space: Space, actor: str, field_name: str) -> None:
     Raises:
         InvalidArgumentError: it has no such spaces; the text names the actor and the part.
     """
+    for key in _keys(space):
+        if key in _NO_KEYS or "/" in key or "\0" in key:
+            text = f"expected keys that HDF5 has, without '/', got {key!r}"
+            raise InvalidArgumentError(f"minari: actor {actor!r}: {field_name}: {text}")
     for path, leaf in space.leaves():
         where = f"minari: actor {actor!r}: {field_name}" + "".join(f"[{key!r}]" for key in path)
         if isinstance(leaf, ArraySpace):
@@ -225,6 +229,14 @@ def check_minari(space: Space, actor: str, field_name: str) -> None:
                 f"{where}: Minari has no {type(leaf).__name__}: expected Box, Discrete, MultiDiscrete, MultiBinary, "
                 "Dict, Tuple or Text"
             )
-        for key in path:
-            if isinstance(key, str) and (key in _NO_KEYS or "/" in key or "\0" in key):
-                raise InvalidArgumentError(f"{where}: expected keys that HDF5 has, without '/', got {key!r}")
+
+
+def _keys(space: Space) -> Iterator[str]:
+    """Yield the keys of all dicts in a space, those of empty ones, which have no leaves, among them."""
+    if isinstance(space, Dict):
+        for key, part in space.spaces.items():
+            yield key
+            yield from _keys(part)
+    elif isinstance(space, Tuple):
+        for part in space.spaces:
+            yield from _keys(part)
