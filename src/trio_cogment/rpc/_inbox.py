@@ -56,6 +56,19 @@ class InboxOwner(Protocol):
         """End the call: its consumer has raised an exception, which has been logged."""
 
 
+class _Told:
+    """Stands for a consumer that has been told the end."""
+
+    def on_message(self, message: Any) -> None:
+        """Nothing comes any more."""
+
+    def on_end(self, error: RpcError | None) -> None:
+        """Nor does another end."""
+
+
+_TOLD = _Told()
+
+
 class Inbox:
     """See the module.
 
@@ -157,7 +170,7 @@ class Inbox:
             RpcError: why it ended otherwise, after the last message.
             LocalProtocolError: another task is waiting here, or there is a consumer.
         """
-        if self._consumer is not None or self._receiver is not None or self._told:
+        if self._consumer is not None or self._receiver is not None:
             self._refuse("receive")
         items = self.items
         owner: Any = self._owner or self
@@ -174,7 +187,7 @@ class Inbox:
                 raise RpcError(self.end.code, self.end.message, self.end.trailing_metadata)
             self._receiver = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._forget_receiver)
-            if not items and (self._told or self._consumer is not None or self._receiver is not None):
+            if not items and (self._consumer is not None or self._receiver is not None):
                 self._refuse("receive")  # another task was faster after this one had been woken
         return owner.take(items.popleft())
 
@@ -183,14 +196,14 @@ class Inbox:
         return trio.lowlevel.Abort.SUCCEEDED
 
     def _refuse(self, operation: str) -> None:
-        other = "has a consumer" if self._consumer is not None or self._told else "has a task that waits in receive"
+        other = "has a consumer" if self._consumer is not None else "has a task that waits in receive"
         raise LocalProtocolError(f"{operation}: the call {other}")
 
     # --- a consumer ---
 
     def set_consumer(self, consumer: Consumer) -> None:
         """See `calls.Call.set_consumer`."""
-        if self._consumer is not None or self._receiver is not None or self._told:
+        if self._consumer is not None or self._receiver is not None:
             self._refuse("set_consumer")
         self._consumer = consumer
         self._drain()
@@ -240,7 +253,8 @@ class Inbox:
         if self._paused and self.end is None:
             return
         self._told = True
-        self.direct = self._consumer = None  # it has the call, and the call has this: nobody keeps the other
+        self.direct = None
+        self._consumer = _TOLD  # it has the call, and the call has this: nobody keeps the other
         try:
             consumer.on_end(self.end)
         except Exception:  # noqa: BLE001  as above, but the call is over already
