@@ -50,3 +50,20 @@ async def test_every_episode_and_nothing_else_is_stored(tmp_path: Path, thread: 
     assert sorted(found) == sorted(ids)
     assert [found[trial_id] for trial_id in ids[:2]] == [whole, whole]
     assert found[ids[2]][:5] == whole[:5]
+
+
+@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize("steps", [0, 2])
+async def test_closing_right_after_a_reset_does_not_wait_for_the_trial_started_ahead(steps: int, thread: bool) -> None:
+    def play() -> None:
+        env = tc.make(Counter, store="memory:", thread=thread)
+        for _ in range(2):  # the second ends the first in its middle
+            env.reset()
+            for _ in range(steps):
+                env.step(1)
+        env.reset()
+        env.close()
+
+    with trio.move_on_after(10) as patience:
+        await trio.to_thread.run_sync(play, abandon_on_cancel=True)
+    assert not patience.cancelled_caught

@@ -180,6 +180,8 @@ class ViewPlatform:
         self.opened.nursery.start_soon(self._start, round_, params, name=f"start of trial {round_.trial_id}")
 
     async def _start(self, round_: Round, params: TrialParams) -> None:
+        if round_.discarded:
+            return  # before this task had a turn, when there was no trial yet that could be ended
         opened = self.opened
         try:
             if opened.platform is None:

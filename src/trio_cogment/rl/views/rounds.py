@@ -56,6 +56,7 @@ class Round:
         failure: why the trial cannot go on; None if it can.
         lost: the trial ended before its last observations; the text is what the orchestrator said.
         interrupted: Control-C came while the environment computed.
+        discarded: it was given up.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Round:
         self.failure: Exception | None = None
         self.lost: str | None = None
         self.interrupted = False
+        self.discarded = False
         self._name = environment
         self._episode = episode
         self._actors = actors
@@ -83,7 +85,6 @@ class Round:
         self._sessions: dict[str, ActorSession[pb.Observation, Any, Any]] = {}
         self._environment: EnvironmentSession[Any, pb.Action, Any] | None = None
         self._scope = trio.CancelScope()
-        self._discarded = False
         # Whoever is still to come before it can begin, and the observations of this tick that are still to come.
         self._absent = len(mine) + (episode is not None)
         self._missing = len(mine)
@@ -117,7 +118,7 @@ class Round:
 
     def discard(self) -> None:
         """Give it up: the environment is not used any more, and nothing of it is an error."""
-        self._discarded = True
+        self.discarded = True
 
     # The environment's part
 
@@ -128,11 +129,11 @@ class Round:
             await session.start()
             self._arrived()
             await session.handle(self._on_actions)
-        if self.failure is not None and not self._discarded:
+        if self.failure is not None and not self.discarded:
             raise self.failure
 
     def _on_actions(self, event: Event[None, pb.Action]) -> None:
-        if event.actions and self._episode is not None and not self._discarded and self.failure is None:
+        if event.actions and self._episode is not None and not self.discarded and self.failure is None:
             contents = [None if each.payload is None else each.payload.SerializeToString() for each in event.actions]
             self._send(self._play(self._episode.advance, contents))
 
@@ -176,7 +177,7 @@ class Round:
             self._arrived()
             await session.handle(partial(self._on_event, session.name))
         finally:
-            if not self.ending and not self._discarded and self.lost is None:
+            if not self.ending and not self.discarded and self.lost is None:
                 self.lost = session.details or "the trial ended"
                 self._around.notify()
 
