@@ -74,6 +74,7 @@ TABLE: dict[str, set[str]] = {
         "rpc",
     },
     "rl": {"sdk", "spec", "spaces", "platform", "rpc", "discovery", "sync"},
+    "gateways": {"rl", "sdk", "spec", "spaces", "rpc", "discovery", "sync"},
     "sync": {"platform", "sdk"},
     "aio": {"platform", "sdk", "rpc"},
     "demo": {"platform", "sdk", "spec", "rpc"},

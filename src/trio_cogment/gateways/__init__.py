@@ -1,0 +1,1 @@
+"""Other protocols of reinforcement learning, joined to trials."""

@@ -1,0 +1,43 @@
+"""dm_env_rpc: a client of its servers, and such a server as the environment of trials.
+
+The names below are resolved when they are first used, so that the extra `dm-env` is needed only by what uses it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trio_cogment.gateways.dm_env_rpc.client import Connection as Connection
+    from trio_cogment.gateways.dm_env_rpc.client import open_connection as open_connection
+    from trio_cogment.gateways.dm_env_rpc.errors import DmEnvRpcError as DmEnvRpcError
+    from trio_cogment.gateways.dm_env_rpc.properties import Property as Property
+    from trio_cogment.gateways.dm_env_rpc.requests import Reply as Reply
+    from trio_cogment.gateways.dm_env_rpc.requests import Step as Step
+    from trio_cogment.gateways.dm_env_rpc.specs import Specs as Specs
+    from trio_cogment.gateways.dm_env_rpc.states import State as State
+
+#: The module of each public name, in this package.
+_HOMES = {
+    "Connection": "client",
+    "DmEnvRpcError": "errors",
+    "Property": "properties",
+    "Reply": "requests",
+    "Specs": "specs",
+    "State": "states",
+    "Step": "requests",
+    "open_connection": "client",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
