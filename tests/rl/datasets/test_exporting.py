@@ -29,6 +29,8 @@ from trio_cogment.errors import (
 )
 from trio_cogment.rl import Exported, ExportProgress, export, export_async
 from trio_cogment.rl.datasets import parquet as parquet_module
+from trio_cogment.rl.datasets.minari import MinariWriter
+from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.sdk import EventType, trial_params
 from trio_cogment.spaces import Box, Discrete, Space, encode_action, from_jsonable
 from trio_cogment.spec import ActorClass, Spec
@@ -277,6 +279,36 @@ async def test_an_export_that_fails_leaves_nothing(tmp_path: Path, fault: str, m
         assert scope.cancelled_caught == (fault == "cancelled")
     assert os.listdir(tmp_path) == ["data"]
     assert pq.read_table(target / "meta/trials.parquet").num_rows == 1
+
+
+@pytest.mark.parametrize("fault", ["finish", "place"])
+async def test_if_one_data_set_fails_the_other_is_not_there(
+    tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    game, target, there = Duel(), tmp_path / "data", tmp_path / "minari" / "tests" / "duel-player_1-v0"
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    async with recording(game) as platform:
+        await play(platform, game, "one")
+        await export_async(platform, parquet=target)
+        await play(platform, game, "two")
+        finish = MinariWriter.finish
+
+        def failing(writer: MinariWriter) -> list[Placement]:
+            written = finish(writer)
+            if fault == "finish":
+                raise OSError("no space left on device")
+            there.mkdir()
+            (there / "mine").write_text("")
+            return written
+
+        monkeypatch.setattr(MinariWriter, "finish", failing)
+        folder, expected = (target, OSError) if fault == "finish" else (tmp_path / "other", AlreadyExistsError)
+        with pytest.raises(expected):
+            await export_async(platform, parquet=folder, minari="tests/duel-v0", overwrite=fault == "finish")
+    assert pq.read_table(target / "meta/trials.parquet").num_rows == 1
+    assert sorted(os.listdir(tmp_path)) == ["data", "minari"]
+    names = [name for name in os.listdir(there.parent) if name.endswith("v0")]
+    assert names == ([] if fault == "finish" else [there.name])
 
 
 async def test_a_killed_export_leaves_no_data_set(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError
 from trio_cogment.rl import export_async
 from trio_cogment.rl.datasets.episodes import Episode, check_minari, filler, stacked
 from trio_cogment.rl.datasets.minari import _Dataset
+from trio_cogment.rl.datasets.placing import Placement, put_in_place
 from trio_cogment.rl.datasets.recordings import MinariRecordings, _part
 from trio_cogment.rl.datasets.trials import TrialRecord
 from trio_cogment.sdk import StoredTrial
@@ -182,7 +183,7 @@ def test_values_survive_minari(space: Space, generator: np.random.Generator, fol
     one = Episode(stacked(space, values, ""), stacked(Discrete(2), actions, ""), [0.5, 1], [False] * 2, [False, True])
     dataset.add(TrialRecord.of(StoredTrial("trial", "ann", 5, 3, TrialParams()), 0), one)
     dataset.flush()
-    dataset.put_in_place()
+    put_in_place([Placement(dataset.complete(), dataset.target, overwrite=False)])
     found = MinariRecordings("any-v0").episode(0)
     for tick, value in enumerate(values):
         back = found.told["player_0"][tick].value

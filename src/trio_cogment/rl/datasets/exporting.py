@@ -18,6 +18,7 @@ import trio
 from trio_cogment.errors import InvalidArgumentError, LocalProtocolError, NotFoundError, TrialIncompleteError
 from trio_cogment.host import Host
 from trio_cogment.rl.datasets.payloads import Payloads, payloads_of
+from trio_cogment.rl.datasets.placing import put_in_place
 from trio_cogment.rl.datasets.sources import Source, open_source
 from trio_cogment.rl.datasets.steps import StepBuilder
 from trio_cogment.rl.datasets.ticks import tick_of
@@ -138,13 +139,16 @@ async def export_async(
                 async for trial in stored:
                     if _is_ready(trial, partial):
                         await one.take(client, trial, run)
-        for writer in writers:
-            await run(writer.finish)
+        placements = [placement for writer in writers for placement in await run(writer.finish)]
+        # In one call: no cancellation can come in between.
+        await run(put_in_place, placements)
         whole = True
     finally:
         if not whole:
-            for writer in writers:
-                writer.abort()
+            # No deadline: a thread cannot be left alone while it removes files.
+            with trio.CancelScope(shield=True):
+                for writer in writers:
+                    await run(writer.abort)
     return result
 
 

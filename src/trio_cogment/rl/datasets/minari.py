@@ -6,7 +6,6 @@ Images are stored as they are. Minari's own default is JPEG, which changes them.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import warnings
@@ -19,6 +18,7 @@ import numpy as np
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, MissingExtraError
 from trio_cogment.rl.datasets.episodes import Episode, check_minari, episodes_of_actor, episodes_of_all
 from trio_cogment.rl.datasets.payloads import Form
+from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.rl.datasets.plain import as_json
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import TrialRecord
@@ -187,14 +187,13 @@ class MinariWriter:
         about = {"actors": actors, "joint": len(actors) > 1}
         return _Dataset(self._minari, dataset_id, spaces, self._metadata, about)
 
-    def finish(self) -> None:
+    def finish(self) -> list[Placement]:
         """See `Writer.finish`."""
         if None not in self._files:
             raise InvalidArgumentError("minari: expected episodes with actions, and there are none")
         for dataset in self._files.values():
             dataset.flush()
-        for dataset in self._files.values():
-            dataset.put_in_place()
+        return [Placement(dataset.complete(), dataset.target, self._overwrite) for dataset in self._files.values()]
 
     def abort(self) -> None:
         """See `Writer.abort`."""
@@ -233,6 +232,7 @@ class _Dataset:
         self._metadata = metadata
         self._about = about
         self.temporary = _path(self._incomplete)
+        self.target = _path(dataset_id)
         self._storage: Any = None
         self._buffers: list[Any] = []
         self._notes: list[dict[str, Any]] = []
@@ -287,20 +287,13 @@ class _Dataset:
                 **self._metadata,
             )
 
-    def put_in_place(self) -> None:
-        """Give the data set its name; before that nothing has it."""
+    def complete(self) -> Path:
+        """Write what the data set says of itself; return its folder, which has to be moved to `target`."""
         file = self.temporary / "data" / "metadata.json"
         metadata = json.loads(file.read_text(encoding="utf-8"))
         metadata.update({"dataset_id": self._id, METADATA: self._about})
         file.write_text(json.dumps(metadata), encoding="utf-8")
-        target = _path(self._id)
-        if not target.exists():
-            os.rename(self.temporary, target)
-            return
-        old = target.with_name(f".{target.name}.{os.getpid()}.old")
-        os.rename(target, old)
-        os.rename(self.temporary, target)
-        shutil.rmtree(old, ignore_errors=True)
+        return self.temporary
 
 
 def _attributes(options: Mapping[str, Any]) -> dict[str, Any]:

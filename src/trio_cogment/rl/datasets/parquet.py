@@ -17,6 +17,7 @@ from trio_cogment._version import __version__
 from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError
 from trio_cogment.rl.datasets._arrow import pa, pq
 from trio_cogment.rl.datasets.payloads import Form
+from trio_cogment.rl.datasets.placing import Placement, is_empty
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.tables import TRIALS, ActorSums, StepTable, trial_row
 from trio_cogment.rl.datasets.trials import ActorRecord, TrialRecord
@@ -88,6 +89,7 @@ class ParquetWriter:
 
     def __init__(self, target: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         self.path = Path(target)
+        self._overwrite = overwrite
         check_target(self.path, overwrite=overwrite)
         try:
             self._folder = _new_folder(self.path)
@@ -157,14 +159,14 @@ class ParquetWriter:
         rows, self._trial_rows = self._trial_rows, []
         self._trials_writer.write_table(pa.Table.from_pylist(rows, schema=TRIALS))
 
-    def finish(self) -> None:
+    def finish(self) -> list[Placement]:
         """See `Writer.finish`."""
         for files in self._files.values():
             files.flush()
             files.close()
         self._flush_trials()
         self._trials_writer.close()
-        groups = self._put_groups_in_place()
+        groups = self._named_groups()
         info = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -179,9 +181,9 @@ class ParquetWriter:
         (self._folder / "meta" / "info.json").write_text(text + "\n", encoding="utf-8")
         (self._folder / "README.md").write_text(_readme(info), encoding="utf-8")
         _sync(self._folder)
-        _replace(self._folder, self.path)
+        return [Placement(self._folder, self.path, self._overwrite)]
 
-    def _put_groups_in_place(self) -> list[dict[str, Any]]:
+    def _named_groups(self) -> list[dict[str, Any]]:
         all_files = list(self._files.values())
         names = _group_names([list(files.actors) for files in all_files])
         found = []
@@ -275,7 +277,7 @@ def is_dataset(folder: Path) -> bool:
 
 def check_target(path: Path, *, overwrite: bool) -> None:
     """Raise unless a data set can be written to a folder; see `ParquetWriter`."""
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+    if not path.exists() or is_empty(path):
         return
     if not overwrite:
         raise AlreadyExistsError(f"parquet: {path} exists already; overwrite=True replaces a data set")
@@ -305,13 +307,3 @@ def _sync(folder: Path) -> None:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-
-
-def _replace(folder: Path, target: Path) -> None:
-    if not target.exists() or not any(target.iterdir()):
-        os.replace(folder, target)
-        return
-    old = folder.with_suffix(".old")
-    os.rename(target, old)
-    os.rename(folder, target)
-    shutil.rmtree(old, ignore_errors=True)

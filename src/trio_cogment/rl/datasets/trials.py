@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from trio_cogment.api.common_pb2 import ActorParams
 from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.outcome import EndCause
+from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.spec import PLAYER
 from trio_cogment.sdk import StoredTrial
@@ -124,12 +125,12 @@ class Writer(Protocol):
     def end(self) -> None:
         """End the trial: it has no more steps."""
 
-    def finish(self) -> None:
-        """Complete the data set and put it in its place; before that nothing is there.
+    def finish(self) -> list[Placement]:
+        """Complete the data set; return its folders, which are not in their places yet.
 
         Raises:
             OSError: the disk is full, or failed.
         """
 
     def abort(self) -> None:
-        """Remove what was written, if the data set is not in its place. Never raises."""
+        """Remove what was written; what is in its place stays there. Never raises."""
