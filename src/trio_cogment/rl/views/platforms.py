@@ -133,6 +133,9 @@ class ViewPlatform:
                 nursery = await stack.enter_async_context(OwnNursery())
                 opened = _Opened(platform.controller, nursery, platform)
             yield opened
+            if opened.platform is not None:
+                # While clients are served still: those of the last trial may not have heard of its end.
+                await opened.platform.orchestrator.stop()
             opened.nursery.cancel_scope.cancel()
 
     async def _connect(self, stack: AsyncExitStack) -> _Opened:
