@@ -216,7 +216,7 @@ def rl_peers(session: nox.Session) -> None:
     alone = "tests/rl_peers/test_rllib.py"
     selections = {"rl-peers": ["tests/rl_peers", f"--ignore={alone}"], "rl-peers-ray": [alone]}
     for name, selection in selections.items():
-        installed = ["-e", ".[gym,pettingzoo,openenv]", *RL_PEERS_TEST, *RL_PEERS[name]]
+        installed = ["-e", ".[gym,pettingzoo,openenv,export,minari]", *RL_PEERS_TEST, *RL_PEERS[name]]
         env = {**environment(session, name, installed), "TRIO_COGMENT_RL_PEERS": "1"}
         run(session, env, "pytest", "-m", "rl_peers", *selection, *session.posargs)
 

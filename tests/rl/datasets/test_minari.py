@@ -16,10 +16,11 @@ from hypothesis import HealthCheck, given, settings
 from tests.rl.datasets.recorded import Duel, environment_of, params_of, play, recording
 from tests.spaces.strategies import generators, minari_spaces, same
 from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError
 from trio_cogment.rl import export_async
 from trio_cogment.rl.datasets.episodes import Episode, check_minari, filler, stacked
-from trio_cogment.rl.datasets.minari import _Dataset
+from trio_cogment.rl.datasets.minari_files import DatasetFiles
 from trio_cogment.rl.datasets.placing import Placement, put_in_place
 from trio_cogment.rl.datasets.recordings import MinariRecordings, _part
 from trio_cogment.rl.datasets.trials import TrialRecord
@@ -132,8 +133,36 @@ async def test_a_data_set_that_is_there(folder: Path) -> None:
     assert [name for name in os.listdir(folder / "tests") if name.startswith((".", "solo"))] == ["solo-v0"]
 
 
-async def test_trials_of_several_environments() -> None:
+async def test_trials_of_several_environments(folder: Path) -> None:
+    """Each has data sets of its own."""
     game, other = Duel(), Solo()
+    other.name = "Solo: v1"
+    async with recording(game) as platform:
+        await play(platform, game)
+        platform.participants.register_environment(environment_of(other), "other")
+        params = params_of(other)
+        params.environment.implementation = "other"
+        await platform.controller.wait_trial(await platform.controller.start_trial(params))
+        done = await export_async(platform, minari="tests/mixed-v0")
+        assert done.minari == [
+            "tests/Duel-v0/mixed-v0",
+            *("tests/Duel-v0/mixed-player_0-v0", "tests/Duel-v0/mixed-player_1-v0"),
+            "tests/Solo_v1/mixed-v0",
+        ]
+        for name in done.minari:
+            assert minari.load_dataset(name).total_episodes == 1
+        with pytest.raises(AlreadyExistsError, match="tests/Duel-v0/mixed-v0 exists already"):
+            await export_async(platform, minari="tests/mixed-v0")
+        params.environment.config.content = EnvironmentConfig(id="Solo_v1").SerializeToString()
+        await platform.controller.wait_trial(await platform.controller.start_trial(params))
+        with pytest.raises(InvalidArgumentError, match="names that differ in an id, got"):
+            await export_async(platform, minari="tests/mixed-v1")
+    assert len(metadata_in(folder)) == 4
+
+
+async def test_trials_of_one_environment_with_other_actors() -> None:
+    game, other = Duel(), Solo()
+    other.name = game.name
     async with recording(game) as platform:
         await play(platform, game)
         platform.participants.register_environment(environment_of(other), "other")
@@ -178,7 +207,7 @@ def test_values_survive_minari(space: Space, generator: np.random.Generator, fol
     values = [space.sample(generator) for _ in range(3)]
     shutil.rmtree(folder / "any-v0", ignore_errors=True)
     kinds = to_gymnasium(space), to_gymnasium(Discrete(2))
-    dataset = _Dataset(minari, "any-v0", kinds, {}, {"actors": ["player_0"], "joint": False})
+    dataset = DatasetFiles(minari, "any-v0", kinds, {}, {"actors": ["player_0"], "joint": False})
     actions = [np.int64(0), np.int64(1)]
     one = Episode(stacked(space, values, ""), stacked(Discrete(2), actions, ""), [0.5, 1], [False] * 2, [False, True])
     dataset.add(TrialRecord.of(StoredTrial("trial", "ann", 5, 3, TrialParams()), 0), one)

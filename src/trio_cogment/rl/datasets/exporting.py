@@ -59,7 +59,7 @@ class Exported:
         samples: how many samples (ticks).
         steps: how many steps of actors: rows with a reward.
         parquet: the folder; None if none was asked for.
-        minari: the ids of the data sets; the first one is that which was asked for.
+        minari: the ids of the data sets; the first one of an environment is of its only actor, or of all together.
         skipped: the ids of the trials that still run, or have no samples.
     """
 
@@ -93,7 +93,8 @@ async def export_async(
     Args:
         source: where the trials are; see `sources.open_source`.
         parquet: the folder of a data set of Parquet files; needs the extra `export`.
-        minari: the id of a data set of Minari, such as `rps/duel-v0`; needs the extra `minari`.
+        minari: the id of a data set of Minari, such as `rps/duel-v0`; needs the extra `minari`. If the trials are of
+            several environments, each has data sets of its own, such as `rps/CartPole-v1/duel-v0`.
         trials: the ids of the trials; None: all.
         properties: only trials that have all of these properties.
         spec: the types of the project, for trials whose observations are not `trio_cogment.spaces.Observation`.
@@ -131,7 +132,8 @@ async def export_async(
             if minari is not None:
                 from trio_cogment.rl.datasets.minari import MinariWriter
 
-                files = await run(bound(MinariWriter, minari, overwrite=overwrite, metadata=minari_metadata or {}))
+                opened = bound(MinariWriter, minari, environments=plan.environments, metadata=minari_metadata)
+                files = await run(bound(opened, overwrite=overwrite))
                 writers.append(files)
                 result.minari = files.ids
             one = _Export(writers, spec, result, plan, progress)
@@ -171,6 +173,7 @@ class _Plan:
     trials: int = 0
     samples: int = 0
     skipped: list[str] = field(default_factory=list)
+    environments: dict[str, None] = field(default_factory=dict)
 
 
 async def _plan(
@@ -183,6 +186,7 @@ async def _plan(
             if trials is not None:
                 found.add(trial.trial_id)
             if _is_ready(trial, partial):
+                plan.environments.setdefault(TrialRecord.of(trial, 0).environment)
                 plan.trials += 1
                 plan.samples += trial.samples_count
             elif trials is not None and not (trial.ended or partial):

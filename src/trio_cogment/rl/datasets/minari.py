@@ -1,38 +1,30 @@
 """Writes data sets of Minari: one for each actor and, if there are several, one of all of them together.
 
+Trials of several environments have data sets of their own, because their spaces differ.
+
 Images are stored as they are. Minari's own default is JPEG, which changes them.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-import warnings
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
-
-import numpy as np
 
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, MissingExtraError
 from trio_cogment.rl.datasets.episodes import Episode, check_minari, episodes_of_actor, episodes_of_all
+from trio_cogment.rl.datasets.minari_files import DatasetFiles, path_of
 from trio_cogment.rl.datasets.payloads import Form
 from trio_cogment.rl.datasets.placing import Placement
-from trio_cogment.rl.datasets.plain import as_json
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import TrialRecord
 from trio_cogment.spaces import Dict, Space, SpaceError, to_gymnasium
 
-#: Episodes are written together: so many steps, or about so many bytes.
-_BATCH_STEPS = 4096
-_BATCH_BYTES = 16 * 1024 * 1024
-#: What is inserted into the name of a data set until it is whole.
-_INCOMPLETE = "-incomplete"
-#: What a data set's metadata say of it, beside what Minari writes.
-METADATA = "trio_cogment"
 _METADATA_KEYS = {"author", "author_email", "algorithm_name", "code_permalink", "description", "requirements"}
 _NAME = re.compile(r"[-_\w]+")
+#: What an id cannot have of an environment's name.
+_NOT_IN_NAMES = re.compile(r"[^-\w/]+")
 
 
 def minari_module() -> Any:
@@ -57,11 +49,13 @@ class MinariWriter:
     Args:
         dataset_id: of the data set: of the only actor, or of all together. That of an actor has its name before the
             version: `rps/duel-player_0-v0`.
+        environments: the names of the trials' environments. If there are several, each has data sets of its own, with
+            its name before that of the data set: `rps/CartPole-v1/duel-v0`.
         overwrite: data sets that are there are replaced, in the end.
         metadata: what else `minari.create_dataset_from_buffers` is told.
 
     Attributes:
-        ids: of the data sets, that of the argument first.
+        ids: of the data sets. An environment's begin with that of its only actor, or of all together.
 
     Raises:
         MissingExtraError: Minari is not installed.
@@ -69,7 +63,14 @@ class MinariWriter:
         AlreadyExistsError: there is such a data set, and `overwrite` is not set.
     """
 
-    def __init__(self, dataset_id: str, *, overwrite: bool = False, metadata: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        dataset_id: str,
+        *,
+        environments: Collection[str] = (),
+        overwrite: bool = False,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
         self._minari = minari_module()
         self._metadata = dict(metadata or {})
         for key in self._metadata.keys() - _METADATA_KEYS:
@@ -78,23 +79,88 @@ class MinariWriter:
             )
         self._id = dataset_id
         self._overwrite = overwrite
-        self._named(dataset_id)
+        _check_id(dataset_id, overwrite=True)
+        self._alone = len(environments) <= 1
+        self._by_environment: dict[str, _EnvironmentWriter] = {}
+        self._by_id: dict[str, str] = {}
+        self._writer: _EnvironmentWriter | None = None
+        self.ids: list[str] = []
+        for environment in environments:
+            self._of(environment)
+
+    def _of(self, environment: str) -> _EnvironmentWriter:
+        found = self._by_environment.get(environment)
+        if found is None:
+            dataset_id = self._id
+            if not self._alone:
+                namespace, slash, name = self._id.rpartition("/")
+                dataset_id = f"{namespace}{slash}{_NOT_IN_NAMES.sub('_', environment).strip('/') or '_'}/{name}"
+            other = self._by_id.setdefault(dataset_id, environment)
+            if other != environment:
+                raise InvalidArgumentError(
+                    f"minari: expected environments with names that differ in an id, got {other!r} and "
+                    f"{environment!r}: export the trials of one of them"
+                )
+            _check_id(dataset_id, overwrite=self._overwrite)
+            found = _EnvironmentWriter(self._minari, dataset_id, overwrite=self._overwrite, metadata=self._metadata)
+            self._by_environment[environment] = found
+            self.ids += found.ids
+        return found
+
+    def begin(self, trial: TrialRecord) -> None:
+        """See `Writer.begin`."""
+        self._writer = self._of(trial.environment)
+        self._writer.begin(trial)
+
+    def add(self, steps: list[Step]) -> None:
+        """See `Writer.add`."""
+        assert self._writer is not None
+        self._writer.add(steps)
+
+    def end(self) -> None:
+        """See `Writer.end`."""
+        assert self._writer is not None
+        self._writer.end()
+
+    def finish(self) -> list[Placement]:
+        """See `Writer.finish`."""
+        writers = [writer for writer in self._by_environment.values() if writer.has_episodes]
+        if not writers:
+            raise InvalidArgumentError("minari: expected episodes with actions, and there are none")
+        self.ids[:] = [dataset_id for writer in writers for dataset_id in writer.ids]
+        return [placement for writer in writers for placement in writer.finish()]
+
+    def abort(self) -> None:
+        """See `Writer.abort`."""
+        for writer in self._by_environment.values():
+            writer.abort()
+
+
+def _check_id(dataset_id: str, *, overwrite: bool) -> None:
+    from minari.dataset.minari_dataset import parse_dataset_id
+
+    try:
+        parse_dataset_id(dataset_id)
+    except (ValueError, TypeError) as error:  # a TypeError if there is no version
+        raise InvalidArgumentError(f"minari: expected an id such as 'rps/duel-v0', got {dataset_id!r}") from error
+    if not overwrite and path_of(dataset_id).exists():
+        raise AlreadyExistsError(f"minari: {dataset_id} exists already; overwrite=True replaces it")
+
+
+class _EnvironmentWriter:
+    """Writes the steps of one environment's trials; see `MinariWriter`."""
+
+    def __init__(self, minari: Any, dataset_id: str, *, overwrite: bool, metadata: Mapping[str, Any]) -> None:
+        self._minari = minari
+        self._metadata = metadata
+        self._id = dataset_id
+        self._overwrite = overwrite
         self.ids: list[str] = [dataset_id]
         #: By actor; None has all of them together.
-        self._files: dict[str | None, _Dataset] = {}
+        self._files: dict[str | None, DatasetFiles] = {}
         self._forms: dict[str, Form] = {}
         self._trial: TrialRecord | None = None
         self._steps: list[Step] = []
-
-    def _named(self, dataset_id: str) -> None:
-        from minari.dataset.minari_dataset import parse_dataset_id
-
-        try:
-            parse_dataset_id(dataset_id)
-        except (ValueError, TypeError) as error:  # a TypeError if there is no version
-            raise InvalidArgumentError(f"minari: expected an id such as 'rps/duel-v0', got {dataset_id!r}") from error
-        if not self._overwrite and _path(dataset_id).exists():
-            raise AlreadyExistsError(f"minari: {dataset_id} exists already; overwrite=True replaces it")
 
     def begin(self, trial: TrialRecord) -> None:
         """See `Writer.begin`."""
@@ -177,20 +243,23 @@ class MinariWriter:
                 dataset = self._files[key] = self._begun(key, actors, observations, actions)
             dataset.add(trial, episode)
 
-    def _begun(self, key: str | None, actors: list[str], observations: Space, actions: Space) -> _Dataset:
+    def _begun(self, key: str | None, actors: list[str], observations: Space, actions: Space) -> DatasetFiles:
         base, dash, version = self._id.rpartition("-v")
         dataset_id = self._id if key is None else f"{base}-{key}{dash}{version}"
         if key is not None:
-            self._named(dataset_id)
+            _check_id(dataset_id, overwrite=self._overwrite)
             self.ids.append(dataset_id)
         spaces = to_gymnasium(observations), to_gymnasium(actions)
         about = {"actors": actors, "joint": len(actors) > 1}
-        return _Dataset(self._minari, dataset_id, spaces, self._metadata, about)
+        return DatasetFiles(self._minari, dataset_id, spaces, self._metadata, about)
+
+    @property
+    def has_episodes(self) -> bool:
+        """Whether there is anything to write."""
+        return None in self._files
 
     def finish(self) -> list[Placement]:
-        """See `Writer.finish`."""
-        if None not in self._files:
-            raise InvalidArgumentError("minari: expected episodes with actions, and there are none")
+        """Write what is in hand; see `Writer.finish`."""
         for dataset in self._files.values():
             dataset.flush()
         return [Placement(dataset.complete(), dataset.target, self._overwrite) for dataset in self._files.values()]
@@ -205,112 +274,3 @@ def _spaces(form: Form) -> tuple[Space, Space]:
     assert form.observation_space is not None
     assert form.action_space is not None
     return form.observation_space, form.action_space
-
-
-def _path(dataset_id: str) -> Path:
-    from minari.storage.datasets_root_dir import get_dataset_path
-
-    return Path(get_dataset_path(dataset_id))
-
-
-class _Dataset:
-    """One data set that is being written, under a name that says so."""
-
-    def __init__(
-        self,
-        minari: Any,
-        dataset_id: str,
-        spaces: tuple[Any, Any],
-        metadata: Mapping[str, Any],
-        about: Mapping[str, Any],
-    ) -> None:
-        base, dash, version = dataset_id.rpartition("-v")
-        self._minari = minari
-        self._id = dataset_id
-        self._incomplete = f"{base}{_INCOMPLETE}{dash}{version}"
-        self._spaces = spaces
-        self._metadata = metadata
-        self._about = about
-        self.temporary = _path(self._incomplete)
-        self.target = _path(dataset_id)
-        self._storage: Any = None
-        self._buffers: list[Any] = []
-        self._notes: list[dict[str, Any]] = []
-        self._steps = self._bytes = 0
-        shutil.rmtree(self.temporary, ignore_errors=True)  # of an export that was killed
-
-    def add(self, trial: TrialRecord, episode: Episode) -> None:
-        from minari.data_collector import EpisodeBuffer
-
-        self._buffers.append(
-            EpisodeBuffer(
-                seed=trial.seed,
-                options=_attributes(trial.options) or None,
-                observations=episode.observations,
-                actions=episode.actions,
-                rewards=episode.rewards,
-                terminations=episode.terminations,
-                truncations=episode.truncations,
-                infos=episode.infos,
-            )
-        )
-        self._notes.append({"trial_id": trial.stored.trial_id, "trial_index": trial.episode_index})
-        self._steps += len(episode.rewards)
-        self._bytes += _bytes_of(episode.observations) + _bytes_of(episode.actions)
-        if self._steps >= _BATCH_STEPS or self._bytes >= _BATCH_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the episodes in hand."""
-        buffers, notes = self._buffers, self._notes
-        self._buffers, self._notes, self._steps, self._bytes = [], [], 0, 0
-        if buffers:
-            if self._storage is None:
-                self._storage = self._created(buffers).storage
-                first = 0
-            else:
-                first = self._storage.total_episodes
-                self._storage.update_episodes(buffers)
-            self._storage.update_episode_metadata(notes, range(first, first + len(buffers)))
-
-    def _created(self, buffers: list[Any]) -> Any:
-        with warnings.catch_warnings():
-            # It warns of everything that it was not told about the author.
-            warnings.simplefilter("ignore", UserWarning)
-            return self._minari.create_dataset_from_buffers(
-                self._incomplete,
-                buffers,
-                observation_space=self._spaces[0],
-                action_space=self._spaces[1],
-                data_format="hdf5",
-                jpeg_encoding=False,
-                **self._metadata,
-            )
-
-    def complete(self) -> Path:
-        """Write what the data set says of itself; return its folder, which has to be moved to `target`."""
-        file = self.temporary / "data" / "metadata.json"
-        metadata = json.loads(file.read_text(encoding="utf-8"))
-        metadata.update({"dataset_id": self._id, METADATA: self._about})
-        file.write_text(json.dumps(metadata), encoding="utf-8")
-        return self.temporary
-
-
-def _attributes(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as HDF5 can store them beside an episode: what is no number, text or array becomes JSON."""
-    found: dict[str, Any] = {}
-    for key, value in options.items():
-        if isinstance(value, dict) and value and "/" not in key:
-            found[key] = _attributes(value)
-        else:
-            plain = isinstance(value, bool | int | float | str | np.ndarray | np.generic)
-            found[key.replace("/", "_")] = value if plain else as_json(value)
-    return found
-
-
-def _bytes_of(values: Any) -> int:
-    if isinstance(values, dict):
-        return sum(map(_bytes_of, values.values()))
-    if isinstance(values, tuple):
-        return sum(map(_bytes_of, values))
-    return int(getattr(values, "nbytes", 0)) or sum(map(len, values))

@@ -258,7 +258,8 @@ class MinariRecordings:
     """
 
     def __init__(self, dataset_id: str) -> None:
-        from trio_cogment.rl.datasets.minari import METADATA, minari_module
+        from trio_cogment.rl.datasets.minari import minari_module
+        from trio_cogment.rl.datasets.minari_files import METADATA
 
         minari = minari_module()
         try:
