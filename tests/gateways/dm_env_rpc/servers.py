@@ -146,20 +146,28 @@ class Server:
         self.hold: trio.Event | None = None
         self.mangle: Callable[[pb.EnvironmentResponse], None] = lambda _: None
         self._numbers = itertools.count(1)
+        self._scopes: list[trio.CancelScope] = []
 
     def number(self) -> int:
         return next(self._numbers)
+
+    def hang_up(self) -> None:
+        """End all connections."""
+        for scope in self._scopes:
+            scope.cancel()
 
     async def Process(self, call: ServerCall) -> None:
         link = Link(self)
         self.open += 1
         try:
-            async for request in call:
-                if self.hold is not None:
-                    await self.hold.wait()
-                response = await link.answer(request)
-                self.mangle(response)
-                await call.send(response)
+            with trio.CancelScope() as scope:
+                self._scopes.append(scope)
+                async for request in call:
+                    if self.hold is not None:
+                        await self.hold.wait()
+                    response = await link.answer(request)
+                    self.mangle(response)
+                    await call.send(response)
         finally:
             self.open -= 1
             link.leave()

@@ -9,6 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trio_cogment.gateways.dm_env_rpc.bridge import DM_ENV_RPC_SPEC as DM_ENV_RPC_SPEC
+    from trio_cogment.gateways.dm_env_rpc.bridge import dm_env_rpc_environment as dm_env_rpc_environment
+    from trio_cogment.gateways.dm_env_rpc.bridge import participants as participants
     from trio_cogment.gateways.dm_env_rpc.client import Connection as Connection
     from trio_cogment.gateways.dm_env_rpc.client import open_connection as open_connection
     from trio_cogment.gateways.dm_env_rpc.errors import DmEnvRpcError as DmEnvRpcError
@@ -21,13 +24,16 @@ if TYPE_CHECKING:
 #: The module of each public name, in this package.
 _HOMES = {
     "Connection": "client",
+    "DM_ENV_RPC_SPEC": "bridge",
     "DmEnvRpcError": "errors",
     "Property": "properties",
     "Reply": "requests",
     "Specs": "specs",
     "State": "states",
     "Step": "requests",
+    "dm_env_rpc_environment": "bridge",
     "open_connection": "client",
+    "participants": "bridge",
 }
 
 

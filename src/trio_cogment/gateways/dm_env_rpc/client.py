@@ -42,6 +42,7 @@ async def open_connection(
     metadata: MetadataLike = (),
     config: RpcConfig | None = None,
     host: Host | None = None,
+    name: str = "",
 ) -> AsyncIterator[Connection]:
     """Connect to a server of dm_env_rpc.
 
@@ -58,6 +59,7 @@ async def open_connection(
         metadata: sent when the connection is opened.
         config: limits and timeouts of the channel; by default replies may have 256 MiB.
         host: connects; by default the system.
+        name: of the server, for errors; by default its endpoint.
 
     Raises:
         EndpointError: `server` is no endpoint of a server.
@@ -66,13 +68,13 @@ async def open_connection(
     async with AsyncExitStack() as stack:
         if isinstance(server, str):
             endpoint = parse_server_endpoint(server, field_name="server")
-            name = str(endpoint)
+            name = name or str(endpoint)
             opened = open_channel(
                 host or Host(), endpoint.host, endpoint.port, tls=tls, config=config or DEFAULT_CONFIG
             )
             opener = await stack.enter_async_context(opened)
         else:
-            name, opener = getattr(server, "authority", "") or "dm_env_rpc", server
+            name, opener = name or getattr(server, "authority", "") or "dm_env_rpc", server
         nursery = await stack.enter_async_context(OwnNursery())
         try:
             call = await stack.enter_async_context(opener.call(PROCESS, metadata=metadata))

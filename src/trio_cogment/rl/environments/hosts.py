@@ -24,13 +24,11 @@ CLOSE_SECONDS = 5.0
 
 
 class Host(Protocol):
-    """Runs the episodes of one environment, one call at a time.
+    """Runs the episodes of one environment, one call at a time."""
 
-    Attributes:
-        usable: another episode may begin: no call is under way, and none has left the environment in an unknown state.
-    """
-
-    usable: bool
+    @property
+    def usable(self) -> bool:
+        """Another episode may begin: no call is under way, and none has left the environment in an unknown state."""
 
     async def begin(self, opening: Opening) -> Turn:
         """Begin an episode; see `Stage.begin`. After `Cancelled` it is not usable, unless nothing was done."""

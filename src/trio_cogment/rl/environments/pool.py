@@ -67,12 +67,19 @@ class Pool:
             await self._taken[key].wait()
         if key.instance:
             self._taken[key] = trio.Event()
+        gone: list[Host] = []
         for position in reversed(range(len(self._idle))):
             if self._idle[position].key == key:
-                return self._idle.pop(position).host
+                found = self._idle.pop(position).host
+                if found.usable:
+                    break
+                gone.append(found)  # it was lost while it waited
+        else:
+            found = None
         host = None
         try:
-            host = await make()
+            await _close(gone)
+            host = found or await make()
         finally:
             if host is None:  # it has failed, or was cancelled: others wait for the name
                 self._free(key)

@@ -10,13 +10,13 @@ from google.protobuf.message import DecodeError
 
 from trio_cogment.api import rl_pb2
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.rl.environments.episode import Turn
 from trio_cogment.rl.environments.hosts import Host, InlineHost, ThreadHost
 from trio_cogment.rl.environments.making import Recipe, Target, repeatable
+from trio_cogment.rl.environments.part import Part
 from trio_cogment.rl.environments.pool import Key, Pool
 from trio_cogment.rl.environments.process_host import ProcessHost
 from trio_cogment.rl.environments.stage import Opening
-from trio_cogment.sdk import EnvironmentSession, Event, EventType, Reward
+from trio_cogment.sdk import EnvironmentSession
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.values import decode_fields
 
@@ -25,8 +25,6 @@ Hosting: TypeAlias = Literal["inline", "thread", "process"]
 
 DEFAULT_MAX_IDLE = 16
 DEFAULT_IDLE_SECONDS = 300.0
-#: The next actions come when the observations of the last ones have been sent.
-_STEPS_AHEAD = 1
 
 
 async def _inline(recipe: Recipe) -> Host:
@@ -105,7 +103,7 @@ class ServedEnvironment:
         )
         recipe = self._recipe(config)
         opening = _opening_of(config, session)
-        part = _Part(session, opening)
+        part = Part(session, opening)
         if self._inline and not self._pool.is_taken(key):
             host = await self._pool.acquire(key, lambda: self._open(recipe))
             assert isinstance(host, InlineHost)
@@ -114,26 +112,7 @@ class ServedEnvironment:
             finally:
                 await self._pool.release(key, host)
         else:
-            await session.start()
-            async with trio.open_nursery() as nursery:
-                send, receive = trio.open_memory_channel[tuple[list[bytes | None], bool]](_STEPS_AHEAD)
-                nursery.start_soon(self._play_hosted, part, key, recipe, receive)
-                # Meanwhile the session answers heartbeats, however long a step takes.
-                await session.handle(lambda event: part.pass_on(event, send))
-                nursery.cancel_scope.cancel()
-
-    async def _play_hosted(
-        self,
-        part: _Part,
-        key: Key,
-        recipe: Recipe,
-        receive: trio.MemoryReceiveChannel[tuple[list[bytes | None], bool]],
-    ) -> None:
-        host = await self._pool.acquire(key, lambda: self._open(recipe))
-        try:
-            await part.play_hosted(host, receive)
-        finally:
-            await self._pool.release(key, host)
+            await part.play_hosted(self._pool, key, lambda: self._open(recipe))
 
     async def prepare(self) -> None:
         """Make an environment for the first trial, unless there is one.
@@ -163,70 +142,6 @@ class ServedEnvironment:
                 f"{config.id!r}"
             )
         return Recipe(config.id, arguments, bool(config.frames_for))
-
-
-class _Part:
-    """The environment's part in one trial."""
-
-    def __init__(self, session: EnvironmentSession[Any, Any, Any], opening: Opening) -> None:
-        self._session = session
-        self._opening = opening
-
-    async def play_inline(self, host: InlineHost) -> None:
-        """Play with an environment on this thread: the answer to an event is sent while the event is handled."""
-        session = self._session
-
-        def on_event(event: Event[Any, Any]) -> None:
-            actions = _contents(event)
-            if actions is not None:
-                self._tell(host.advance_now(actions, event.type is EventType.ENDING))
-
-        turn = host.begin_now(self._opening)
-        await session.start(list(enumerate(turn.observations)))
-        await session.handle(on_event)
-
-    async def play_hosted(
-        self, host: Host, receive: trio.MemoryReceiveChannel[tuple[list[bytes | None], bool]]
-    ) -> None:
-        """Play with an environment elsewhere, until the episode is over."""
-        turn = await host.begin(self._opening)
-        self._tell(turn)
-        while not turn.over:
-            actions, cut = await receive.receive()
-            turn = await host.advance(actions, cut)
-            self._tell(turn)
-
-    def pass_on(self, event: Event[Any, Any], send: trio.MemorySendChannel[tuple[list[bytes | None], bool]]) -> None:
-        """Hand the actions of an event to `play_hosted`."""
-        actions = _contents(event)
-        if actions is not None:
-            send.send_nowait((actions, event.type is EventType.ENDING))
-
-    def _tell(self, turn: Turn) -> None:
-        session = self._session
-        if session.is_over:
-            return
-        rewards = [
-            Reward(actor.name, reward)
-            for actor, reward in zip(session.actors, turn.rewards, strict=True)
-            if reward is not None
-        ]
-        observations = list(enumerate(turn.observations))
-        if turn.over:
-            session.end_nowait(observations, rewards)
-        else:
-            session.produce_observations_nowait(observations, rewards)
-
-
-def _contents(event: Event[Any, Any]) -> list[bytes | None] | None:
-    """Return the bytes of an event's actions, None for an actor who gave none; or None if the event has no actions."""
-    if event.actions is None:
-        return None
-    found: list[bytes | None] = []
-    for action in event.actions:
-        payload = action.payload
-        found.append(payload if payload is None or type(payload) is bytes else payload.SerializeToString())
-    return found
 
 
 def _config_of(session: EnvironmentSession[Any, Any, Any]) -> rl_pb2.EnvironmentConfig:

@@ -1,0 +1,329 @@
+"""A world of a dm_env_rpc server between and during trials: a connection per actor, stepped side by side."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from trio_cogment.endpoints import parse_server_endpoint
+from trio_cogment.errors import CogmentError, RemoteProtocolError, UnavailableError
+from trio_cogment.gateways.dm_env_rpc.agents import Agent, View, truncated
+from trio_cogment.gateways.dm_env_rpc.client import Connection, open_connection
+from trio_cogment.gateways.dm_env_rpc.errors import DmEnvRpcError
+from trio_cogment.gateways.dm_env_rpc.plans import Plan
+from trio_cogment.gateways.dm_env_rpc.requests import Step
+from trio_cogment.gateways.dm_env_rpc.specs import Specs
+from trio_cogment.gateways.dm_env_rpc.states import State
+from trio_cogment.rl.environments.episode import Turn
+from trio_cogment.rl.environments.errors import InvalidEnvironmentError
+from trio_cogment.rl.environments.hosts import CLOSE_SECONDS
+from trio_cogment.rl.environments.stage import Opening
+from trio_cogment.rpc import CallOpener, OwnNursery, open_channel
+from trio_cogment.spaces import Observation, SpaceError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Player:
+    connection: Connection
+    agent: Agent
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A step, and why the server has refused the one before it, which had actions."""
+
+    agent: Agent
+    step: Step
+    refusal: str
+
+
+class World:
+    """A world that the actors of a trial, and of those that follow, have joined: a `environments.hosts.Host`.
+
+    Its connections live in a task of the Trio run, because they outlive trials. At the end the world is left, and
+    destroyed if it was created here; so they are when the run ends.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        """Prepare a world, which `open` opens."""
+        self._plan = plan
+        self._players: list[_Player] = []
+        self._name = ""
+        self._connections: list[Connection] = []
+        self._creator: Connection | None = None
+        self._ready = trio.Event()
+        self._closed = trio.Event()
+        self._closing = trio.Event()
+        self._shield = trio.CancelScope(shield=True)
+        self._joining = trio.CancelScope()
+        self._failure: Exception | None = None
+        self._idle = True
+
+    @property
+    def usable(self) -> bool:
+        """See `Host.usable`."""
+        return self._idle and all(player.connection.failure is None for player in self._players)
+
+    @classmethod
+    async def open(cls, plan: Plan) -> World:
+        """Create or join a world. After `Cancelled` nothing is left of it, within `CLOSE_SECONDS`.
+
+        Raises:
+            CogmentError: the server cannot be reached, refuses, or has specifications without counterparts.
+        """
+        world = cls(plan)
+        trio.lowlevel.spawn_system_task(world._run)
+        try:
+            await world._ready.wait()
+        finally:
+            if not world._ready.is_set():  # it was cancelled
+                world._close()
+        if world._failure is not None:
+            raise world._failure
+        return world
+
+    async def begin(self, opening: Opening) -> Turn:
+        """Begin a sequence; see `Host.begin`.
+
+        Args:
+            opening: the plan of the trial, with the key of this world.
+
+        Raises:
+            CogmentError: the server is lost, refuses, or breaks the protocol.
+        """
+        assert isinstance(opening, Plan)
+        self._plan = opening
+        with self._busy():
+            await self._reset()
+            steps = await self._step({player.agent.name: {} for player in self._players})
+            told = {name: step.agent.begin(step.step) for name, step in steps.items()}
+            return self._turn(told, begins=True)
+
+    async def advance(self, actions: Sequence[bytes | None], cut: bool) -> Turn:
+        """Make a step; see `Host.advance`.
+
+        Raises:
+            InvalidActionError: an action is missing or not in its space; no step was made.
+            CogmentError: as `begin`.
+        """
+        decoded = {
+            player.agent.name: player.agent.actions(content)
+            for player, content in zip(self._players, actions, strict=True)
+            if not player.agent.out
+        }
+        with self._busy():
+            steps = await self._step(decoded)
+            told = {}
+            for player in self._players:
+                agent = player.agent
+                made = steps.get(agent.name)
+                told[agent.name] = agent.after_the_end() if made is None else agent.advance(made.step, made.refusal)
+            if cut or (self._plan.end_with_any and any(player.agent.out for player in self._players)):
+                told = {name: truncated(observation) for name, observation in told.items()}
+            return self._turn(told)
+
+    async def aclose(self) -> None:
+        """See `Host.aclose`."""
+        self._close()
+        await self._closed.wait()
+
+    def _close(self) -> None:
+        self._idle = False
+        self._closing.set()
+        self._joining.cancel()
+        self._shield.deadline = min(self._shield.deadline, trio.current_time() + CLOSE_SECONDS)
+
+    # A sequence
+
+    @contextmanager
+    def _busy(self) -> Iterator[None]:
+        """Be unusable for the time of the block, and for ever if it raises or is cancelled."""
+        self._idle = False
+        yield
+        self._idle = not self._plan.single_use
+
+    async def _reset(self) -> None:
+        """Let the next steps begin a sequence, with the settings that the trial wants."""
+        settings = self._plan.reset_settings
+        alone = len(self._players) == 1
+
+        async def reset(player: _Player) -> None:
+            specs = await player.connection.reset(settings if alone else {})
+            if specs is not player.agent.view.specs:
+                player.agent.look(self._view(player.agent.name, specs))
+
+        async def reset_world(player: _Player) -> None:
+            await player.connection.reset_world(settings=settings)
+
+        running = [player for player in self._players if player.connection.state is State.RUNNING]
+        await self._side_by_side("reset", reset, self._players if alone and settings else running)
+        if settings and not alone:
+            await self._side_by_side("reset_world", reset_world, self._players[:1])
+
+    async def _step(self, actions: Mapping[str, Mapping[str, Any]]) -> dict[str, _Made]:
+        made: dict[str, _Made] = {}
+
+        async def step(player: _Player) -> None:
+            agent, refusal = player.agent, ""
+            given = actions[agent.name]
+            try:
+                found = await player.connection.step(given, agent.view.wanted)
+            except DmEnvRpcError as error:
+                if not (given and self._plan.repeat_refused):
+                    raise
+                refusal = error.message or error.code.name
+                found = await player.connection.step({}, agent.view.wanted)
+            made[agent.name] = _Made(agent, found, refusal)
+
+        await self._side_by_side("step", step, [player for player in self._players if player.agent.name in actions])
+        return made
+
+    async def _side_by_side(
+        self, what: str, ask: Callable[[_Player], Awaitable[None]], players: Sequence[_Player]
+    ) -> None:
+        """Ask for something on several connections; the first error is raised alone, and ends the waiting of all."""
+        errors: list[CogmentError] = []
+
+        async def one(player: _Player) -> None:
+            try:
+                await ask(player)
+            except CogmentError as error:
+                errors.append(self._named(player.agent.name, error))
+                nursery.cancel_scope.cancel()
+
+        seconds = self._plan.link.step_timeout_seconds
+        with trio.move_on_after(seconds) as scope:
+            async with trio.open_nursery() as nursery:
+                for player in players:
+                    nursery.start_soon(one, player)
+        if errors:
+            raise errors[0]
+        if scope.cancelled_caught:
+            text = f"environment {self._plan.server_name!r}: {what}: expected answers within {seconds:g} s"
+            raise UnavailableError(text)
+
+    def _named(self, actor: str, error: CogmentError) -> CogmentError:
+        """Return an error that names environment and actor."""
+        server = self._plan.server_name
+        if isinstance(error, DmEnvRpcError | RemoteProtocolError | SpaceError):
+            return InvalidEnvironmentError(server, actor, error)
+        if isinstance(error, UnavailableError):
+            return UnavailableError(f"environment {server!r}, actor {actor!r}: {error}")
+        return error
+
+    def _turn(self, told: Mapping[str, Observation], *, begins: bool = False) -> Turn:
+        observations = []
+        for player in self._players:
+            content = player.agent.encode(told[player.agent.name])
+            observations.append(content + player.agent.view.spaces if begins else content)
+        rewards = [told[player.agent.name].reward for player in self._players]
+        return Turn(observations, rewards, over=not any(observation.alive for observation in told.values()))
+
+    # The connections
+
+    async def _run(self) -> None:
+        """Keep the connections; a task of the Trio run, which must not raise."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._guard)
+            try:
+                with self._shield:
+                    await self._live()
+            except Exception as error:  # noqa: BLE001  whoever opens the world gets the error
+                self._failure = error
+            finally:
+                self._idle = False
+                if self._failure is None:
+                    text = f"environment {self._plan.server_name!r}: the world was closed"
+                    self._failure = UnavailableError(text)
+                self._ready.set()
+                self._closed.set()
+            nursery.cancel_scope.cancel()
+
+    async def _guard(self) -> None:
+        """Receive the end of the Trio run instead of the connections, which are needed for the goodbye."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._close()
+
+    async def _live(self) -> None:
+        plan = self._plan
+        async with OwnNursery() as nursery:
+            try:
+                nursery.start_soon(self._limit_joining)
+                with self._joining:
+                    await self._join(nursery)
+                if self._joining.cancelled_caught and not self._closing.is_set():
+                    seconds = f"{plan.link.connect_timeout_seconds:g} s"
+                    text = f"environment {plan.server_name!r}: expected to have joined a world within {seconds}"
+                    raise UnavailableError(text)
+                if not self._closing.is_set():
+                    self._ready.set()
+                await self._closing.wait()
+            finally:
+                with trio.CancelScope(deadline=trio.current_time() + CLOSE_SECONDS, shield=True):
+                    await self._say_goodbye()
+                nursery.cancel_scope.cancel()
+
+    async def _limit_joining(self) -> None:
+        # Not a deadline of the scope: calls that are opened in it would have that deadline for good.
+        await trio.sleep(self._plan.link.connect_timeout_seconds)
+        self._joining.cancel()
+
+    async def _join(self, nursery: trio.Nursery) -> None:
+        plan = self._plan
+        # Each in a task of its own, because it stays open when the time for joining is over.
+        opener: CallOpener = await nursery.start(self._hold_channel)
+        for actor in plan.actors:
+            try:
+                connection: Connection = await nursery.start(self._hold_connection, opener)
+                self._connections.append(connection)
+                if len(self._connections) == 1:
+                    # Servers may know a world only where it was created.
+                    self._name = await self._created(connection) if plan.world_name is None else plan.world_name
+                specs = await connection.join_world(self._name, plan.join_settings[actor])
+            except CogmentError as error:
+                raise self._named(actor, error) from error
+            agent = Agent(server=plan.server_name, name=actor, view=self._view(actor, specs))
+            self._players.append(_Player(connection, agent))
+
+    async def _hold_channel(self, *, task_status: trio.TaskStatus[CallOpener]) -> None:
+        server, link = self._plan.server, self._plan.link
+        if not isinstance(server, str):
+            task_status.started(server)
+            return
+        endpoint = parse_server_endpoint(server, field_name="environment config: server")
+        async with open_channel(link.host, endpoint.host, endpoint.port, tls=link.tls, config=link.config) as channel:
+            task_status.started(channel)
+            await trio.sleep_forever()
+
+    async def _hold_connection(self, opener: CallOpener, *, task_status: trio.TaskStatus[Connection]) -> None:
+        plan = self._plan
+        async with open_connection(opener, metadata=plan.link.metadata, name=plan.server_name) as connection:
+            task_status.started(connection)
+            await trio.sleep_forever()
+
+    async def _created(self, connection: Connection) -> str:
+        name = await connection.create_world(self._plan.create_settings)
+        self._creator = connection
+        return name
+
+    def _view(self, actor: str, specs: Specs) -> View:
+        return View.of(self._plan.server_name, actor, specs, self._plan.observations)
+
+    async def _say_goodbye(self) -> None:
+        """Leave the world, and destroy it if it was created here; a server that is gone needs no goodbye."""
+        try:
+            for connection in self._connections:
+                await connection.leave_world()
+            if self._creator is not None:
+                await self._creator.destroy_world(self._name)
+        except CogmentError as error:
+            _log.info("environment %r: no world was destroyed: %s", self._plan.server_name, error)
