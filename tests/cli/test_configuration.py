@@ -17,6 +17,9 @@ from trio_cogment import config as config_module
 from trio_cogment.cli.configuration import SECTIONS, section_class
 from trio_cogment.cli.configuration_file import READERS, load_configuration
 from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.participants import participants
+from trio_cogment.cli.rl.openenv import openenv
+from trio_cogment.cli.rl.serve import serve as rl_serve
 from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.orchestrator import OrchestratorSettings, orchestrator
 from trio_cogment.cli.services.trial_datastore import trial_datastore
@@ -267,3 +270,11 @@ def test_the_document_has_every_flag_with_its_variables() -> None:
 
 def test_the_document_has_the_flags_of_a_datastore() -> None:
     documented_flags("Trial datastore", trial_datastore, but_those_of=serve)
+
+
+def test_the_document_has_the_flags_of_environments() -> None:
+    log, common = {"--log_level", "--log_file", "--log_format"}, {"--config", "--host", "--port"}
+    of_participants = options_of(participants).keys()
+    own = {name: option for name, option in options_of(rl_serve).items() if name not in of_participants}
+    own |= {name: option for name, option in options_of(openenv).items() if name not in log | common}
+    check_table("Environments of the field", own)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         DirectoryServerConfig,
         MetricsConfig,
         ModelRegistryConfig,
+        OpenEnvConfig,
         OrchestratorConfig,
         RpcConfig,
     )
@@ -33,6 +34,7 @@ SECTIONS = {
     "datastore": "DatastoreConfig",
     "model_registry": "ModelRegistryConfig",
     "directory_server": "DirectoryServerConfig",
+    "openenv": "OpenEnvConfig",
 }
 
 META_KEY = "trio_cogment.configuration"
@@ -100,6 +102,12 @@ class Configuration:
     def directory_server(self) -> DirectoryServerConfig:
         """Rules and limits of a directory."""
         found: DirectoryServerConfig = self._section("directory_server")
+        return found
+
+    @property
+    def openenv(self) -> OpenEnvConfig:
+        """Limits of a server of OpenEnv."""
+        found: OpenEnvConfig = self._section("openenv")
         return found
 
     def _section(self, name: str) -> Any:

@@ -179,7 +179,10 @@ async def test_waiting_for_a_directory_that_comes_later() -> None:
             nursery.start_soon(wait)
             async with server("services", "directory", f"--port={port}", "--persistence_file="):
                 await ready.wait()
-    assert (found[0].code, found[0].out, found[0].err) == (0, "", "")
+    assert (found[0].code, found[0].out) == (0, "")
+    # On a busy machine the directory takes long enough that the client says what it waits for.
+    waiting = f"trio-cogment: waiting for the directory: cannot connect to 127.0.0.1:{port}: Connection refused\n"
+    assert found[0].err in ("", waiting)
 
 
 # The process

@@ -37,7 +37,7 @@ def serve(
     ctx: click.Context,
     /,
     environment: str | None,
-    arguments: tuple[tuple[str, Any], ...],
+    argument: tuple[tuple[str, Any], ...],
     hosting: str,
     implementation: str,
     port: int,
@@ -55,8 +55,8 @@ def serve(
         ports=[port],
         services=[["EnvironmentSP"]],
         # Elsewhere than in this thread it may not be possible to make it here.
-        check=functools.partial(_check, environment, dict(arguments)) if hosting == "inline" else None,
-        open=functools.partial(_opened, environment, dict(arguments), hosting, implementation),
+        check=functools.partial(_check, environment, dict(argument)) if hosting == "inline" else None,
+        open=functools.partial(_opened, environment, dict(argument), hosting, implementation),
         give_up_seconds=_GIVE_UP_SECONDS if hosting != "process" else math.inf,
     )
     run_server(settings, application)

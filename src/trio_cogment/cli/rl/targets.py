@@ -40,7 +40,6 @@ def environment_options(command: _Decorated) -> _Decorated:
     """Add the flags about how an environment is made and where it runs."""
     arguments = click.option(
         "--argument",
-        "arguments",
         type=Argument(),
         multiple=True,
         metavar="NAME=VALUE",
