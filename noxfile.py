@@ -1,7 +1,7 @@
 """The project's tasks. `nox` runs the default ones; `nox -l` lists all.
 
-The sessions share environments, in `.nox/`: one for all checks, one for the published SDK, one for the fuzzer. Each is
-made when it is first needed, and made again when what it has to contain changes.
+The sessions share environments, in `.nox/`: one for all checks, one for each published library that is a peer, one for
+the fuzzer. Each is made when it is first needed, and made again when what it has to contain changes.
 """
 
 import os
@@ -28,6 +28,8 @@ PUBLISHED_SDK_NEEDS = [
     "click",
     "setuptools<81",
 ]
+#: The published library of dm_env_rpc.
+PUBLISHED_DM_ENV_RPC = ["dm-env-rpc==1.1.7", "grpcio>=1.76,<2"]
 
 #: Libraries of reinforcement learning that have to work with views of trials. RLlib pins an older Gymnasium than the
 #: others have, so it is alone.
@@ -109,6 +111,12 @@ def published_sdk(session: nox.Session) -> dict[str, str]:
     return {**checks(session), "TRIO_COGMENT_PUBLISHED_SDK_PYTHON": str(python)}
 
 
+def published_dm_env_rpc(session: nox.Session) -> dict[str, str]:
+    """Make the environment of the published library of dm_env_rpc, and tell the tests where it is."""
+    foreign = environment(session, "dm-env-rpc", PUBLISHED_DM_ENV_RPC)
+    return {"TRIO_COGMENT_DM_ENV_RPC_PYTHON": str(Path(foreign["VIRTUAL_ENV"]) / "bin" / "python")}
+
+
 def run(session: nox.Session, env: dict[str, str], *command: str) -> None:
     """Run a command of an environment."""
     program = Path(env["VIRTUAL_ENV"]) / "bin" / command[0]
@@ -158,8 +166,9 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def interop(session: nox.Session) -> None:
-    """An application on the published SDK, in an environment of its own, against the project's servers."""
-    run(session, published_sdk(session), "pytest", "-m", "interop and not soak", *PARALLEL, *session.posargs)
+    """The published SDK and the library of dm_env_rpc, in environments of their own, against the project."""
+    env = {**published_sdk(session), **published_dm_env_rpc(session)}
+    run(session, env, "pytest", "-m", "interop and not soak", *PARALLEL, *session.posargs)
 
 
 @nox.session

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -336,3 +338,25 @@ async def served(server: Server | None = None) -> AsyncIterator[tuple[str, Serve
         running: Any = await nursery.start(serve, [service], listeners)
         yield f"grpc://127.0.0.1:{running.port}", server, nursery.cancel_scope
         nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def serving() -> Iterator[tuple[str, Server]]:
+    """Serve in another thread; yield the endpoint and the server."""
+    server = Server()
+    started: queue.SimpleQueue[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.SimpleQueue()
+
+    async def serve() -> None:
+        async with served(server) as (url, _, _):
+            with trio.CancelScope() as scope:
+                started.put((url, trio.lowlevel.current_trio_token(), scope))
+                await trio.sleep_forever()
+
+    thread = threading.Thread(target=trio.run, args=(serve,))
+    thread.start()
+    url, token, scope = started.get(timeout=10)
+    try:
+        yield url, server
+    finally:
+        token.run_sync_soon(scope.cancel)
+        thread.join(10)

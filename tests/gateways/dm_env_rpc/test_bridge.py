@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +10,7 @@ import numpy as np
 import pytest
 import trio
 
-from tests.gateways.dm_env_rpc.servers import Catch, Duel, Server, World, served
+from tests.gateways.dm_env_rpc.servers import Catch, Duel, Server, World, served, serving
 from trio_cogment.api import rl_pb2, spaces_pb2
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
@@ -160,30 +158,16 @@ async def test_worlds_of_one_trial() -> None:
 
 def test_the_end_of_the_run_destroys_worlds() -> None:
     """The server is in another run, which goes on."""
-    server = Server()
-    started: queue.SimpleQueue[tuple[str, trio.lowlevel.TrioToken, trio.CancelScope]] = queue.SimpleQueue()
-
-    async def serve() -> None:
-        async with served(server) as (url, _, _):
-            with trio.CancelScope() as scope:
-                started.put((url, trio.lowlevel.current_trio_token(), scope))
-                await trio.sleep_forever()
 
     async def play_once(url: str) -> None:
         async with playing(dm_env_rpc_environment(url), Player()) as play:
             await play()
         assert len(server.worlds) == 1
 
-    thread = threading.Thread(target=trio.run, args=(serve,))
-    thread.start()
-    url, token, scope = started.get(timeout=10)
-    try:
+    with serving() as (url, server):
         trio.run(play_once, url)
         assert server.worlds == {}
         assert server.log[-2:] == ["leave_world", "destroy_world"]
-    finally:
-        token.run_sync_soon(scope.cancel)
-        thread.join(10)
 
 
 async def test_seeds_and_settings_of_resets() -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc.bridge import participants as participants
     from trio_cogment.gateways.dm_env_rpc.client import Connection as Connection
     from trio_cogment.gateways.dm_env_rpc.client import open_connection as open_connection
+    from trio_cogment.gateways.dm_env_rpc.environment import DmEnvRpcEnvironment as DmEnvRpcEnvironment
     from trio_cogment.gateways.dm_env_rpc.errors import DmEnvRpcError as DmEnvRpcError
     from trio_cogment.gateways.dm_env_rpc.properties import Property as Property
     from trio_cogment.gateways.dm_env_rpc.requests import Reply as Reply
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Connection": "client",
     "DM_ENV_RPC_SPEC": "bridge",
+    "DmEnvRpcEnvironment": "environment",
     "DmEnvRpcError": "errors",
     "Property": "properties",
     "Reply": "requests",
