@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,12 +114,3 @@ def test_a_package_that_is_missing(
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(FailedPreconditionError, match=f"{package} is not installed: pip install {package}"):
         make()
-
-
-def test_the_real_tensorboard(tmp_path: Path) -> None:
-    pytest.importorskip("torch.utils.tensorboard", exc_type=ImportError)
-    callback = TensorBoard(str(tmp_path))
-    callback.on_trial_end(RESULT)
-    callback.on_run_end(results())
-    (file,) = tmp_path.iterdir()
-    assert b"trial/return/player_0" in file.read_bytes()

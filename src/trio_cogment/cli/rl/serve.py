@@ -17,6 +17,7 @@ from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.errors import CogmentError
+from trio_cogment.service_names import ENVIRONMENT
 
 _SERVICE = "PARTICIPANTS"
 _DEFAULT_PORT = 9001
@@ -53,7 +54,7 @@ def serve(
     application = Application(
         name="environment",
         ports=[port],
-        services=[["EnvironmentSP"]],
+        services=[[ENVIRONMENT]],
         # Elsewhere than in this thread it may not be possible to make it here.
         check=functools.partial(_check, environment, dict(argument)) if hosting == "inline" else None,
         open=functools.partial(_opened, environment, dict(argument), hosting, implementation),
