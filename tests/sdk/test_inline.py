@@ -23,7 +23,16 @@ from tests.sdk.test_sessions import (
     played_in_process,
     sorted_messages,
 )
-from trio_cogment import ActorSession, EnvironmentSession, Event, EventType, Participants, actor_params, open_platform
+from trio_cogment import (
+    ActorSession,
+    EnvironmentSession,
+    Event,
+    EventType,
+    Participants,
+    Reward,
+    actor_params,
+    open_platform,
+)
 from trio_cogment import trial_params as make_params
 from trio_cogment.api.common_pb2 import ActorInitialInput, ActorRunTrialInput, ActorRunTrialOutput, CommunicationState
 from trio_cogment.errors import LocalProtocolError, ResourceExhaustedError, RpcError, StatusCode, TrialFailedError
@@ -581,3 +590,32 @@ async def test_events_cannot_be_awaited_and_handled() -> None:
         "the events of this session are handled already",
         "the call has a consumer",
     ]
+
+
+async def test_payloads_as_bytes_and_no_rewards() -> None:
+    participants, seen = Participants(SPEC), Seen(environment=[], actor=[])
+
+    async def environment(session: EnvironmentSession) -> None:
+        def on_event(event: Event) -> None:
+            if event.actions is not None:
+                seen["environment"] += [action.payload for action in event.actions]
+                session.end_nowait([("*", UInt32Value(value=8))], [Reward("*", 1.0)])
+
+        await session.start([("*", UInt32Value(value=7))], [Reward("*", 0.5)])
+        await session.handle(on_event, as_bytes=True)
+
+    async def actor(session: ActorSession) -> None:
+        def on_event(event: Event) -> None:
+            seen["actor"].append(event.reward or (event.observation and event.observation.payload))
+            if event.observation is not None:
+                session.do_action_nowait(UInt32Value(value=9))
+
+        await session.handle(on_event, as_bytes=True, with_rewards=False)
+
+    participants.register_environment(environment)
+    participants.register_actor(actor, "player")
+    async with open_platform(participants) as platform:
+        trial_id = await platform.controller.start_trial(make_params([actor_params("nick", "number")]))
+        await platform.controller.wait_trial(trial_id)
+    assert seen["environment"] == [UInt32Value(value=9).SerializeToString()]
+    assert seen["actor"] == [UInt32Value(value=value).SerializeToString() for value in (7, 8)] + [None]

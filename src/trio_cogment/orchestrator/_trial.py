@@ -157,7 +157,10 @@ class Trial:
             return
         try:
             for effect in self.machine.handle(event, self.timers.now(), self._wall_clock()):
-                _PERFORM[type(effect)](self, effect)
+                if type(effect) is Send and self._streams is not None:  # the usual one, without a call
+                    self._streams[effect.participant].post(effect.message)
+                else:
+                    _PERFORM[type(effect)](self, effect)
         except Exception:  # noqa: BLE001  the boundary of a trial
             _log.exception("trial %s: failed while handling %s", self.trial_id, type(event).__name__)
             self._backlog.clear()

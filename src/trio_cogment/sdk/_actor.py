@@ -130,9 +130,11 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
         answer.content = content
         return output
 
+    def _take_bytes(self) -> None:
+        self._observation_type = None
+
     def _data(self, message: ActorRunTrialInput) -> Event[ObservationT, None] | None:
-        kind = message.WhichOneof("data")
-        if kind == "observation":
+        if message.HasField("observation"):
             observation = message.observation
             tick_id = self.tick_id = observation.tick_id
             if self._type is EventType.ENDING:
@@ -143,10 +145,13 @@ class ActorSession(Session[ObservationT, None], Generic[ObservationT, SentAction
                 self._observed = True
                 warn_of_unknown_fields(payload, self._who, "observation")
             return Event(self._type, tick_id, RecvObservation(tick_id, observation.timestamp, payload))
+        kind = message.WhichOneof("data")
         if kind == "reward":
             reward = message.reward
             if self._metrics is not None:
                 self._metrics.reward_received(reward.value)
+            if not self._with_rewards:
+                return None
             received = RecvReward(reward.tick_id, reward.value, list(reward.sources), reward.receiver_name)
             return Event(self._type, reward.tick_id, reward=received)
         if kind == "message":

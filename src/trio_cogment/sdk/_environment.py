@@ -70,7 +70,7 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         ]
         classes = [declared_class(spec, actor.actor_class, self._who, of=actor.name) for actor in self.actors]
         self._classes = classes
-        self._action_types = [kind.action for kind in classes]
+        self._action_types: list[type[Any] | None] = [kind.action for kind in classes]
         # Made when a target other than "*" is used: most environments use none.
         self._targets: dict[Target, Sequence[int]] | None = None
         self._everyone = list(range(len(self.actors)))
@@ -211,12 +211,14 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         output = self._observation_set(observations)
         if not rewards:
             return (output,)
-        where = f"{self._who}: rewards"
         outputs: list[EnvRunTrialOutput] = []
         for reward in rewards:
-            outputs += reward_outputs(EnvRunTrialOutput, reward, where)
+            outputs += reward_outputs(EnvRunTrialOutput, reward, self._where_rewards)
         outputs.append(output)
         return outputs
+
+    def _where_rewards(self) -> str:
+        return f"{self._who}: rewards"
 
     def _observation_set(self, observations: Observations[SentObservationT]) -> EnvRunTrialOutput:
         output = EnvRunTrialOutput()
@@ -265,9 +267,11 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         assert content is not None
         return content
 
+    def _take_bytes(self) -> None:
+        self._action_types = [None] * len(self._everyone)
+
     def _data(self, message: EnvRunTrialInput) -> Event[None, ActionT] | None:
-        kind = message.WhichOneof("data")
-        if kind == "action_set":
+        if message.HasField("action_set"):
             action_set = message.action_set
             actions = self._actions(action_set)
             if self.tick_id < 0:
@@ -275,13 +279,13 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
                     warn_of_unknown_fields(action.payload, self._who, f"action of {actor.name!r}")
             tick_id = self.tick_id = action_set.tick_id
             return Event(self._type, tick_id, actions=actions)
-        if kind == "message":
+        if message.HasField("message"):
             return self._received_message(message.message)
         return None
 
     def _actions(self, action_set: ActionSet) -> list[RecvAction[ActionT]]:
         unavailable = action_set.unavailable_actors  # nearly always empty
-        contents = action_set.actions
+        contents = action_set.actions[:]  # a list: half as expensive as to iterate over the field
         if len(contents) != len(self._everyone):
             raise RemoteProtocolError(
                 f"{self._who}: action set: {len(contents)} actions for {len(self._everyone)} actors"

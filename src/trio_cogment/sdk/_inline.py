@@ -86,6 +86,7 @@ class InlineEvents:
         self._waiting: deque[tuple[Message, ...]] = deque()
         self._more = trio.Event()
         self._scope = trio.CancelScope()
+        #: Nothing is handled any more: `run` has returned or is about to.
         self._left = False
         self._failure: Exception | None = None
         self.busy = False
@@ -158,7 +159,7 @@ class InlineEvents:
 
     def on_message(self, message: Any) -> None:
         """See `Consumer.on_message`."""
-        if self._left or self._failure is not None or self._session.is_over:
+        if self._left:
             return
         self.busy = True
         _turn.events += 1
@@ -172,7 +173,7 @@ class InlineEvents:
         finally:
             self.busy = False
         if self._failure is not None or self._session.is_over:
-            self._scope.cancel()
+            self._leave()
 
     def on_end(self, error: RpcError | None) -> None:
         """See `Consumer.on_end`."""
@@ -181,4 +182,8 @@ class InlineEvents:
                 self._take(None)
             else:
                 self._failure = StreamLostError.because_of(error)
+        self._leave()
+
+    def _leave(self) -> None:
+        self._left = True
         self._scope.cancel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -31,22 +31,22 @@ class Reward(NamedTuple):
     user_data: Message | None = None
 
 
-def rewards(output_type: type[Any], given: Reward, where: str) -> list[Any]:
+def rewards(output_type: type[Any], given: Reward, where: Callable[[], str]) -> list[Any]:
     """Return the outputs with a reward, one for each receiver.
 
     Args:
         output_type: of the participant.
         given: the reward.
-        where: the participant and what it does, for errors.
+        where: tells the participant and what it does, for errors.
 
     Raises:
         InvalidArgumentError: the value or the confidence is no number, the receivers are not names, or the user data is
             not a protobuf message.
     """
     to, value, confidence, tick_id, user_data = given
-    packed = None if user_data is None else _packed(user_data, f"{where}: user_data")
+    packed = None if user_data is None else _packed(user_data, f"{where()}: user_data")
     outputs = []
-    for receiver in (to,) if type(to) is str else _receivers(to, where):
+    for receiver in (to,) if type(to) is str else _receivers(to, where()):
         # Setting fields costs half of what keyword arguments do.
         output = output_type()
         output.state = NORMAL
@@ -59,7 +59,7 @@ def rewards(output_type: type[Any], given: Reward, where: str) -> list[Any]:
             source.confidence = confidence
         except TypeError:
             raise InvalidArgumentError(
-                f"{where}: expected numbers as value and confidence, got {value!r} and {confidence!r}"
+                f"{where()}: expected numbers as value and confidence, got {value!r} and {confidence!r}"
             ) from None
         if packed is not None:
             source.user_data.CopyFrom(packed)

@@ -10,15 +10,15 @@ import trio
 from google.protobuf.message import Message
 
 from trio_cogment.api import common_pb2
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, LocalProtocolError, RemoteProtocolError
+from trio_cogment.errors import LocalProtocolError, RemoteProtocolError
 from trio_cogment.metrics import SessionMetrics
 from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk._events import ActionT, Event, EventStream, EventType, ObservationT, RecvMessage
 from trio_cogment.sdk._inline import InlineEvents
 from trio_cogment.sdk._outgoing import Reward, messages, rewards
-from trio_cogment.sdk._spec_checks import REMEDY, warn_of_unknown_fields, wrong_type
+from trio_cogment.sdk._spec_checks import REMEDY, encoded, given_config, warn_of_unknown_fields
 from trio_cogment.sdk._stream import END, HEARTBEAT, LAST, LAST_ACK, NORMAL, StreamLostError
-from trio_cogment.spec import Payload, decode, encode
+from trio_cogment.spec import Payload, decode
 
 WallClock = Callable[[], int]
 
@@ -54,6 +54,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         self._auto_done_sending = True
         self._owes_heartbeat = False
         self._inline: InlineEvents | None = None
+        self._with_rewards = True
         self._metrics: SessionMetrics | None = None
 
     @property
@@ -62,18 +63,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         """The participant's name in the trial."""
 
     def _given_config(self) -> Any:
-        """Return `config`.
-
-        Raises:
-            FailedPreconditionError: it is None.
-        """
-        if self.config is None:
-            kind = "bytes" if self._config_type is None else self._config_type.__name__
-            raise FailedPreconditionError(
-                f"{self._who}: config: expected {kind}, and the trial's parameters have none; set it with "
-                f"{self._config_hint}, or in a pre-trial hook"
-            )
-        return self.config
+        return given_config(self.config, self._config_type, self._who, self._config_hint)
 
     @property
     @abc.abstractmethod
@@ -148,7 +138,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
                 data is not a protobuf message.
         """
         reward = Reward(to, value, confidence, tick_id, user_data)
-        for output in rewards(self._output_type, reward, f"{self._who}: add_reward"):
+        for output in rewards(self._output_type, reward, lambda: f"{self._who}: add_reward"):
             await self._send(output, "add_reward")
 
     def add_reward_nowait(
@@ -162,7 +152,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
     ) -> None:
         """As `add_reward`, while `handle` runs; see there for the errors that it adds."""
         reward = Reward(to, value, confidence, tick_id, user_data)
-        for output in rewards(self._output_type, reward, f"{self._who}: add_reward_nowait"):
+        for output in rewards(self._output_type, reward, lambda: f"{self._who}: add_reward_nowait"):
             self._send_nowait(output, "add_reward_nowait")
 
     async def send_message(self, payload: Message, to: Iterable[str] | str) -> None:
@@ -229,12 +219,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             return payload
         if kind is not None and type(payload) is kind:
             return payload.SerializeToString()
-        try:
-            return encode(payload, kind, what)
-        except InvalidArgumentError:
-            receiving = f" of {receiver!r}" if receiver else ""
-            text = wrong_type(payload, kind, actor_class)
-            raise InvalidArgumentError(f"{self._who}: {what}{receiving}: {text}") from None
+        return encoded(payload, kind, f"{self._who}: {what}" + (f" of {receiver!r}" if receiver else ""), actor_class)
 
     def _decoded_config(self, content: bytes | None) -> Any:
         if content is None or self._config_type is None:
@@ -266,6 +251,10 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
     @abc.abstractmethod
     async def _ensure_started(self) -> None:
         """Send the initial reply if it has not been sent."""
+
+    @abc.abstractmethod
+    def _take_bytes(self) -> None:
+        """Let the payloads of events be bytes from now on, whatever the spec declares."""
 
     @abc.abstractmethod
     def _data(self, message: Any) -> Event[ObservationT, ActionT] | None:
@@ -335,7 +324,13 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         if self._final_data and self._auto_done_sending:
             self._acknowledge_nowait()
 
-    async def handle(self, on_event: Callable[[Event[ObservationT, ActionT]], None]) -> None:
+    async def handle(
+        self,
+        on_event: Callable[[Event[ObservationT, ActionT]], None],
+        *,
+        as_bytes: bool = False,
+        with_rewards: bool = True,
+    ) -> None:
         """Call a plain function with each event of the trial, until its end, instead of `all_events`.
 
         The function is called where the event arrives: in process in the task that caused it, over sockets in the one
@@ -351,6 +346,11 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         The `_nowait` methods add to the errors of those without it: `LocalProtocolError` while `handle` does not run,
         and `ResourceExhaustedError` when too much waits for an orchestrator that does not read.
 
+        Args:
+            on_event: takes the events.
+            as_bytes: observations and actions come as the bytes that they are, not parsed as the spec declares.
+            with_rewards: the function is called with rewards, too.
+
         Raises:
             LocalProtocolError: somebody waits for the next event, or the events are or were handled already.
             RpcError: the connection to the orchestrator was lost; see `all_events`.
@@ -359,6 +359,9 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             await self._ensure_started()
         if self._inline is not None:
             raise LocalProtocolError(f"{self._who}: handle: the events of this session are handled already")
+        if as_bytes:
+            self._take_bytes()
+        self._with_rewards = with_rewards
         reply = self._reply_nowait
         self._inline = InlineEvents(self, self._call, take=self._take, on_event=on_event, reply=reply, who=self._who)
         try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.spec import ActorClass, Spec
+from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.spec import ActorClass, Payload, Spec, encode
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,46 @@ def declared_class(spec: Spec, name: str, who: str, *, of: str = "") -> ActorCla
     return spec.actor_class(name)
 
 
-def wrong_type(payload: object, kind: type[Message] | None, actor_class: str) -> str:
+def given_config(config: object, kind: type[Message] | None, who: str, hint: str) -> Any:
+    """Return a participant's configuration, which it cannot do without.
+
+    Args:
+        config: what the trial's parameters have.
+        kind: the type that the spec declares; None for bytes.
+        who: the participant, for errors.
+        hint: how the configuration is set in a trial's parameters.
+
+    Raises:
+        FailedPreconditionError: they have none.
+    """
+    if config is None:
+        expected = "bytes" if kind is None else kind.__name__
+        raise FailedPreconditionError(
+            f"{who}: config: expected {expected}, and the trial's parameters have none; set it with {hint}, or in a "
+            "pre-trial hook"
+        )
+    return config
+
+
+def encoded(payload: Payload, kind: type[Message] | None, what: str, actor_class: str) -> bytes:
+    """Return the bytes of a payload.
+
+    Args:
+        payload: what is sent.
+        kind: the type that the spec declares.
+        what: what it is, and whose, for errors.
+        actor_class: the actor class that has the type.
+
+    Raises:
+        InvalidArgumentError: the payload is not of that type.
+    """
+    try:
+        return encode(payload, kind, what)
+    except InvalidArgumentError:
+        raise InvalidArgumentError(f"{what}: {_wrong_type(payload, kind, actor_class)}") from None
+
+
+def _wrong_type(payload: object, kind: type[Message] | None, actor_class: str) -> str:
     """Return what was expected instead of a payload, and what to do."""
     got = type(payload).__name__
     if kind is None:

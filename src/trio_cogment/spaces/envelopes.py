@@ -36,9 +36,9 @@ class Frame:
     media_type: str = DEFAULT_MEDIA_TYPE
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # a frozen one takes six times as long to make, and each step makes one
 class Observation:
-    """What an actor gets with a tick.
+    """What an actor gets with a tick; not to be changed.
 
     Attributes:
         value: the observation itself, a value of the actor's observation space.

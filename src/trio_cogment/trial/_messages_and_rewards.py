@@ -103,7 +103,7 @@ def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
     if reward.tick_id not in (CURRENT_TICK, tick_id) and not 0 <= reward.tick_id < tick_id:
         trial.ignore(sender, "reward_of_wrong_tick", f"a reward for tick {reward.tick_id}, not {tick_id}")
         return
-    sources = list(reward.sources)
+    sources = reward.sources[:]
     for source in sources:
         source.sender_name = sender.name
     if reward.tick_id not in (CURRENT_TICK, tick_id):

@@ -12,7 +12,7 @@ from tests.rl.environments._samples import Inventory, Scripted
 from trio_cogment.api import spaces_pb2 as pb
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.rl.environments.base import Environment
-from trio_cogment.rl.environments.encoding import ActionDecoder, ObservationEncoder
+from trio_cogment.rl.environments.encoding import ActionDecoder, CheckedAction, ObservationEncoder
 from trio_cogment.rl.environments.episode import Episode
 from trio_cogment.rl.environments.errors import InvalidActionError, InvalidEnvironmentError
 from trio_cogment.rl.environments.gymnasium import GymnasiumEnvironment
@@ -276,3 +276,29 @@ def _is_environment(environment: Environment) -> Environment:
 
 def test_the_adapters_have_the_interface() -> None:
     assert _is_environment(Duel()).name == "duel"
+
+
+def test_actions_of_this_process_are_not_decoded() -> None:
+    game = Duel()
+    episode = Episode(game, game.agents)
+    episode.begin()
+    mine = CheckedAction(action(1), 1)
+    episode.advance([mine.content, None], checked={"left": mine})
+    assert game.got == [{"left": 1}]
+    assert type(game.got[0]["left"]) is int
+    # On the way it has become another; the other actor's is to be decoded.
+    own = CheckedAction(action(np.zeros(2, np.float32)))
+    episode.advance([action(0), own.content], checked={"left": mine, "right": own})
+    assert game.got[1]["left"] == 0
+    assert game.got[1]["right"].tolist() == [0, 0]
+
+
+def test_what_the_bytes_say() -> None:
+    game = Duel()
+    episode = Episode(game, ("right", "left"))
+    for step in range(3):
+        turn = episode.advance([action(np.zeros(2, np.float32)), action(1)]) if step else episode.begin()
+        assert len(episode.told) == len(turn.observations) == 2
+        for told, content in zip(episode.told, turn.observations, strict=True):
+            found = decoded(content)
+            assert (told.value, told.reward, told.active) == (found.value, found.reward, found.active)

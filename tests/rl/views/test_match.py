@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from trio_cogment.rl.environments.gymnasium import GymnasiumEnvironment
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.platforms import PlatformOptions
 from trio_cogment.rl.views.rounds import EpisodeFailedError
+from trio_cogment.spaces import Box, Discrete, Frame, Observation, Space
 
 ME = "player_0"
 
@@ -227,3 +228,69 @@ def test_seats_of_nobody() -> None:
     environment = GymnasiumEnvironment(Counter(), name="Counter")
     with pytest.raises(InvalidArgumentError, match="'player_7' is not an agent; its agents are 'player_0'"):
         Match(environment, mine=["player_7"])
+
+
+class Shared(Counter):
+    """Returns the same array at all steps, as some environments do, and remembers its actions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = np.zeros(2, np.float32)
+        self.got: list[Any] = []
+
+    def step(self, action: Any) -> Any:
+        self.got.append(action)
+        return super().step(action)
+
+    def _observation(self) -> Any:
+        self.seen[:] = self.steps
+        return self.seen
+
+
+def test_arrays_and_actions_are_those_of_the_environment(open_match: Callable[[Counter], Match]) -> None:
+    env = Shared()
+    match = open_match(env)
+    found = match.reset()[ME]
+    assert found.value is env.seen
+    for action in (1, np.int64(2)):
+        assert match.step({ME: action})[ME].value is env.seen
+    assert [type(action) for action in env.got] == [int, np.int64]
+    assert found.value.tolist() == [2, 2]
+
+
+class Leaver:
+    """Two agents, the second of which is out from the beginning."""
+
+    name = "leaver"
+    agents: Sequence[str] = (ME, "player_1")
+    observation_spaces: Mapping[str, Space] = dict.fromkeys(agents, Box(0, 9, (2,)))
+    action_spaces: Mapping[str, Space] = dict.fromkeys(agents, Discrete(2))
+    metadata: Mapping[str, Any] = {}
+    over = False
+
+    def __init__(self) -> None:
+        self.last = np.zeros(2, np.float32)
+
+    def reset(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Observation]:
+        return {ME: Observation(self.last), "player_1": Observation(self.last, active=False, alive=False)}
+
+    def step(self, actions: Mapping[str, Any]) -> dict[str, Observation]:
+        return self.reset(None, None)
+
+    def frame(self) -> Frame | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def test_the_value_of_one_who_is_out_is_its_own() -> None:
+    match = Match(Leaver())
+    try:
+        match.reset()
+        for _ in range(2):
+            found = match.step({ME: 1})["player_1"].value
+            assert found.tolist() == [0, 0]
+            found += 1
+    finally:
+        match.close()

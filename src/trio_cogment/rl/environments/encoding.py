@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -120,6 +120,18 @@ def encoded_frame(frame: Frame) -> bytes:
     if frame.media_type != DEFAULT_MEDIA_TYPE:
         message.frame_media_type = frame.media_type
     return message.SerializeToString()
+
+
+class CheckedAction(NamedTuple):
+    """An action whose sender is in the process of the environment, which so need not decode it.
+
+    Attributes:
+        content: the bytes of its message.
+        action: the same as a value of the action space, the environment's from now on; None: it is to be decoded.
+    """
+
+    content: bytes
+    action: Any = None
 
 
 class ActionDecoder:

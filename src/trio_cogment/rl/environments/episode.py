@@ -8,7 +8,13 @@ from typing import Any
 
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.rl.environments.base import Environment
-from trio_cogment.rl.environments.encoding import ActionDecoder, ObservationEncoder, encoded_frame, encoded_spaces
+from trio_cogment.rl.environments.encoding import (
+    ActionDecoder,
+    CheckedAction,
+    ObservationEncoder,
+    encoded_frame,
+    encoded_spaces,
+)
 from trio_cogment.rl.environments.errors import InvalidActionError, InvalidEnvironmentError
 from trio_cogment.spaces import Observation, SpaceError
 
@@ -16,7 +22,7 @@ from trio_cogment.spaces import Observation, SpaceError
 EVERYONE = "*"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Turn:
     """What the actors get with a tick; the lists are in the actors' order.
 
@@ -38,6 +44,7 @@ class Episode:
         environment: whose episodes they are.
         active: whether it is the turn of each actor, in the actors' order. Only their actions are looked at.
         over: no step can be made: the episode has ended, an error has ended it, or none has begun.
+        told: what the bytes of the last turn say, in the actors' order, without spaces and frames.
     """
 
     def __init__(
@@ -64,6 +71,7 @@ class Episode:
         self._spaces = [self._encoded_spaces(actor) for actor in self._actors]
         self.active = [False] * len(self._actors)
         self.over = True
+        self.told: list[Observation] = []
 
     def begin(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Turn:
         """Begin an episode, whether or not the last one is over; see `Environment.reset`.
@@ -77,13 +85,20 @@ class Episode:
         joined = [content + spaces for content, spaces in zip(turn.observations, self._spaces, strict=True)]
         return Turn(joined, turn.rewards, turn.over)
 
-    def advance(self, actions: Sequence[bytes | None], *, cut: bool = False) -> Turn:
+    def advance(
+        self,
+        actions: Sequence[bytes | None],
+        *,
+        cut: bool = False,
+        checked: Mapping[str, CheckedAction] | None = None,
+    ) -> Turn:
         """Make a step.
 
         Args:
-            cut: the trial ends with this step, whether or not the episode does: who still takes part is truncated.
             actions: in the actors' order, the bytes of a message `Action`; None for an actor who gave none. Those of
                 actors whose last observation was not `active` are not looked at.
+            cut: the trial ends with this step, whether or not the episode does: who still takes part is truncated.
+            checked: what actors of this process have sent. Their actions are not decoded if they are those bytes.
 
         Raises:
             InvalidActionError: an action is missing or not in its space. No step was made, and another call may follow.
@@ -96,7 +111,7 @@ class Episode:
                 f"environment {self.environment.name!r}: step: expected a reset first, because the episode is over, or "
                 "none has begun"
             )
-        decoded = self._decoded(actions)
+        decoded = self._decoded(actions, checked)
         self.over = True
         found = self.environment.step(decoded)
         if cut and not self.environment.over:
@@ -104,7 +119,7 @@ class Episode:
             return self._turn(found, cut=True)
         return self._turn(found)
 
-    def _decoded(self, actions: Sequence[bytes | None]) -> dict[str, Any]:
+    def _decoded(self, actions: Sequence[bytes | None], checked: Mapping[str, CheckedAction] | None) -> dict[str, Any]:
         if len(actions) != len(self._actors):
             raise InvalidArgumentError(
                 f"environment {self.environment.name!r}: actions: expected {len(self._actors)}, got {len(actions)}"
@@ -112,6 +127,10 @@ class Episode:
         decoded: dict[str, Any] = {}
         for actor, active, content, decode in zip(self._actors, self.active, actions, self._decoders, strict=True):
             if not active:
+                continue
+            given = None if checked is None else checked.get(actor)
+            if given is not None and given.action is not None and content == given.content:
+                decoded[actor] = given.action
                 continue
             try:
                 if content is None:
@@ -125,8 +144,10 @@ class Episode:
         contents: list[bytes] = []
         rewards: list[float | None] = []
         active: list[bool] = []
+        told: list[Observation] = []
         for actor, encode in self._encoders:
             observation = found[actor]
+            told.append(observation)
             try:
                 contents.append(encode(observation))
             except SpaceError as error:
@@ -136,6 +157,7 @@ class Episode:
         if self._frames_for:
             self._add_frame(contents)
         self.active = active
+        self.told = told
         over = self.over = cut or self.environment.over
         return Turn(contents, rewards, over)
 

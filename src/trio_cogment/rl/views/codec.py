@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
 from trio_cogment.api import spaces_pb2 as pb
+from trio_cogment.rl.environments.encoding import CheckedAction
 from trio_cogment.spaces import (
     ArraySpace,
     Discrete,
@@ -24,7 +27,7 @@ from trio_cogment.spaces import (
 import numpy as np
 
 #: What is answered by who is not asked.
-NO_ACTION = pb.Action().SerializeToString()
+NO_ACTION = CheckedAction(pb.Action().SerializeToString())
 #: So many encoded numbers are remembered for each actor.
 _REMEMBERED = 1024
 
@@ -39,28 +42,52 @@ class ActionEncoder:
     def __init__(self, space: Space) -> None:
         """Prepare for actions of a space."""
         self._space = space
-        self._known: dict[Any, bytes] | None = {} if isinstance(space, Discrete) else None
+        # Only these two types: others are equal to an int, too, and not all of them are actions.
+        self._known: dict[type[Any], dict[Any, CheckedAction]] = (
+            {int: {}, np.int64: {}} if isinstance(space, Discrete) else {}
+        )
+        self._array: ArraySpace | None = None
         self._real: Any = None
-        if isinstance(space, ArraySpace) and self._known is None and np.dtype(space.dtype).kind == "f":
-            self._real = np.dtype(space.dtype)
+        if isinstance(space, ArraySpace) and not self._known:
+            self._array = space
+            if np.dtype(space.dtype).kind == "f":
+                self._real = np.dtype(space.dtype)
 
-    def encode(self, action: Any) -> bytes:
-        """Return the bytes of a message `Action`.
+    def encode(self, action: Any) -> CheckedAction:
+        """Return the bytes of a message `Action`, and the action as an environment of this process may have it.
+
+        That is a number of the type that it was given as, and an array that is a copy.
 
         Raises:
             SpaceError: the action is not in the space.
         """
-        known = self._known
-        # Only these two types: others are equal to an int, too, and not all of them are actions.
-        is_usual = known is not None and (type(action) is int or type(action) is np.int64)
-        if is_usual and known is not None and action in known:
+        known = self._known.get(type(action))
+        if known is not None and action in known:
             return known[action]
         if self._real is not None and type(action) is np.ndarray and action.dtype.kind == "f":
             action = action.astype(self._real, copy=False)
         content = encode_action(action, self._space).SerializeToString()
-        if is_usual and known is not None and len(known) < _REMEMBERED:
-            known[action] = content
-        return content
+        if known is not None:
+            checked = CheckedAction(content, action)
+            if len(known) < _REMEMBERED:
+                known[action] = checked
+            return checked
+        space = self._array
+        if space is not None and type(action) is np.ndarray and action.dtype == space.dtype:
+            return CheckedAction(content, action.copy())
+        return CheckedAction(content)
+
+
+def observation_message(content: bytes) -> pb.Observation:
+    """Parse an observation.
+
+    Raises:
+        SpaceError: the bytes are none.
+    """
+    try:
+        return pb.Observation.FromString(content)
+    except DecodeError:
+        raise SpaceError("expected an Observation, got bytes that are none", root="observation") from None
 
 
 class ObservationDecoder:
@@ -79,12 +106,13 @@ class ObservationDecoder:
                 self._number = encode_array(example).dtype
         self._dimensions = list(self._shape)
 
-    def decode(self, message: pb.Observation) -> Observation:
+    def decode(self, content: bytes) -> Observation:
         """Return an observation without the spaces that may be with it.
 
         Raises:
-            SpaceError: a part of the message makes no sense.
+            SpaceError: the bytes are no message, or a part of it makes no sense.
         """
+        message = observation_message(content)
         array = message.value
         raw = array.raw_data
         if (

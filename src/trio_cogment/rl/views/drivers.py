@@ -53,7 +53,7 @@ class Driver(Protocol[V_co]):
     def let_run(self) -> None:
         """Let Trio's tasks run for a moment, if they do not anyway."""
 
-    def exposed(self, function: Callable[..., T], *args: Any) -> T:
+    def exposed(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Call a function, in Trio's thread, in which Control-C may be raised."""
 
     def abandon(self) -> None:
@@ -294,9 +294,9 @@ class ThreadDriver(Generic[V]):
     def let_run(self) -> None:
         """See `Driver.let_run`."""
 
-    def exposed(self, function: Callable[..., T], *args: Any) -> T:
+    def exposed(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """See `Driver.exposed`."""
-        return function(*args)
+        return function(*args, **kwargs)
 
     def abandon(self) -> None:
         """See `Driver.abandon`."""

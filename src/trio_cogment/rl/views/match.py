@@ -13,6 +13,7 @@ from typing import Any
 
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.rl.environments.base import Environment
+from trio_cogment.rl.environments.encoding import CheckedAction
 from trio_cogment.rl.environments.episode import Episode
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.rl.seats.base import Seat
@@ -28,8 +29,10 @@ from trio_cogment.rl.views.platforms import PlatformOptions, ViewPlatform
 from trio_cogment.rl.views.rounds import EpisodeFailedError, Round
 from trio_cogment.spaces import Observation, SpaceError
 
-#: Trio's tasks get a turn after so many steps, even if no step had to wait for them.
-_STEPS_PER_TURN = 16
+#: Trio's tasks get a turn after so many steps, even if no step had to wait for them. A turn takes as long as half a
+#: step: it comes more often where samples wait to be stored.
+_STEPS_PER_TURN = 256
+_RECORDED_STEPS_PER_TURN = 16
 
 
 class Match:
@@ -77,12 +80,15 @@ class Match:
         self._steps = 0
         self._closed = False
         self._unseeded_begun = False
+        self._turn_after = _STEPS_PER_TURN
         self._episode = None if self.environment is None else Episode(self.environment, self.agents)
         options = options or PlatformOptions()
         remote = self._remote is not None or any(is_remote(seat) for seat in seats.values())
         self.platform = (
             ViewPlatform(options, remote=remote, seats=tuple(seats.values())) if platform is None else platform.share()
         )
+        if self.platform.records:
+            self._turn_after = _RECORDED_STEPS_PER_TURN
         # A seat or an environment elsewhere would be taken by a trial that may never begin.
         self._ahead = not remote and not options.orchestrator
         self._finalizer = weakref.finalize(self, self.platform.driver.abandon)
@@ -205,11 +211,12 @@ class Match:
         self.platform.driver.exchange(lambda: round_.act(messages), round_.is_ready)
         return self._arrived(round_)
 
-    def encoded(self, actions: Mapping[str, Any]) -> dict[str, bytes]:
+    def encoded(self, actions: Mapping[str, Any]) -> dict[str, CheckedAction]:
         """Check and encode the actions of a step, for `send`; see `step`."""
         round_ = self._running()
         observations = round_.observations
-        messages, encoders = {}, self._encoders
+        messages: dict[str, CheckedAction] = {}
+        encoders = self._encoders
         for agent in self.mine:
             observation = observations[agent]
             if not (observation.active and observation.alive):
@@ -223,7 +230,7 @@ class Match:
                 raise InvalidActionError(self.name, agent, error) from None
         return messages
 
-    def send(self, messages: dict[str, bytes]) -> None:
+    def send(self, messages: dict[str, CheckedAction]) -> None:
         """Begin a step, which `receive` ends: between the two other matches may begin theirs."""
         round_ = self._running()
         self._over = True  # unless all goes well
@@ -245,7 +252,7 @@ class Match:
         self._over = False
         self._steps += 1
         following = self._next
-        if self._steps % _STEPS_PER_TURN == 0 or (following is not None and not following.is_parked()):
+        if self._steps % self._turn_after == 0 or (following is not None and not following.is_parked()):
             self.platform.driver.let_run()
         return round_.observations
 

@@ -219,12 +219,12 @@ class Pump:
             self.protected = before
         self.raise_interrupt()
 
-    def exposed(self, function: Callable[..., T], *args: Any) -> T:
+    def exposed(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Call a function, an environment's, in which Control-C is raised at once."""
         before = self.protected
         try:
             self.protected = False
-            return function(*args)
+            return function(*args, **kwargs)
         finally:
             self.protected = before
 

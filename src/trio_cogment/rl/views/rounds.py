@@ -2,6 +2,10 @@
 
 Their events are handled where they arrive. So a step of a view, whose last action completes the tick, has everybody's
 next observation when it returns: the environment has been stepped on the way.
+
+Payloads are handled as bytes. Where an actor of the view gets the very bytes that the environment of this process has
+sent, its observation is the object that they were made of, as it would be without a trial; and so with actions. What
+comes from elsewhere, or what somebody on the way has changed, is decoded.
 """
 
 from __future__ import annotations
@@ -12,10 +16,10 @@ from typing import Any, Protocol
 
 import trio
 
-from trio_cogment.api import spaces_pb2 as pb
 from trio_cogment.errors import CogmentError, FailedPreconditionError
+from trio_cogment.rl.environments.encoding import CheckedAction
 from trio_cogment.rl.environments.episode import Episode, Turn
-from trio_cogment.rl.views.codec import ObservationDecoder
+from trio_cogment.rl.views.codec import ObservationDecoder, observation_message
 from trio_cogment.sdk import ActorSession, EnvironmentSession, Event, EventType, Reward
 from trio_cogment.spaces import Observation, SpaceError, decode_observation
 
@@ -33,7 +37,7 @@ class Surroundings(Protocol):
     def notify(self) -> None:
         """See `Driver.notify`."""
 
-    def exposed(self, function: Callable[..., Turn], *args: Any) -> Turn:
+    def exposed(self, function: Callable[..., Turn], *args: Any, **kwargs: Any) -> Turn:
         """See `Driver.exposed`."""
 
 
@@ -82,8 +86,10 @@ class Round:
         self._actors = actors
         self._around = around
         self._decoders = decoders
-        self._sessions: dict[str, ActorSession[pb.Observation, Any, Any]] = {}
-        self._environment: EnvironmentSession[Any, pb.Action, Any] | None = None
+        self._sessions: dict[str, ActorSession[bytes, bytes, Any]] = {}
+        self._environment: EnvironmentSession[bytes, bytes, Any] | None = None
+        self._sent: Mapping[str, CheckedAction] = {}
+        self._contents: list[bytes] = []
         self._scope = trio.CancelScope()
         # Whoever is still to come before it can begin, and the observations of this tick that are still to come.
         self._absent = len(mine) + (episode is not None)
@@ -109,12 +115,13 @@ class Round:
         if self._episode is not None and not self.is_broken():
             self._send(self._play(self._episode.begin, seed, options))
 
-    def act(self, actions: Mapping[str, bytes]) -> None:
+    def act(self, actions: Mapping[str, CheckedAction]) -> None:
         """Send the actions of mine; each of them must be there."""
         self._missing = self._mine
         self.observations = {}
+        self._sent = actions
         for name, action in actions.items():
-            self._sessions[name].do_action_nowait(action)
+            self._sessions[name].do_action_nowait(action.content)
 
     def discard(self) -> None:
         """Give it up: the environment is not used any more, and nothing of it is an error."""
@@ -122,24 +129,25 @@ class Round:
 
     # The environment's part
 
-    async def play_environment(self, session: EnvironmentSession[Any, pb.Action, Any]) -> None:
+    async def play_environment(self, session: EnvironmentSession[Any, Any, Any]) -> None:
         """Take the environment's part, from the trial's start to its end."""
         self._environment = session
         with self._scope:
             await session.start()
             self._arrived()
-            await session.handle(self._on_actions)
+            await session.handle(self._on_actions, as_bytes=True)
         if self.failure is not None and not self.discarded:
             raise self.failure
 
-    def _on_actions(self, event: Event[None, pb.Action]) -> None:
-        if event.actions and self._episode is not None and not self.discarded and self.failure is None:
-            contents = [None if each.payload is None else each.payload.SerializeToString() for each in event.actions]
-            self._send(self._play(self._episode.advance, contents))
+    def _on_actions(self, event: Event[None, bytes]) -> None:
+        episode = self._episode
+        if event.actions and episode is not None and not self.discarded and self.failure is None:
+            contents = [each.payload for each in event.actions]
+            self._send(self._play(episode.advance, contents, checked=self._sent))
 
-    def _play(self, function: Callable[..., Turn], *args: Any) -> Turn | None:
+    def _play(self, function: Callable[..., Turn], *args: Any, **kwargs: Any) -> Turn | None:
         try:
-            return self._around.exposed(function, *args)
+            return self._around.exposed(function, *args, **kwargs)
         except KeyboardInterrupt:
             self.interrupted = True
             self._fail(FailedPreconditionError(f"environment {self._name!r}: interrupted by Control-C"))
@@ -151,7 +159,8 @@ class Round:
         session = self._environment
         if turn is None or session is None:
             return
-        observations = list(zip(self._actors, turn.observations, strict=True))
+        self._contents = turn.observations
+        observations = list(enumerate(turn.observations))
         rewards = [
             Reward(actor, reward)
             for actor, reward in zip(self._actors, turn.rewards, strict=True)
@@ -169,34 +178,48 @@ class Round:
 
     # The parts of mine
 
-    async def play_actor(self, session: ActorSession[pb.Observation, Any, Any]) -> None:
+    async def play_actor(self, session: ActorSession[Any, Any, Any]) -> None:
         """Take the part of an actor whom the view drives, from the trial's start to its end."""
         self._sessions[session.name] = session
         try:
             await session.start()
             self._arrived()
-            await session.handle(partial(self._on_event, session.name))
+            index = list(self._actors).index(session.name)
+            await session.handle(partial(self._on_event, session.name, index), as_bytes=True, with_rewards=False)
         finally:
             if not self.ending and not self.discarded and self.lost is None:
                 self.lost = session.details or "the trial ended"
                 self._around.notify()
 
-    def _on_event(self, name: str, event: Event[pb.Observation, None]) -> None:
+    def _on_event(self, name: str, index: int, event: Event[bytes, None]) -> None:
         received = event.observation
         if received is None:
             return
-        try:
-            if self._decoders is None:
-                self.observations[name] = decode_observation(received.payload, copy=True)
-            else:
-                self.observations[name] = self._decoders[name].decode(received.payload)
-        except SpaceError as error:
-            self.failure = EpisodeFailedError(f"environment {self._name!r}, actor {name!r}: {error}")
+        content = received.payload
+        if self._contents and self._episode is not None and content == self._contents[index]:
+            found = self._episode.told[index]
+            # One who is out is shown the same value again and again, which the receiver might change.
+            if not (found.alive or found.terminated or found.truncated):
+                found = self._decoded(name, content) or found
+            self.observations[name] = found
+        else:
+            decoded = self._decoded(name, content)
+            if decoded is not None:
+                self.observations[name] = decoded
         if event.type is EventType.ENDING:
             self.ending = True
         self._missing -= 1
         if self._missing == 0:
             self._around.notify()
+
+    def _decoded(self, name: str, content: bytes) -> Observation | None:
+        try:
+            if self._decoders is None:
+                return decode_observation(observation_message(content), copy=True)
+            return self._decoders[name].decode(content)
+        except SpaceError as error:
+            self.failure = EpisodeFailedError(f"environment {self._name!r}, actor {name!r}: {error}")
+            return None
 
     def _arrived(self) -> None:
         self._absent -= 1
