@@ -34,7 +34,14 @@ PUBLISHED_DM_ENV_RPC = ["dm-env-rpc==1.1.7", "grpcio>=1.76,<2"]
 #: Libraries of reinforcement learning that have to work with views of trials. RLlib pins an older Gymnasium than the
 #: others have, so it is alone.
 RL_PEERS = {
-    "rl-peers": ["torch==2.13.0", "stable-baselines3==2.9.2", "torchrl==0.14.1", "openenv==0.10.0", "tensorboard"],
+    "rl-peers": [
+        "torch==2.13.0",
+        "stable-baselines3==2.9.2",
+        "torchrl==0.14.1",
+        "openenv==0.10.0",
+        "tensorboard",
+        "datasets==5.2.0",
+    ],
     "rl-peers-ray": ["ray[rllib]==2.60.0", "torch==2.13.0"],
 }
 RL_PEERS_TEST = ["pytest>=9.0", "pytest-trio>=0.8.0", "pytest-timeout>=2.3", "hypothesis>=6.100", "pygame>=2.5"]
@@ -221,12 +228,12 @@ def interpreter(session: nox.Session, version: str) -> str:
 
 @nox.session(name="rl-peers")
 def rl_peers(session: nox.Session) -> None:
-    """Stable-Baselines3, TorchRL, RLlib, OpenEnv and a PPO in one file, on trials; no GPU is needed."""
+    """Stable-Baselines3, TorchRL, RLlib, OpenEnv, Hugging Face and a PPO in one file, on trials; no GPU is needed."""
     alone = "tests/rl_peers/test_rllib.py"
     selections = {"rl-peers": ["tests/rl_peers", f"--ignore={alone}"], "rl-peers-ray": [alone]}
     for name, selection in selections.items():
         installed = ["-e", ".[gym,pettingzoo,openenv,export,minari]", *RL_PEERS_TEST, *RL_PEERS[name]]
-        env = {**environment(session, name, installed), "TRIO_COGMENT_RL_PEERS": "1"}
+        env = {**environment(session, name, installed), "TRIO_COGMENT_RL_PEERS": "1", "HF_HUB_OFFLINE": "1"}
         run(session, env, "pytest", "-m", "rl_peers", *selection, *session.posargs)
 
 

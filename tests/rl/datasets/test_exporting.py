@@ -82,6 +82,10 @@ async def test_what_the_metadata_say(tmp_path: Path) -> None:
         await play(platform, game, "one", seed=7, options={"level": 2})
         await export_async(platform, parquet=tmp_path / "data")
     info = json.loads((tmp_path / "data/meta/info.json").read_text())
+    lines = (tmp_path / "data/meta/info.json").read_text().splitlines()
+    assert '        "observation.position": {"dtype": "float64", "shape": [2]},' in lines
+    # An image has thousands of bounds.
+    assert len(lines) < 100
     (group,) = info["groups"]
     assert (info["total_trials"], info["total_steps"], info["total_rows"]) == (1, 9, 11)
     assert from_jsonable(group["observation_space"]) == game.observation_spaces["player_0"]

@@ -34,6 +34,8 @@ ROW_GROUP_BYTES = 32 * 1024 * 1024
 FILE_BYTES = 512 * 1024 * 1024
 #: So many trials are a row group.
 _TRIAL_ROWS = 8192
+#: To what depth `meta/info.json` has lines of their own. Below that are the bounds of spaces, two for each pixel.
+_INFO_LEVELS = 4
 #: How often names are tried for a folder that nobody else writes to.
 _TRIES = 1000
 
@@ -177,8 +179,7 @@ class ParquetWriter:
             "total_rows": sum(files.rows for files in self._files.values()),
             "groups": groups,
         }
-        text = json.dumps(info, indent=2, ensure_ascii=False)
-        (self._folder / "meta" / "info.json").write_text(text + "\n", encoding="utf-8")
+        (self._folder / "meta" / "info.json").write_text(_indented(info, _INFO_LEVELS) + "\n", encoding="utf-8")
         (self._folder / "README.md").write_text(_readme(info), encoding="utf-8")
         _sync(self._folder)
         return [Placement(self._folder, self.path, self._overwrite)]
@@ -213,6 +214,19 @@ def _quietly_close(writer: Any) -> None:
         writer.close()
     except (OSError, pa.ArrowException):
         pass  # the file goes anyway
+
+
+def _indented(value: Any, levels: int, indent: str = "") -> str:
+    """Return JSON with a line for each part down to some level; deeper parts are within these lines."""
+    if not levels or not value or not isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    deeper = indent + "  "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key)}: {_indented(part, levels - 1, deeper)}" for key, part in value.items()]
+    else:
+        parts = [_indented(part, levels - 1, deeper) for part in value]
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    return f"{begin}\n{deeper}" + f",\n{deeper}".join(parts) + f"\n{indent}{end}"
 
 
 def _group(name: str, folder: str, files: _Files) -> dict[str, Any]:
