@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
+from trio_cogment.rl.datasets.plain import restored
 from trio_cogment.rl.environments.base import SINGLE_AGENT
 from trio_cogment.spaces import ArraySpace, Dict, Observation, Space, Text, Tuple, from_gymnasium, from_jsonable
 
@@ -168,7 +169,19 @@ class ParquetRecordings:
 
 
 #: The columns that are read as they are.
-_PLAIN = ["actor", "tick", "reward", "terminated", "truncated", "is_first", "is_last", "active", "alive", "info"]
+_PLAIN = [
+    "actor",
+    "tick",
+    "reward",
+    "terminated",
+    "truncated",
+    "is_first",
+    "is_last",
+    "active",
+    "alive",
+    "info",
+    "info_types",
+]
 
 
 def _recording(name: str, rows: Mapping[str, list[dict[str, Any]]]) -> Recording:
@@ -194,12 +207,17 @@ def _recording(name: str, rows: Mapping[str, list[dict[str, Any]]]) -> Recording
                 terminated=row["is_last"] and before is not None and before["terminated"],
                 truncated=row["is_last"] and before is not None and before["truncated"],
                 action_mask=row["mask"],
-                info=json.loads(row["info"]) if row["info"] else {},
+                info=_info(row["info"], row["info_types"]),
                 active=row["active"],
                 alive=row["alive"],
             )
             actions[row["tick"] - begin] = row["action"]
             before = row
+    return found
+
+
+def _info(text: str | None, types: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = restored(json.loads(text or "{}"), json.loads(types or "null"))
     return found
 
 

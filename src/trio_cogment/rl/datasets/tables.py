@@ -10,7 +10,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.rl.datasets._arrow import pa
 from trio_cogment.rl.datasets.columns import Column, MaskColumns, PlainColumn, SpaceColumns
 from trio_cogment.rl.datasets.payloads import Form
-from trio_cogment.rl.datasets.plain import as_json
+from trio_cogment.rl.datasets.plain import as_json, types_of
 from trio_cogment.rl.datasets.steps import Step
 from trio_cogment.rl.datasets.trials import ActorRecord, TrialRecord
 from trio_cogment.spaces import SpaceError
@@ -47,6 +47,7 @@ _AFTER = {
     "alive": "flag",
     "default_action": "flag",
     "info": "text",
+    "info_types": "text",
 }
 
 
@@ -110,6 +111,7 @@ class StepTable:
             where = f"trial {trial.stored.trial_id!r}, tick {step.tick}, actor {step.actor!r}"
             raise error.of(f"{where}: {error.root}") from None
         info = as_json(told.info) if told.info else None
+        types = types_of(told.info) if told.info else None
         # In the order of `_BEFORE`, `_RESULT` and `_AFTER`.
         values = (
             trial.stored.trial_id,
@@ -132,6 +134,7 @@ class StepTable:
             told.alive,
             step.default_action,
             info,
+            None if types is None else as_json(types),
         )
         for append, value in zip(self._appends, values, strict=True):
             append(value)
