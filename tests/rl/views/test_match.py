@@ -18,6 +18,7 @@ from trio_cogment.rl.environments.gymnasium import GymnasiumEnvironment
 from trio_cogment.rl.views.match import Match
 from trio_cogment.rl.views.platforms import PlatformOptions
 from trio_cogment.rl.views.rounds import EpisodeFailedError
+from trio_cogment.sdk import EnvironmentSession
 from trio_cogment.spaces import Box, Discrete, Frame, Observation, Space
 
 ME = "player_0"
@@ -294,3 +295,22 @@ def test_the_value_of_one_who_is_out_is_its_own() -> None:
             found += 1
     finally:
         match.close()
+
+
+@pytest.mark.parametrize(("store", "sent"), [(None, []), ("memory:", [0.1, 0.2])])
+def test_rewards_are_sent_beside_the_observations_if_anybody_gets_them(
+    store: Any, sent: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[float] = []
+    produce = EnvironmentSession.produce_observations_nowait
+
+    def noted(session: Any, observations: Any, rewards: Any = ()) -> None:
+        found.extend(reward.value for reward in rewards)
+        produce(session, observations, rewards)
+
+    monkeypatch.setattr(EnvironmentSession, "produce_observations_nowait", noted)
+    match = match_of(Counter(), store=store)
+    match.reset()
+    assert [match.step({ME: 1})[ME].reward for _ in range(2)] == [0.1, 0.2]
+    match.close()
+    assert found == sent

@@ -30,7 +30,7 @@ from trio_cogment.rl.views.rounds import EpisodeFailedError, Round
 from trio_cogment.spaces import Observation, SpaceError
 
 #: Trio's tasks get a turn after so many steps, even if no step had to wait for them. A turn takes as long as half a
-#: step: it comes more often where samples wait to be stored.
+#: step, or several if samples are stored in it: that comes more often, because few samples may wait.
 _STEPS_PER_TURN = 256
 _RECORDED_STEPS_PER_TURN = 16
 
@@ -91,6 +91,8 @@ class Match:
             self._turn_after = _RECORDED_STEPS_PER_TURN
         # A seat or an environment elsewhere would be taken by a trial that may never begin.
         self._ahead = not remote and not options.orchestrator
+        # Nobody else takes part, and nothing is kept: a reward beside that of the observation would reach nobody.
+        self._alone = not seats and not self.platform.shows_rewards
         self._finalizer = weakref.finalize(self, self.platform.driver.abandon)
         self._finalizer.atexit = False  # the drivers see to that, in their threads
         try:
@@ -306,6 +308,7 @@ class Match:
             actors=self.agents,
             around=self.platform.driver,
             decoders=self._decoders,
+            rewards=not self._alone,
         )
 
     def _launched(self) -> Round:

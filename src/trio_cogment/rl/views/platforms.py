@@ -165,6 +165,11 @@ class ViewPlatform:
         """Whether the trials' samples are stored here."""
         return self._options.store is not None
 
+    @property
+    def shows_rewards(self) -> bool:
+        """Whether others than a trial's participants may see the rewards in it."""
+        return self.records or self.platform is None
+
     def register_actor(self, implementation: ActorImplementation) -> str:
         """Register what takes a seat; return its name."""
         name = f"seat-{self._host.new_id()}"

@@ -52,6 +52,7 @@ class Round:
         actors: of the trial, in the order of its parameters.
         around: the driver.
         decoders: of the observations of mine; without them the spaces are decoded, too.
+        rewards: the environment in this process sends them also as Cogment's; those in observations are for mine.
 
     Attributes:
         trial_id: of the trial.
@@ -73,6 +74,7 @@ class Round:
         actors: Sequence[str],
         around: Surroundings,
         decoders: Mapping[str, ObservationDecoder] | None = None,
+        rewards: bool = True,
     ) -> None:
         self.trial_id = trial_id
         self.observations: dict[str, Observation] = {}
@@ -86,6 +88,7 @@ class Round:
         self._actors = actors
         self._around = around
         self._decoders = decoders
+        self._rewards = rewards
         self._sessions: dict[str, ActorSession[bytes, bytes, Any]] = {}
         self._environment: EnvironmentSession[bytes, bytes, Any] | None = None
         self._sent: Mapping[str, CheckedAction] = {}
@@ -161,11 +164,13 @@ class Round:
             return
         self._contents = turn.observations
         observations = list(enumerate(turn.observations))
-        rewards = [
-            Reward(actor, reward)
-            for actor, reward in zip(self._actors, turn.rewards, strict=True)
-            if reward is not None
-        ]
+        rewards: Sequence[Reward] = ()
+        if self._rewards:
+            rewards = [
+                Reward(actor, reward)
+                for actor, reward in zip(self._actors, turn.rewards, strict=True)
+                if reward is not None
+            ]
         if turn.over:
             session.end_nowait(observations, rewards)
         else:
