@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -175,14 +176,16 @@ def test_wrong_actions() -> None:
     env.close()
 
 
-def test_what_nobody_closes_ends_with_the_interpreter() -> None:
-    program = """
+def test_what_nobody_closes_ends_with_the_interpreter(tmp_path: Path) -> None:
+    """Also if its platform has files, which are written in threads."""
+    program = f"""
 import trio_cogment.rl as tc
 for thread in (False, True):
-    env = tc.make("CartPole-v1", thread=thread)
-    env.reset(seed=1)
-    env.step(1)
-    globals()[f"kept_{thread}"] = env
+    for files in ({{}}, dict(store=f"sqlite:{tmp_path}/{{thread}}.db", model_registry=f"{tmp_path}/{{thread}}")):
+        env = tc.make("CartPole-v1", thread=thread, **files)
+        env.reset(seed=1)
+        env.step(1)
+        globals()[f"kept_{{thread}}_{{bool(files)}}"] = env
 print("done")
 """
     run = [sys.executable, "-X", "dev", "-W", "error", "-c", program]

@@ -106,11 +106,18 @@ class Pump:
             self.turn()
 
     async def _main(self) -> None:
-        with self._scope:
-            async with trio.open_nursery() as self.nursery:
-                # While a task can run, a guest does not start a thread to wait for the network in.
-                while True:
-                    await trio.lowlevel.checkpoint()
+        async with trio.open_nursery() as idling:
+            idling.start_soon(self._idle)
+            with self._scope:
+                async with trio.open_nursery() as self.nursery:
+                    await trio.sleep_forever()
+            idling.cancel_scope.cancel()
+
+    async def _idle(self) -> None:
+        # While a task can run, a guest does not start a thread to wait for the network in, and there is always a
+        # callback for `turn`: also while tasks that were cancelled wait for the threads of theirs.
+        while True:
+            await trio.lowlevel.checkpoint()
 
     def _done(self, ended: Outcome[None]) -> None:
         self._ended = ended
@@ -247,9 +254,10 @@ class Pump:
         if self._ended is None:
             self._scope.cancel()
             self._clock.resume()
-            deadline = time.perf_counter() + _CLOSE_SECONDS
+            idle, deadline = 0, time.perf_counter() + _CLOSE_SECONDS
             while self._ended is None and time.perf_counter() < deadline:
                 self.turn()
+                idle = self._rest(idle + 1) if idle >= _IDLE_TURNS else idle + 1
         if self._catches_interrupts and signal.getsignal(signal.SIGINT) is _on_interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         self._catches_interrupts = False
