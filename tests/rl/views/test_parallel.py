@@ -220,9 +220,9 @@ def test_render_and_what_is_known(made: Callable[..., Any]) -> None:
 
 
 class Public(Rps):
-    """Its state is what both have seen."""
+    """Its state is what both have seen, and 1: PettingZoo warns of zeros alone."""
 
-    state_space = spaces.Box(0, 3, (2,), np.int64)
+    state_space = spaces.Box(1, 4, (2,), np.int64)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         self.seen = np.full(2, 3)
@@ -234,7 +234,7 @@ class Public(Rps):
         return found
 
     def state(self) -> Any:
-        return self.seen
+        return self.seen + 1
 
 
 @pytest.mark.parametrize("thread", [False, True])
@@ -242,9 +242,9 @@ def test_the_state(made: Callable[..., Any], thread: bool) -> None:
     view, one = made(Public(), thread=thread), rl.make_aec(Public(rounds=20))
     assert view.state_space is Public.state_space
     view.reset()
-    assert view.state().tolist() == [3, 3]
+    assert view.state().tolist() == [4, 4]
     view.step({"player_0": 1, "player_1": 2})
-    assert view.state().tolist() == [2, 1]
+    assert view.state().tolist() == [3, 2]
     state_test(one, made(Public()))
     one.close()
 
@@ -303,6 +303,15 @@ def test_bad_input_in_a_round_of_turns(made: Callable[..., Any]) -> None:
     with pytest.raises(InvalidActionError, match="actor 'player_1': action: expected one of every agent, got none"):
         view.step({"player_0": 0})
     assert view.step({"player_0": 1, "player_1": 0})[1] == {"player_0": 1, "player_1": -1}
+
+
+def test_there_is_no_registry(made: Callable[..., Any]) -> None:
+    view = made(Rps(), seats={"player_1": rl.model("bot", load=lambda _: int)})
+    with pytest.raises(FailedPreconditionError, match=r"'rps': store_model: .* give model_registry="):
+        view.store_model("bot", b"1")
+    for _ in range(2):
+        with pytest.raises(FailedPreconditionError, match="'rps', actor 'player_1': model 'bot': expected a model reg"):
+            view.reset()
 
 
 def test_seats_that_make_no_sense(made: Callable[..., Any]) -> None:

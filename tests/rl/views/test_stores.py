@@ -10,6 +10,7 @@ import pytest
 import trio
 
 import trio_cogment.rl as tc
+from tests.rl.environments._games import Rps
 from tests.rl.views.environments import Counter
 from trio_cogment import open_platform
 from trio_cogment.rl.spec import RL_SPEC
@@ -67,3 +68,55 @@ async def test_closing_right_after_a_reset_does_not_wait_for_the_trial_started_a
     with trio.move_on_after(10) as patience:
         await trio.to_thread.run_sync(play, abandon_on_cancel=True)
     assert not patience.cancelled_caught
+
+
+@pytest.mark.parametrize("thread", [False, True])
+async def test_a_view_that_is_closed_at_once_stores_what_began(tmp_path: Path, thread: bool) -> None:
+    """The next trial has been started ahead, or is just being started."""
+    path = tmp_path / "trials.db"
+    ids = []
+
+    def play() -> None:
+        for resets in (0, 1, 2) * 5:
+            env = tc.make(Counter, store=f"sqlite:{path}", thread=thread)
+            for _ in range(resets):
+                env.reset()
+                ids.append(env.trial_id)
+            env.close()
+
+    await trio.to_thread.run_sync(play)
+    async with open_platform(RL_SPEC, store=f"sqlite:{path}") as platform:
+        found = [trial.trial_id async for trial in platform.datastore_client().all_trials()]
+    assert sorted(found) == sorted(ids)
+
+
+async def test_what_played_is_stored(tmp_path: Path) -> None:
+    """The version that counts at the reset, though the trial was started ahead."""
+    path = tmp_path / "trials.db"
+    played: list[tuple[str, int, str]] = []
+
+    def play() -> None:
+        seats: dict[str, tc.Seat] = {
+            "player_1": tc.model("bot@-2", load=lambda data: lambda _: int(data)),
+        }
+        view = tc.make_parallel(Rps(rounds=2), seats=seats, store=f"sqlite:{path}", model_registry=tmp_path / "models")
+        assert [view.store_model("bot", data) for data in (b"0", b"1")] == [1, 2]
+        for number in (2, 0, None):
+            view.reset()
+            seen = [int(view.step({"player_0": 0})[0]["player_0"]) for _ in range(2)]
+            assert view.agents == []
+            played.append((view.trial_id, seen[0], f"bot@{seen[0] + 1}"))
+            assert seen[0] == seen[1]
+            if number is not None:
+                view.store_model("bot", b"%d" % number)
+        view.close()
+
+    await trio.to_thread.run_sync(play)
+    async with open_platform(RL_SPEC, store=f"sqlite:{path}") as platform:
+        client = platform.datastore_client()
+        stored = {trial.trial_id: trial.params async for trial in client.all_trials()}
+    assert [move for _, move, _ in played] == [0, 1, 2]
+    assert {trial_id: dict(params.properties) for trial_id, params in stored.items()} == {
+        trial_id: {"policy.player_1": policy} for trial_id, _, policy in played
+    }
+    assert {params.actors[1].implementation for params in stored.values()} == {"model:bot@-2"}

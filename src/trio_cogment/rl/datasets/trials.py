@@ -13,15 +13,13 @@ from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.outcome import EndCause
 from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.rl.datasets.steps import Step
-from trio_cogment.rl.spec import PLAYER
+from trio_cogment.rl.spec import PLAYER, POLICY_PROPERTY
 from trio_cogment.sdk import StoredTrial
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.values import decode_fields
 
 #: What the endpoint of an actor that comes by itself begins with: a person's, as a rule.
 _CLIENT = "cogment://client"
-#: The property of a trial that names the policy of an actor: `policy.player_1` may be `rps@3`.
-POLICY_PROPERTY = "policy."
 
 
 @dataclass(frozen=True, slots=True)

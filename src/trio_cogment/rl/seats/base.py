@@ -23,11 +23,13 @@ class SeatContext:
         environment: the name of the environment, for errors.
         agent: whose seat it is.
         model_registry: of the platform, if it has one.
+        policy: what `Seat.choose` returned for the trial; empty where it was not asked.
     """
 
     environment: str
     agent: str
     model_registry: ModelRegistryClient | None = None
+    policy: str = ""
 
 
 class Seat(ABC):
@@ -37,7 +39,8 @@ class Seat(ABC):
     default action is taken instead, until the end of the trial.
 
     Attributes:
-        label: a short name of what sits there, for the trial's parameters.
+        label: a short name of what sits there: in the trial's parameters it is the actor's implementation.
+        chooses: `choose` is to be asked before each trial.
         optional: whether the trial goes on without.
         default: the action that is taken when there is no other; None if there is none.
         response_timeout_seconds: how long an answer may take before the actor counts as lost; 0 for ever.
@@ -45,6 +48,7 @@ class Seat(ABC):
     """
 
     label: str
+    chooses: bool = False
 
     def __init__(
         self,
@@ -123,6 +127,22 @@ class Seat(ABC):
 
         It may run in several trials at once.
         """
+
+    async def choose(self, context: SeatContext, chosen: str = "") -> str:
+        """Choose what plays in a trial that is about to start: a version of a model, for example.
+
+        Args:
+            context: of the seat.
+            chosen: what was chosen for this trial before, when it was started ahead; whoever draws by lot returns that.
+
+        Returns:
+            Its name, such as `rps@3`, with which `actor` is called for the trial; it is stored as a property of the
+            trial, `policy.<agent>`. Empty if there is no choice.
+
+        Raises:
+            Exception: nobody can take the seat, and it is not optional; the trial is not started.
+        """
+        return ""
 
     def reseed(self, seed: int) -> None:  # noqa: B027  most seats draw nothing
         """Begin anew with what the seat draws at random, so that equal seeds give equal trials.

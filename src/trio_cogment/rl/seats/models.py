@@ -9,7 +9,8 @@ from typing import Any
 
 import trio
 
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, RpcError, StatusCode
+from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
+from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, RpcError, StatusCode
 from trio_cogment.rl.seats.base import SeatContext
 from trio_cogment.rl.seats.errors import SeatError
 from trio_cogment.rl.seats.local import Answer, Function, LocalSeat
@@ -33,12 +34,19 @@ def parse_reference(reference: str) -> tuple[str, int]:
     return found["name"], version
 
 
+def policy_name(model: str, version: int) -> str:
+    """Return what a version is called in the properties of a trial."""
+    return f"{model}@{version}"
+
+
 class ModelSeat(LocalSeat):
     """A version of a model; made by `model`.
 
     Attributes:
         version: the number of the version that plays in the trial that began last; 0 before the first.
     """
+
+    chooses = True
 
     def __init__(
         self, reference: str, load: Callable[[bytes], Any], registry: ModelRegistryClient | None, **options: Any
@@ -55,22 +63,23 @@ class ModelSeat(LocalSeat):
         self._loading = trio.Lock()
         self._loaded: tuple[object, Function] | None = None
 
+    async def choose(self, context: SeatContext, chosen: str = "") -> str:
+        """Return the model and the version that counts now; see `Seat.choose`."""
+        try:
+            info = await self._info(self._registry_of(context), context, self._wanted)
+        except CogmentError:
+            if self.optional:
+                return ""  # who takes the seat will find out, and the default action be taken
+            raise
+        return policy_name(self._model, info.version_number)
+
     async def begin(self, context: SeatContext) -> Answer:
-        """Return the policy of the version that counts now; see `LocalSeat.begin`."""
-        registry = self._registry or context.model_registry
-        if registry is None:
-            raise FailedPreconditionError(
-                f"environment {context.environment!r}, actor {context.agent!r}: model {self._reference!r}: expected a "
-                "model registry, and the platform has none; give it one, or pass registry= to the seat"
-            )
+        """Return the policy of the version that was chosen, or counts now; see `LocalSeat.begin`."""
+        registry = self._registry_of(context)
+        version = parse_reference(context.policy)[1] if context.policy else self._wanted
         # Trials that begin together load a new version once.
         async with self._loading:
-            function = await self._newest(registry, context)
-        return function.begin()
-
-    async def _newest(self, registry: ModelRegistryClient, context: SeatContext) -> Function:
-        try:
-            info = await registry.version_info(self._model, self._wanted)
+            info = await self._info(registry, context, version)
             # A model that was deleted and made again has the same numbers.
             key = (info.version_number, info.creation_timestamp, info.data_hash)
             if self._loaded is None or self._loaded[0] != key:
@@ -79,13 +88,27 @@ class ModelSeat(LocalSeat):
                 if inspect.isawaitable(policy):
                     policy = await policy
                 self._loaded = key, self._function(policy, context)
+            self.version = info.version_number
+            function = self._loaded[1]
+        return function.begin()
+
+    def _registry_of(self, context: SeatContext) -> ModelRegistryClient:
+        registry = self._registry or context.model_registry
+        if registry is None:
+            raise FailedPreconditionError(
+                f"environment {context.environment!r}, actor {context.agent!r}: model {self._reference!r}: expected a "
+                "model registry, and the platform has none; give it one, or pass registry= to the seat"
+            )
+        return registry
+
+    async def _info(self, registry: ModelRegistryClient, context: SeatContext, version: int) -> ModelVersionInfo:
+        try:
+            return await registry.version_info(self._model, version)
         except RpcError as error:
             if error.code is not StatusCode.NOT_FOUND:
                 raise
             text = f"model: expected {self._reference!r} in the registry, which has no such version: {error.message}"
             raise SeatError(context.environment, context.agent, text) from error
-        self.version = info.version_number
-        return self._loaded[1]
 
     def _function(self, policy: Any, context: SeatContext) -> Function:
         try:

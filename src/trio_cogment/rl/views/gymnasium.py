@@ -133,6 +133,14 @@ class TrialEnv(gymnasium.Env[Any, Any]):
             return like(found.value, self._types.observation)
         return found.value
 
+    def store_model(self, name: str, data: bytes) -> int:
+        """Store a version of a model in the registry, for seats of it from the next `reset` on; return its number.
+
+        Raises:
+            FailedPreconditionError: there is no registry: `model_registry` was not given.
+        """
+        return self._match.platform.store_model(self._match.name, name, data)
+
     def render(self) -> Any:
         """Render the environment as it does by itself; see `gymnasium.Env.render`.
 

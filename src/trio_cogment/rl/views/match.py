@@ -27,6 +27,7 @@ from trio_cogment.rl.views.parameters import (
 )
 from trio_cogment.rl.views.platforms import PlatformOptions, ViewPlatform
 from trio_cogment.rl.views.rounds import EpisodeFailedError, Round
+from trio_cogment.rl.views.seating import Seating
 from trio_cogment.spaces import Observation, SpaceError
 
 #: Trio's tasks get a turn after so many steps, even if no step had to wait for them. A turn takes as long as half a
@@ -96,6 +97,7 @@ class Match:
         self._finalizer = weakref.finalize(self, self.platform.driver.abandon)
         self._finalizer.atexit = False  # the drivers see to that, in their threads
         try:
+            self._seating = Seating(self.name, self._seats, self.platform.registry())
             self._params = params_of(
                 environment, self.name, self._seats, self.platform, instance=self.platform.new_trial_id()
             )
@@ -161,7 +163,7 @@ class Match:
         if self._remote is not None:
             return self._reset_remote(seed, options)
         round_ = self._next
-        if round_ is None or round_.is_broken():
+        if round_ is None or not self._is_up_to_date(round_):
             round_ = self._next = self._launched()
         if not round_.is_parked():
             driver.exchange(_nothing, round_.is_parked)
@@ -180,7 +182,7 @@ class Match:
     def _reset_remote(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Observation]:
         platform, begun = self.platform, self._unseeded_begun
         self._unseeded_begun = False
-        if begun and self._round is not None and seed is None and not options:
+        if begun and self._round is not None and seed is None and not options and self._is_up_to_date(self._round):
             self._over = self._round.ending
             return self._round.observations
         self._end_running()
@@ -306,10 +308,23 @@ class Match:
             environment=self.name,
             episode=self._episode,
             actors=self.agents,
+            seating=self._seating,
             around=self.platform.driver,
             decoders=self._decoders,
             rewards=not self._alone,
         )
+
+    def _is_up_to_date(self, round_: Round) -> bool:
+        """Whether what was started ahead is what would be started now; it is withdrawn if not."""
+        if not self._seating.chooses:
+            return not round_.is_broken()
+        driver = self.platform.driver
+        if not round_.is_parked():
+            driver.exchange(_nothing, round_.is_parked)
+        if not round_.is_broken() and driver.call(self._seating.choose, round_.chosen) == round_.chosen:
+            return True
+        driver.call(self.platform.withdraw, round_)
+        return False
 
     def _launched(self) -> Round:
         round_ = self._new_round()
@@ -367,11 +382,11 @@ class Match:
         self._finalizer.detach()
         platform = self.platform
         try:
-            for round_ in (self._round, self._next):
-                if round_ is not None and not round_.ending:
-                    platform.driver.exchange(lambda ended=round_: platform.end_now(ended), _at_once)  # type: ignore[misc]  # mypy cannot infer the default
-            if self._next is not None and platform.records:
-                platform.driver.call(platform.remove, self._next.trial_id)
+            running = self._round
+            if running is not None and not running.ending:
+                platform.driver.exchange(lambda: platform.end_now(running), _at_once)
+            if self._next is not None:
+                platform.driver.call(platform.withdraw, self._next)
         finally:
             try:
                 platform.release()

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from trio_cogment.api import rl_pb2
-from trio_cogment.api.common_pb2 import ActorParams, TrialParams
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.endpoints import DISCOVER
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rl.environments.base import SINGLE_AGENT, Environment
-from trio_cogment.rl.seats.base import Seat, SeatContext
+from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.seats.remote import HumanSeat, RemoteSeat
 from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.rl.views.platforms import IMPLEMENTATION, ViewPlatform
 from trio_cogment.sdk import actor_params, trial_params
-from trio_cogment.spaces import Space
 from trio_cogment.spaces.values import fill_fields
 
 
@@ -85,7 +84,7 @@ def params_of(
     *,
     instance: str,
 ) -> TrialParams:
-    """Return the parameters of a view's trials; implementations of seats are registered with the platform.
+    """Return the parameters of a view's trials; the labels of seats are registered with the platform.
 
     Args:
         environment: of the trials.
@@ -102,7 +101,15 @@ def params_of(
             actors.append(actor_params(agent, PLAYER, implementation=IMPLEMENTATION, endpoint=opened.mine))
         else:
             space = None if isinstance(environment, RemoteEnvironment) else environment.action_spaces[agent]
-            actors.append(_seat_params(seat, agent, name, platform, space))
+            actors.append(
+                seat.actor_params(
+                    agent,
+                    environment=name,
+                    implementation=platform.register_seat(seat.label),
+                    endpoint=opened.endpoint,
+                    action_space=space,
+                )
+            )
     remote = environment if isinstance(environment, RemoteEnvironment) else None
     config = rl_pb2.EnvironmentConfig()
     if remote is None:
@@ -118,21 +125,6 @@ def params_of(
         environment_config=config,
         datalog_endpoint=DISCOVER if platform.records else "",
         spec=RL_SPEC,
-    )
-
-
-def _seat_params(
-    seat: Seat, agent: str, environment: str, platform: ViewPlatform, action_space: Space | None
-) -> ActorParams:
-    own = platform.platform
-    registry = None if own is None or own.model_registry is None else own.model_registry_client()
-    implementation = seat.actor(SeatContext(environment, agent, registry))
-    return seat.actor_params(
-        agent,
-        environment=environment,
-        implementation="" if implementation is None else platform.register_actor(implementation),
-        endpoint=platform.opened.endpoint,
-        action_space=action_space,
     )
 
 

@@ -13,7 +13,7 @@ import trio
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import PlatformConfig
 from trio_cogment.endpoints import CLIENT, DISCOVER
-from trio_cogment.errors import CogmentError, NotFoundError
+from trio_cogment.errors import CogmentError, FailedPreconditionError, NotFoundError
 from trio_cogment.host import Host
 from trio_cogment.outcome import TrialOutcome
 from trio_cogment.platform import Platform, open_platform
@@ -24,10 +24,10 @@ from trio_cogment.rl.views.drivers import Driver, open_driver
 from trio_cogment.rl.views.rounds import Round
 from trio_cogment.rpc import OwnNursery, RunningServer
 from trio_cogment.sdk import (
-    ActorImplementation,
     ActorSession,
     Controller,
     EnvironmentSession,
+    ModelRegistryClient,
     Participants,
     connect,
     serve_participants,
@@ -104,6 +104,7 @@ class ViewPlatform:
         self._host = Host()
         self._users = 1
         self._rounds: dict[str, Round] = {}
+        self._labels = {IMPLEMENTATION}
         self._participants = Participants(RL_SPEC, host=self._host)
         self._participants.register_environment(self._play_environment, IMPLEMENTATION)
         self._participants.register_actor(self._play_actor, IMPLEMENTATION, [PLAYER])
@@ -170,11 +171,17 @@ class ViewPlatform:
         """Whether others than a trial's participants may see the rewards in it."""
         return self.records or self.platform is None
 
-    def register_actor(self, implementation: ActorImplementation) -> str:
-        """Register what takes a seat; return its name."""
-        name = f"seat-{self._host.new_id()}"
-        self._participants.register_actor(implementation, name, [PLAYER])
-        return name
+    def register_seat(self, label: str) -> str:
+        """Make known that there are seats of this label; return the name of their implementation."""
+        if label not in self._labels:
+            self._labels.add(label)
+            self._participants.register_actor(self._play_actor, label, [PLAYER])
+        return label
+
+    def registry(self) -> ModelRegistryClient | None:
+        """Return a client of the model registry of the view's own platform, if it has one."""
+        own = self.platform
+        return None if own is None or own.model_registry is None else own.model_registry_client()
 
     def new_trial_id(self) -> str:
         """Return an id for a new trial."""
@@ -188,10 +195,12 @@ class ViewPlatform:
         self.opened.nursery.start_soon(self._start, round_, params, name=f"start of trial {round_.trial_id}")
 
     async def _start(self, round_: Round, params: TrialParams) -> None:
-        if round_.discarded:
-            return  # before this task had a turn, when there was no trial yet that could be ended
-        opened = self.opened
+        opened, seating = self.opened, round_.seating
         try:
+            round_.chosen = await seating.choose()
+            if round_.discarded:
+                return  # there was no trial yet that could be ended
+            params = seating.params(params, round_.chosen)
             if opened.platform is None:
                 await opened.controller.start_trial(params, trial_id=round_.trial_id)
             else:  # the same without a call
@@ -201,9 +210,11 @@ class ViewPlatform:
                 for actor in params.actors:
                     if actor.endpoint == CLIENT and actor.implementation == IMPLEMENTATION:
                         opened.nursery.start_soon(self._join, round_, actor.name)
-        except CogmentError as error:
+        except Exception as error:  # noqa: BLE001  who chooses may be the user's; it ends this trial and nothing else
             round_.failure = error
             self.driver.notify()
+        finally:
+            round_.launched.set()
 
     async def _join(self, round_: Round, actor: str) -> None:
         assert self.opened.join is not None
@@ -222,7 +233,7 @@ class ViewPlatform:
     async def _play_actor(self, session: ActorSession[Any, Any, Any]) -> None:
         round_ = self._rounds.get(session.trial_id)
         if round_ is not None:
-            await round_.play_actor(session)
+            await round_.implementation(session.name)(session)
 
     def forget(self, round_: Round) -> None:
         """Keep no more of a round that is over, or given up."""
@@ -259,17 +270,45 @@ class ViewPlatform:
         """Wait until a trial has ended; return how."""
         return await self.opened.controller.wait_trial(trial_id, check=False)
 
-    async def remove(self, trial_id: str) -> None:
-        """Remove a trial that never began from the store."""
+    async def withdraw(self, round_: Round) -> None:
+        """End a trial that was started ahead and never began; it is not stored."""
+        self.forget(round_)
+        round_.discard()
         platform = self.platform
+        if platform is not None:
+            await round_.launched.wait()  # before that it cannot be ended
+        self.end_now(round_)
         if platform is not None and platform.datastore is not None:
             try:
-                await platform.controller.wait_trial(trial_id, check=False)
+                await platform.controller.wait_trial(round_.trial_id, check=False)
             except NotFoundError:
-                pass  # it had not even been started
-            await platform.datastore_client().delete_trials([trial_id])
+                pass  # it could not be started
+            await platform.datastore_client().delete_trials([round_.trial_id])
 
     # Its users
+
+    def store_model(self, environment: str, name: str, data: bytes) -> int:
+        """Store a version of a model; return its number.
+
+        Args:
+            environment: the name of the view's environment, for errors.
+            name: of the model.
+            data: the version.
+
+        Raises:
+            FailedPreconditionError: the view has no registry of its own.
+        """
+        registry = self.registry()
+        if registry is None:
+            here, elsewhere = (
+                "give model_registry= when the view is made",
+                "its trials run elsewhere: connect to theirs",
+            )
+            raise FailedPreconditionError(
+                f"environment {environment!r}: store_model: expected a model registry, and the view has none; "
+                f"{elsewhere if self.platform is None else here}"
+            )
+        return self.driver.call(registry.store, name, data).version_number
 
     def share(self) -> ViewPlatform:
         """Return it for one more view."""

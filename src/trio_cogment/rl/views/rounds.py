@@ -20,7 +20,8 @@ from trio_cogment.errors import CogmentError, FailedPreconditionError
 from trio_cogment.rl.environments.encoding import CheckedAction
 from trio_cogment.rl.environments.episode import Episode, Turn
 from trio_cogment.rl.views.codec import ObservationDecoder, observation_message
-from trio_cogment.sdk import ActorSession, EnvironmentSession, Event, EventType, Reward
+from trio_cogment.rl.views.seating import Seating
+from trio_cogment.sdk import ActorImplementation, ActorSession, EnvironmentSession, Event, EventType, Reward
 from trio_cogment.spaces import Observation, SpaceError, decode_observation
 
 
@@ -50,12 +51,16 @@ class Round:
         environment: its name, for errors.
         episode: of the environment in this process; None if it is elsewhere.
         actors: of the trial, in the order of its parameters.
+        seating: who takes the seats of the others.
         around: the driver.
         decoders: of the observations of mine; without them the spaces are decoded, too.
         rewards: the environment in this process sends them also as Cogment's; those in observations are for mine.
 
     Attributes:
         trial_id: of the trial.
+        seating: who takes the seats of the others.
+        chosen: what plays there where there is a choice, by actor; known when the trial is being started.
+        launched: the orchestrator has been asked to start it, and has answered.
         observations: of this tick, by actor; those of mine only.
         ending: the observations are the last ones.
         failure: why the trial cannot go on; None if it can.
@@ -72,11 +77,15 @@ class Round:
         environment: str,
         episode: Episode | None,
         actors: Sequence[str],
+        seating: Seating,
         around: Surroundings,
         decoders: Mapping[str, ObservationDecoder] | None = None,
         rewards: bool = True,
     ) -> None:
         self.trial_id = trial_id
+        self.seating = seating
+        self.chosen: dict[str, str] = {}
+        self.launched = trio.Event()
         self.observations: dict[str, Observation] = {}
         self.ending = False
         self.failure: Exception | None = None
@@ -181,7 +190,11 @@ class Round:
         self._scope.cancel()  # the environment's part raises it, so that the trial ends with it
         self._around.notify()
 
-    # The parts of mine
+    # The parts of the actors
+
+    def implementation(self, actor: str) -> ActorImplementation:
+        """Return what takes the part of an actor: one whom the view drives, or one whose seat is in this process."""
+        return self.seating.actor(actor, self.chosen) or self.play_actor
 
     async def play_actor(self, session: ActorSession[Any, Any, Any]) -> None:
         """Take the part of an actor whom the view drives, from the trial's start to its end."""

@@ -169,6 +169,15 @@ class TrialVectorEnv(VectorEnv[Any, Any, Any]):
         self._batch = concatenate(self.single_observation_space, self._found, self._batch)
         return deepcopy(self._batch) if self._copy else self._batch
 
+    def store_model(self, name: str, data: bytes) -> int:
+        """Store a version of a model in the registry, for seats of it in the trials after; return its number.
+
+        Raises:
+            FailedPreconditionError: there is no registry: `model_registry` was not given.
+        """
+        number: int = self.envs[0].store_model(name, data)  # they share a platform
+        return number
+
     def render(self) -> tuple[Any, ...]:
         """Return what each environment renders."""
         return tuple(env.render() for env in self.envs)
