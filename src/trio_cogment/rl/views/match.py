@@ -163,7 +163,7 @@ class Match:
         if self._remote is not None:
             return self._reset_remote(seed, options)
         round_ = self._next
-        if round_ is None or not self._is_up_to_date(round_):
+        if round_ is None or not self.platform.is_up_to_date(round_):
             round_ = self._next = self._launched()
         if not round_.is_parked():
             driver.exchange(_nothing, round_.is_parked)
@@ -182,7 +182,13 @@ class Match:
     def _reset_remote(self, seed: int | None, options: dict[str, Any] | None) -> dict[str, Observation]:
         platform, begun = self.platform, self._unseeded_begun
         self._unseeded_begun = False
-        if begun and self._round is not None and seed is None and not options and self._is_up_to_date(self._round):
+        if (
+            begun
+            and self._round is not None
+            and seed is None
+            and not options
+            and self.platform.is_up_to_date(self._round)
+        ):
             self._over = self._round.ending
             return self._round.observations
         self._end_running()
@@ -313,18 +319,6 @@ class Match:
             decoders=self._decoders,
             rewards=not self._alone,
         )
-
-    def _is_up_to_date(self, round_: Round) -> bool:
-        """Whether what was started ahead is what would be started now; it is withdrawn if not."""
-        if not self._seating.chooses:
-            return not round_.is_broken()
-        driver = self.platform.driver
-        if not round_.is_parked():
-            driver.exchange(_nothing, round_.is_parked)
-        if not round_.is_broken() and driver.call(self._seating.choose, round_.chosen) == round_.chosen:
-            return True
-        driver.call(self.platform.withdraw, round_)
-        return False
 
     def _launched(self) -> Round:
         round_ = self._new_round()

@@ -287,6 +287,17 @@ class ViewPlatform:
 
     # Its users
 
+    def is_up_to_date(self, round_: Round) -> bool:
+        """Whether a trial that was started ahead is what would be started now; it is withdrawn if not."""
+        if not round_.seating.chooses:
+            return not round_.is_broken()
+        if not round_.is_parked():
+            self.driver.exchange(lambda: None, round_.is_parked)
+        if not round_.is_broken() and self.driver.call(round_.seating.choose, round_.chosen) == round_.chosen:
+            return True
+        self.driver.call(self.withdraw, round_)
+        return False
+
     def store_model(self, environment: str, name: str, data: bytes) -> int:
         """Store a version of a model; return its number.
 
