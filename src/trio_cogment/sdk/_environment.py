@@ -246,6 +246,8 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         return output
 
     def _indexes(self, target: Target) -> Sequence[int]:
+        if type(target) is int and 0 <= target < len(self._everyone):
+            return (target,)
         if self._targets is None:
             self._targets = _targets(self.actors)
         indexes = self._targets.get(target)
@@ -257,6 +259,8 @@ class EnvironmentSession(Session[None, ActionT], Generic[SentObservationT, Actio
         return indexes
 
     def _content(self, payload: SentObservationT, indexes: Iterable[int]) -> bytes:
+        if isinstance(payload, bytes):
+            return payload
         content: bytes | None = None
         checked: ActorClass | None = None
         for index in indexes:
