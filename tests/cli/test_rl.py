@@ -65,10 +65,31 @@ async def test_an_environment_is_served(
     assert not any(ends[:-1])
 
 
+@pytest.mark.parametrize("hosting", ["inline", "thread", "process"])
+@pytest.mark.parametrize("command", ["serve", "openenv"])
+def test_an_environment_that_cannot_be_made(
+    command: str, hosting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"broken_lake_{command}_{hosting}"
+    (tmp_path / f"{name}.py").write_text("def make(size=4):\n    raise RuntimeError(f'no lake of {size}')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    done = run_main("rl", command, f"{name}:make", "--argument=size=3", f"--hosting={hosting}", "--port=0")
+    assert done.code == 1
+    *printed, last = done.err.splitlines()
+    assert last == f"trio-cogment: rl {command}: environment 'make': RuntimeError: no lake of 3"
+    assert printed[0 if hosting != "process" else 1] == "Traceback (most recent call last):"
+    assert printed[-1] == "RuntimeError: no lake of 3"
+    if hosting != "process":
+        assert f'File "{tmp_path}' in printed[1], "from the user's first frame on"
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["CartPole-v99"], "rl serve: environment 'CartPole-v99': Environment version"),
+        (["os:sep"], "rl serve: environment '/': Malformed environment ID: /."),
+        (["json:JSONDecoder"], "expected an id, an environment of Gymnasium, PettingZoo or dm_env, or a function that"),
         (["no_such_module:make"], "rl serve: there is no module 'no_such_module' in"),
         (["CartPole-v1", "--argument", "size"], "--argument: expected NAME=VALUE, got 'size'"),
         (["CartPole-v1", "--hosting", "moon"], "--hosting: 'moon' is not one of 'inline', 'thread', 'process'."),

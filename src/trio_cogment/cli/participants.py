@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import os
-import sys
-import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +15,7 @@ from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.cli.users_code import imported, run_users_code
 from trio_cogment.services import SERVICES
 
 if TYPE_CHECKING:
@@ -33,7 +29,6 @@ _DEFAULT_PORT = 9001
 _ATTRIBUTE = "participants"
 #: When after a signal the process ends, even if a participant in a worker thread does not.
 _GIVE_UP_SECONDS = 5.0
-_PACKAGE = str(Path(__file__).parent.parent)
 
 
 @click.command("participants")
@@ -85,14 +80,11 @@ def load(target: str) -> Participants:
     if name.endswith(".py") or "/" in name:
         hint = Path(name).with_suffix("").as_posix().replace("/", ".")
         raise Failure(f"{name}: expected the name of a module, not of a file; try {hint!r}")
-    folder = os.getcwd()
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    found = _member(_imported(name, folder), attribute)
+    found = _member(imported(name), attribute)
     from trio_cogment.sdk import Participants
 
     if not isinstance(found, Participants) and callable(found):
-        made = _run_users_code(found, f"{target} failed")
+        made = run_users_code(found, f"{target} failed")
         if not isinstance(made, Participants):
             raise Failure(f"{target}: expected a function that returns Participants, got {type(made).__name__}")
         found = made
@@ -101,15 +93,6 @@ def load(target: str) -> Participants:
     if not found.kinds():
         raise Failure(f"{target}: nothing is registered; use register_environment, register_actor, ...")
     return found
-
-
-def _imported(name: str, folder: str) -> Any:
-    try:
-        return _run_users_code(functools.partial(importlib.import_module, name), f"cannot import {name!r}")
-    except (ValueError, TypeError):  # a name with an empty part, or a relative one
-        raise Failure(f"{name!r} is no name of a module") from None
-    except ModuleNotFoundError:
-        raise Failure(f"there is no module {name!r} in {folder}, nor among the installed packages") from None
 
 
 def _member(module: Any, attribute: str) -> Any:
@@ -131,28 +114,3 @@ def _member(module: Any, attribute: str) -> Any:
     raise Failure(
         f"{module.__name__} has no Participants; assign them to `{_ATTRIBUTE}`, or name a function that returns them"
     )
-
-
-def _run_users_code(run: Callable[[], Any], failed: str) -> Any:
-    """Run code of the user; an exception in it is printed with its traceback, one of the import itself is raised."""
-    try:
-        return run()
-    except Exception as error:
-        theirs = _without_ours(error.__traceback__)
-        # A file with wrong syntax has not run, and has no frame.
-        if theirs is None and not isinstance(error, SyntaxError):
-            raise
-        lines = traceback.format_exception(type(error), error.with_traceback(theirs), theirs)
-        click.echo("".join(lines).rstrip("\n"), err=True)
-        summary = traceback.format_exception_only(error)[-1].strip()
-        raise Failure(f"{failed}: {summary}") from None
-
-
-def _without_ours(frames: TracebackType | None) -> TracebackType | None:
-    """Return the rest of a traceback from the first frame on that is neither of this program nor of the import."""
-    while frames is not None:
-        file = frames.tb_frame.f_code.co_filename
-        if not file.startswith((_PACKAGE, "<frozen importlib")) and file != importlib.__file__:
-            return frames
-        frames = frames.tb_next
-    return None

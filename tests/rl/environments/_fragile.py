@@ -65,3 +65,12 @@ class Fragile(gymnasium.Env[Any, Any]):
 
     def close(self) -> None:
         self.closed += 1
+
+
+def fragile_at_birth(kind: str = "nothing") -> Fragile:
+    """Return one, unless it is to go wrong already."""
+    if kind == "raise":
+        raise ValueError("the dice were never cast")
+    if kind == "exit":
+        sys.exit(3)
+    return Fragile()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import textwrap
 import threading
@@ -22,12 +24,13 @@ from tests.rl.environments._trials import Policy, open_table
 
 from trio_cogment.api import rl_pb2
 from trio_cogment.errors import InvalidArgumentError, TrialFailedError
+from trio_cogment.rl.environments.errors import EnvironmentFailedError
 from trio_cogment.rl.environments.hosts import InlineHost, ThreadHost
 from trio_cogment.rl.environments.pool import Key, Pool
 from trio_cogment.rl.environments.serving import Hosting, environment
 from trio_cogment.rl.spec import PLAYER
 from trio_cogment.sdk import actor_params, trial_params
-from trio_cogment.spaces import Observation, encode_action, encode_value
+from trio_cogment.spaces import Box, Discrete, Observation, encode_action, encode_value
 
 ROOT = Path(__file__).parents[3]
 HOSTINGS: list[Hosting] = ["inline", "thread", "process"]
@@ -186,6 +189,55 @@ async def test_so_does_a_process(kind: str, text: str, sockets: bool) -> None:
         assert text in str(caught.value)
         found = await table.play(ONE, first_then())
         assert found["player_0"][0].value[0] == 1, "a new one, at its first reset"
+        assert found["player_0"][0].value[2] != process
+
+
+@pytest.mark.parametrize("hosting", HOSTINGS)
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("raise", "environment 'fragile_at_birth': ValueError: the dice were never cast"),
+        ("exit", "environment 'fragile_at_birth': SystemExit: 3"),
+    ],
+)
+async def test_so_does_one_that_cannot_be_made(hosting: Hosting, kind: str, text: str) -> None:
+    served = environment(_fragile.fragile_at_birth, hosting=hosting)
+    async with open_table(served) as table:
+        with pytest.raises(TrialFailedError) as caught:
+            await table.play(ONE, first_then(), config=config(arguments={"kind": kind}))
+        assert text in str(caught.value)
+        assert len((await table.play(ONE, first_then()))["player_0"]) == 4
+    served = environment(_fragile.fragile_at_birth, hosting=hosting, arguments={"kind": kind})
+    for ask in (served.describe, served.prepare):
+        with pytest.raises(EnvironmentFailedError, match=text) as failed:
+            await ask()
+        if hosting == "process":
+            assert "sys.exit(3)" in failed.value.__notes__[0] or "raise ValueError" in failed.value.__notes__[0]
+        else:
+            assert isinstance(failed.value.__cause__, ValueError | SystemExit)
+
+
+@pytest.mark.parametrize("hosting", HOSTINGS)
+async def test_a_description_leaves_nothing_behind(hosting: Hosting) -> None:
+    described = await environment(_fragile.fragile_at_birth, hosting=hosting).describe()
+    assert (described.name, described.agents) == ("Fragile", ("player_0",))
+    assert described.action_spaces == {"player_0": Discrete(8)}
+    assert described.observation_spaces == {"player_0": Box(-1e9, 1e9, (4,), "float64")}
+    assert all(made.closed == 1 for made in _fragile.MADE)
+    assert all((made.thread == threading.get_ident()) == (hosting == "inline") for made in _fragile.MADE)
+    assert len(_fragile.MADE) == (hosting != "process")
+    with pytest.raises(InvalidArgumentError, match="got one that is made already"):
+        await environment(Fragile()).describe()
+
+
+async def test_a_process_that_ends_between_trials_fails_none() -> None:
+    async with open_table(environment(Fragile, hosting="process")) as table:
+        process = int((await table.play(ONE, first_then()))["player_0"][0].value[2])
+        os.kill(process, signal.SIGKILL)
+        # Until it has ended, and without taking its exit status from the one who waits for it.
+        await trio.to_thread.run_sync(os.waitid, os.P_PID, process, os.WEXITED | os.WNOWAIT)
+        found = await table.play(ONE, first_then())
+        assert len(found["player_0"]) == 4
         assert found["player_0"][0].value[2] != process
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -14,7 +15,7 @@ import pytest
 import trio
 
 import trio_cogment.rl as tc
-from tests.rl.openenv.games import RockPaperScissors, TakingTurns
+from tests.rl.openenv.games import RockPaperScissors, TakingTurns, Walk
 from tests.rl.openenv.test_server import client, error
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.platform import open_platform
@@ -118,6 +119,20 @@ async def test_an_environment_that_fails_is_made_anew() -> None:
         assert "it broke" in error(await socket.ask("step", value=1))[1]
         await socket.reset()
         assert (await socket.step(0))["done"]
+
+
+async def test_an_environment_is_made_where_it_is_hosted() -> None:
+    made: list[int] = []
+
+    class Affine(Walk):
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(threading.get_ident())
+
+    async with serving(Affine, hosting="thread") as server, client(server) as socket:
+        assert not (await socket.reset())["done"]
+    assert made
+    assert threading.get_ident() not in made
 
 
 @pytest.mark.parametrize(

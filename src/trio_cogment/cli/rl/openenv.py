@@ -13,8 +13,7 @@ from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.log_setup import set_up_logging
 from trio_cogment.cli.logs import log_options, log_settings
 from trio_cogment.cli.options import port_option
-from trio_cogment.cli.rl.targets import environment_options, target_of
-from trio_cogment.errors import CogmentError
+from trio_cogment.cli.rl.targets import environment_options, failures, target_of
 
 if TYPE_CHECKING:
     from trio_cogment.rl import Seat
@@ -77,11 +76,11 @@ def openenv(
     """
     set_up_logging(log_settings(ctx))
     configuration = configuration_of(ctx).overridden("openenv", max_sockets=max_sockets)
-    try:
-        import trio
+    import trio
 
-        from trio_cogment.rl import serve_openenv
+    from trio_cogment.rl import serve_openenv
 
+    with failures(_COMMAND):
         run = functools.partial(
             serve_openenv,
             target_of(environment, _COMMAND),
@@ -92,11 +91,10 @@ def openenv(
             port=port,
             config=configuration.openenv,
         )
-        trio.run(_serve, run, configuration, store, environment)
-    except CogmentError as error:
-        raise Failure(f"{_COMMAND}: {error}") from error
-    except OSError as error:
-        raise Failure(f"{_COMMAND}: cannot listen on {host}:{port}: {error.strerror or error}") from error
+        try:
+            trio.run(_serve, run, configuration, store, environment)
+        except OSError as error:
+            raise Failure(f"{_COMMAND}: cannot listen on {host}:{port}: {error.strerror or error}") from error
 
 
 def _seat(who: str) -> Seat:

@@ -10,15 +10,14 @@ from typing import Any
 
 import click
 
-from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.rl.targets import environment_options, target_of
+from trio_cogment.cli.rl.targets import environment_options, failures, target_of
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.errors import CogmentError
 from trio_cogment.service_names import ENVIRONMENT
 
+_COMMAND = "rl serve"
 _SERVICE = "PARTICIPANTS"
 _DEFAULT_PORT = 9001
 #: When after a signal the process ends, even if an environment's step on Trio's thread does not.
@@ -67,12 +66,10 @@ def _check(name: str | None, arguments: dict[str, Any]) -> None:
     """Make the environment once, so that what is wrong with it is said before the server is announced."""
     if name is None:
         return
-    from trio_cogment.rl.environments.making import make_environment
+    from trio_cogment.rl.environments.making import Recipe
 
-    try:
-        make_environment(target_of(name, "rl serve"), **arguments).close()
-    except CogmentError as error:
-        raise Failure(f"rl serve: {error}") from error
+    with failures(_COMMAND):
+        Recipe(target_of(name, _COMMAND), arguments).make().close()
 
 
 @asynccontextmanager
@@ -84,14 +81,15 @@ async def _opened(
     from trio_cogment.sdk import Participants
     from trio_cogment.services import SERVICES, ServiceKind
 
-    served = environment(target_of(name, "rl serve"), hosting=hosting, arguments=arguments)
+    served = environment(target_of(name, _COMMAND), hosting=hosting, arguments=arguments)
     participants = Participants(RL_SPEC)
     participants.register_environment(served, implementation)
     own = SERVICES[ServiceKind.ENVIRONMENT].descriptor().full_name
     services = [service for service in participants.services() if service.name == own]
     try:
         if name is not None and hosting != "inline":
-            await served.prepare()
+            with failures(_COMMAND):
+                await served.prepare()
         yield Running(services=[services], offers=participants.offers)
     finally:
         await served.aclose()

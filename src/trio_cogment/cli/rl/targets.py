@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import os
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
 
 from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.users_code import imported, print_traceback
+from trio_cogment.errors import CogmentError
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -63,20 +63,33 @@ def target_of(name: str | None, command: str) -> Any:
         command: which wants to know, for errors.
 
     Raises:
-        Failure: there is no such module.
+        Failure: there is no such module, or it fails.
     """
     if name is None or ":" not in name:
         return name
-    folder = os.getcwd()
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
     module, _, attribute = name.partition(":")
     try:
-        found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        where = f"in {folder}, nor among the installed packages"
-        raise Failure(f"{command}: there is no module {module!r} {where}") from None
+        found = imported(module)
+    except Failure as failure:
+        raise Failure(f"{command}: {failure.message}") from None
     # Otherwise it is an id of Gymnasium, which the module registers.
     return getattr(found, attribute, name)
+
+
+@contextmanager
+def failures(command: str) -> Iterator[None]:
+    """Turn errors within the block into those that end a command with one line.
+
+    What an environment itself raised while it was made is printed first, from the frames on that are its own.
+    """
+    try:
+        yield
+    except CogmentError as error:
+        from trio_cogment.rl.environments.errors import EnvironmentFailedError
+
+        if isinstance(error, EnvironmentFailedError):
+            if error.__cause__ is not None:
+                print_traceback(error.__cause__)
+            for note in getattr(error, "__notes__", ()):
+                click.echo(note, err=True)
+        raise Failure(f"{command}: {error}") from error

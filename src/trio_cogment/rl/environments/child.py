@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
-    from trio_cogment.rl.environments.stage import Stage
+    from trio_cogment.rl.environments.stage import Description, Stage
 
 #: The length of a message, before it.
 LENGTH = struct.Struct("<Q")
@@ -32,11 +32,18 @@ def packed(message: Any) -> bytes:
 def failure(error: Exception) -> tuple[str, tuple[str, ...], str]:
     """Return an exception as its kind, what makes another, and its traceback: it may not be possible to pickle it."""
     from trio_cogment import errors
-    from trio_cogment.rl.environments.errors import InvalidActionError, InvalidEnvironmentError
+    from trio_cogment.rl.environments.errors import (
+        EnvironmentFailedError,
+        InvalidActionError,
+        InvalidEnvironmentError,
+    )
 
-    lines = "".join(traceback.format_exception(error))
+    made = isinstance(error, EnvironmentFailedError) and error.__cause__ is not None
+    lines = "".join(traceback.format_exception(error.__cause__ if made else error))
     if isinstance(error, InvalidActionError | InvalidEnvironmentError):
         return type(error).__name__, (error.environment, error.actor, error.reason), lines
+    if isinstance(error, EnvironmentFailedError):
+        return type(error).__name__, (str(error),), lines
     for kind in type(error).__mro__:
         if issubclass(kind, errors.CogmentError) and getattr(errors, kind.__name__, None) is kind:
             return kind.__name__, (str(error),), lines
@@ -49,13 +56,13 @@ class _Answers:
     def __init__(self) -> None:
         self._stage: Stage | None = None
 
-    def make(self, path: list[str], recipe: bytes) -> str:
-        """Make the environment, with the modules that the other end finds; return its name."""
+    def make(self, path: list[str], recipe: bytes) -> Description:
+        """Make the environment, with the modules that the other end finds; return its description."""
         sys.path[:] = path
-        from trio_cogment.rl.environments.stage import Stage
+        from trio_cogment.rl.environments.stage import Description, Stage
 
         self._stage = Stage(pickle.loads(recipe))
-        return self._stage.environment.name
+        return Description.of(self._stage.environment)
 
     def begin(self, opening: Any) -> Any:
         """See `Stage.begin`."""

@@ -42,7 +42,10 @@ class InvalidActionError(InvalidArgumentError):
 
 
 class EnvironmentFailedError(CogmentError):
-    """An environment in a process of its own has raised; its traceback is a note of this error."""
+    """An environment could not be made, or one in a process of its own has raised.
+
+    What it raised is the cause of this error; of a process, its traceback is a note of this error.
+    """
 
 
 class EnvironmentLostError(CogmentError):

@@ -14,7 +14,7 @@ import trio
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rl.environments.episode import Turn
 from trio_cogment.rl.environments.making import Recipe
-from trio_cogment.rl.environments.stage import Opening, Stage
+from trio_cogment.rl.environments.stage import Description, Opening, Stage
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -40,12 +40,21 @@ class Host(Protocol):
         """Close the environment, within `CLOSE_SECONDS`; one with a call under way is not waited for."""
 
 
+class DescribedHost(Host, Protocol):
+    """A host whose environment has said what it is like."""
+
+    @property
+    def description(self) -> Description:
+        """Of the environment."""
+
+
 class InlineHost:
     """Runs an environment on Trio's own thread; see `Host`. Each call is a checkpoint, before anything is done."""
 
     def __init__(self, recipe: Recipe) -> None:
         """Make the environment."""
         self._stage = Stage(recipe)
+        self.description = Description.of(self._stage.environment)
         self.usable = True
 
     def begin_now(self, opening: Opening) -> Turn:
@@ -89,6 +98,7 @@ class ThreadHost:
     def __init__(self, stage: Stage, thread: _Thread) -> None:
         """Use an environment and its thread; `open` makes both."""
         self._stage = stage
+        self.description = Description.of(stage.environment)
         self._thread = thread
         self.usable = True
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from trio_cogment.errors import InvalidArgumentError, MissingExtraError, NotFoundError
+from trio_cogment.errors import CogmentError, InvalidArgumentError, MissingExtraError, NotFoundError
 from trio_cogment.rl.environments.base import Environment, EnvironmentMaker
+from trio_cogment.rl.environments.errors import EnvironmentFailedError
 from trio_cogment.spaces.base import described
 
 #: An id, a name, an environment, or a function that makes one.
@@ -76,7 +77,7 @@ def maker_of(target: Target, **arguments: Any) -> EnvironmentMaker:
 
 def repeatable(target: Target) -> Target:
     """Return a target that can be made several times, if that is possible; see `maker_of`."""
-    return _Again(target) if _is_known(target) else target
+    return Again(target) if is_made(target) else target
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,28 @@ class Recipe:
     arguments: dict[str, Any]
     pictures: bool = False
 
+    @property
+    def name(self) -> str:
+        """What the environment is called as long as it has not been made."""
+        if isinstance(self.target, str):
+            return self.target
+        return str(getattr(self.target, "__name__", type(self.target).__name__))
+
     def make(self) -> Environment:
-        """Make an environment; see `make_environment`."""
+        """Make an environment.
+
+        Raises:
+            CogmentError: see `make_environment`.
+            EnvironmentFailedError: the environment itself raised.
+        """
+        try:
+            return self._made()
+        except CogmentError:
+            raise
+        except (Exception, SystemExit) as error:  # the boundary of the user's environment
+            raise EnvironmentFailedError(f"environment {self.name!r}: {type(error).__name__}: {error}") from error
+
+    def _made(self) -> Environment:
         environment = make_environment(self.target, **self.arguments)
         if not self.pictures or environment.metadata.get("render_mode") or not _takes_render_mode(self.target):
             return environment
@@ -117,14 +138,16 @@ def _takes_render_mode(target: Target) -> bool:
     return any(one.name == "render_mode" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
-class _Again:
+class Again:
     """Returns an environment that is made already, and then others that are made as it was."""
 
     def __init__(self, environment: Any) -> None:
         self._environment: Any = environment
         self._spec: Any = getattr(environment, "spec", None)
+        self.__name__ = str(getattr(self._spec, "id", None) or type(environment).__name__)
 
     def __call__(self, **arguments: Any) -> Environment:
+        """Return the environment, and from the second call on another; see `make_environment`."""
         environment, self._environment = self._environment, None
         if environment is not None:
             return make_environment(environment, **arguments)
@@ -169,7 +192,8 @@ def wrap_if_known(environment: Any, name: str = "") -> Environment | None:
     return environment if _is_ours(environment) else None
 
 
-def _is_known(target: Any) -> bool:
+def is_made(target: Target) -> bool:
+    """Whether a target is an environment, and not what makes one."""
     return _is_ours(target) or any(_is_instance(target, module, kind) for module, kind in _INTERFACES)
 
 
@@ -200,6 +224,10 @@ def _by_name(target: str, arguments: dict[str, Any]) -> Any:
     if _MODULE.fullmatch(target):
         return _of_pettingzoo(target, arguments)
     gymnasium = _package("gymnasium", "gym")
+    try:
+        gymnasium.envs.registration.parse_env_id(target.rpartition(":")[2])
+    except gymnasium.error.Error as error:
+        raise NotFoundError(f"environment {target!r}: {error}") from None
     try:
         # Its checks are those of `GymnasiumEnvironment`.
         return gymnasium.make(target, **{"disable_env_checker": True, **arguments})

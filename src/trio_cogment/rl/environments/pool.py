@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 import trio
@@ -78,7 +78,7 @@ class Pool:
             found = None
         host = None
         try:
-            await _close(gone)
+            await close_all(gone)
             host = found or await make()
         finally:
             if host is None:  # it has failed, or was cancelled: others wait for the name
@@ -100,12 +100,12 @@ class Pool:
         else:
             self._free(key)
             surplus = [_Idle(key, host, 0.0)]
-        await _close([one.host for one in surplus])
+        await close_all([one.host for one in surplus])
 
     async def aclose(self) -> None:
         """Close all that are idle; shielded as `release` is."""
         closing, self._idle = self._idle, []
-        await _close([one.host for one in closing])
+        await close_all([one.host for one in closing])
 
     def _free(self, key: Key) -> None:
         taken = self._taken.pop(key, None)
@@ -120,14 +120,15 @@ class Pool:
                 late = trio.current_time() - self._idle_seconds
                 closing = [one for one in self._idle if one.since <= late]
                 self._idle = [one for one in self._idle if one.since > late]
-                await _close([one.host for one in closing])
+                await close_all([one.host for one in closing])
         finally:
             self._watched = False
             if self._idle:
                 await self.aclose()
 
 
-async def _close(hosts: list[Host]) -> None:
+async def close_all(hosts: Sequence[Host]) -> None:
+    """Close environments, all at once; shielded as `Pool.release` is."""
     if not hosts:
         return
     with trio.CancelScope(deadline=trio.current_time() + 2 * CLOSE_SECONDS, shield=True):

@@ -25,27 +25,31 @@ from trio_cogment.rl.environments.errors import (
 )
 from trio_cogment.rl.environments.hosts import CLOSE_SECONDS
 from trio_cogment.rl.environments.making import Recipe
-from trio_cogment.rl.environments.stage import Opening
+from trio_cogment.rl.environments.stage import Description, Opening
 
 _CHILD = "trio_cogment.rl.environments.child"
 _CHUNK = 65536
 #: Exceptions that the process names by their class, besides those of `trio_cogment.errors`.
-_OWN: dict[str, Any] = {kind.__name__: kind for kind in (InvalidActionError, InvalidEnvironmentError)}
+_OWN: dict[str, Any] = {
+    kind.__name__: kind for kind in (EnvironmentFailedError, InvalidActionError, InvalidEnvironmentError)
+}
 
 
 class ProcessHost:
     """Runs an environment in a process of its own; see `Host`.
 
-    A process that ends, whoever ends it, fails the call that is under way, or the next one. Whoever is cancelled in a
+    A process that ends, whoever ends it, fails the call that is under way. Whoever is cancelled in a
     call closes the host, which kills the process.
     """
 
-    def __init__(self, process: trio.Process, stream: trio.SocketStream) -> None:
-        """Use a process and the socket to it; `open` makes both."""
+    description: Description
+
+    def __init__(self, process: trio.Process, stream: trio.SocketStream, name: str) -> None:
+        """Use a process and the socket to it; `open` makes both, and the environment there."""
         self._process = process
         self._stream = stream
-        self._name = ""
-        self.usable = True
+        self._name = name
+        self._ready = True
 
     @classmethod
     async def open(cls, recipe: Recipe) -> ProcessHost:
@@ -63,14 +67,19 @@ class ProcessHost:
             command = [sys.executable, "-m", _CHILD, str(number)]
             process = await trio.lowlevel.open_process(command, pass_fds=[number], stdin=subprocess.DEVNULL)
             stream = trio.SocketStream(trio.socket.from_stdlib_socket(socket.socket(fileno=ours.detach())))
-        host = cls(process, stream)
-        host._name = recipe.target if isinstance(recipe.target, str) else getattr(recipe.target, "__name__", "")
+        host = cls(process, stream, recipe.name)
         try:
-            host._name = await host._ask("make", sys.path, content)
+            host.description = await host._ask("make", sys.path, content)
+            host._name = host.description.name
         finally:
-            if not host.usable:  # it has failed, or was cancelled
+            if not host._ready:  # it has failed, or was cancelled
                 await host._kill()
         return host
+
+    @property
+    def usable(self) -> bool:
+        """See `Host.usable`. A process that has ended while it was idle is not."""
+        return self._ready and self._process.returncode is None
 
     async def begin(self, opening: Opening) -> Turn:
         """See `Host.begin`."""
@@ -84,7 +93,7 @@ class ProcessHost:
 
     async def aclose(self) -> None:
         """See `Host.aclose`. Its process has ended when this returns."""
-        was_usable, self.usable = self.usable, False
+        was_usable, self._ready = self.usable, False
         if was_usable:
             # Without its other end the process closes the environment and ends.
             await self._stream.aclose()
@@ -99,7 +108,7 @@ class ProcessHost:
             await self._process.wait()
 
     async def _ask(self, method: str, *arguments: Any) -> Any:
-        self.usable = False
+        self._ready = False
         try:
             await self._stream.send_all(packed((method, arguments)))
             (length,) = LENGTH.unpack(await self._received(LENGTH.size))
@@ -107,10 +116,10 @@ class ProcessHost:
         except (trio.BrokenResourceError, EOFError):
             raise await self._lost(method) from None
         if done:
-            self.usable = True
+            self._ready = True
             return reply
         error = self._rebuilt(*reply)
-        self.usable = isinstance(error, InvalidArgumentError)
+        self._ready = isinstance(error, InvalidArgumentError)
         raise error
 
     async def _received(self, count: int) -> bytes:

@@ -10,12 +10,12 @@ from google.protobuf.message import DecodeError
 
 from trio_cogment.api import rl_pb2
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.rl.environments.hosts import Host, InlineHost, ThreadHost
-from trio_cogment.rl.environments.making import Recipe, Target, repeatable
+from trio_cogment.rl.environments.hosts import DescribedHost, InlineHost, ThreadHost
+from trio_cogment.rl.environments.making import Again, Recipe, Target, repeatable
 from trio_cogment.rl.environments.part import Part
-from trio_cogment.rl.environments.pool import Key, Pool
+from trio_cogment.rl.environments.pool import Key, Pool, close_all
 from trio_cogment.rl.environments.process_host import ProcessHost
-from trio_cogment.rl.environments.stage import Opening
+from trio_cogment.rl.environments.stage import Description, Opening
 from trio_cogment.sdk import EnvironmentSession
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.values import decode_fields
@@ -27,12 +27,12 @@ DEFAULT_MAX_IDLE = 16
 DEFAULT_IDLE_SECONDS = 300.0
 
 
-async def _inline(recipe: Recipe) -> Host:
+async def _inline(recipe: Recipe) -> DescribedHost:
     await trio.lowlevel.checkpoint()
     return InlineHost(recipe)
 
 
-_OPENERS: dict[str, Callable[[Recipe], Awaitable[Host]]] = {
+_OPENERS: dict[str, Callable[[Recipe], Awaitable[DescribedHost]]] = {
     "inline": _inline,
     "thread": ThreadHost.open,
     "process": ProcessHost.open,
@@ -114,12 +114,25 @@ class ServedEnvironment:
         else:
             await part.play_hosted(self._pool, key, lambda: self._open(recipe))
 
+    async def describe(self) -> Description:
+        """Make an environment where those of trials are made, close it, and return what it said of itself.
+
+        Raises:
+            InvalidArgumentError: there is no target, or it is made already.
+            CogmentError: see `Recipe.make`.
+        """
+        if isinstance(self._target, Again):
+            raise InvalidArgumentError("environment: expected an id or a function, got one that is made already")
+        host = await self._open(self._recipe(rl_pb2.EnvironmentConfig()))
+        await close_all([host])
+        return host.description
+
     async def prepare(self) -> None:
         """Make an environment for the first trial, unless there is one.
 
         Raises:
             InvalidArgumentError: there is no target.
-            Exception: see `make_environment`.
+            CogmentError: see `Recipe.make`.
         """
         recipe = self._recipe(rl_pb2.EnvironmentConfig())
         await self._pool.release(Key(), await self._pool.acquire(Key(), lambda: self._open(recipe)))

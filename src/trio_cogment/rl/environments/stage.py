@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trio_cogment.rl.environments.base import Environment
 from trio_cogment.rl.environments.episode import Episode, Turn
 from trio_cogment.rl.environments.errors import InvalidEnvironmentError
 from trio_cogment.rl.environments.making import Recipe
+from trio_cogment.spaces import Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,26 @@ class Opening:
     frames_for: frozenset[str] = frozenset()
     seed: int | None = None
     options: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What an environment says of itself before any episode; see `base.Environment`."""
+
+    name: str
+    agents: Sequence[str]
+    observation_spaces: Mapping[str, Space]
+    action_spaces: Mapping[str, Space]
+
+    @classmethod
+    def of(cls, environment: Environment) -> Description:
+        """Return that of an environment."""
+        return cls(
+            environment.name,
+            tuple(environment.agents),
+            dict(environment.observation_spaces),
+            dict(environment.action_spaces),
+        )
 
 
 class Stage:

@@ -11,9 +11,9 @@ from trio_cogment.api.common_pb2 import ActorParams
 from trio_cogment.endpoints import DISCOVER
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError
 from trio_cogment.platform import Platform
-from trio_cogment.rl.environments.base import Environment
-from trio_cogment.rl.environments.making import Target, make_environment
+from trio_cogment.rl.environments.making import Target, is_made, make_environment
 from trio_cogment.rl.environments.serving import Hosting, environment
+from trio_cogment.rl.environments.stage import Description
 from trio_cogment.rl.openenv.trials import Game
 from trio_cogment.rl.seats.base import Seat, SeatContext
 from trio_cogment.rl.spec import PLAYER
@@ -39,21 +39,20 @@ async def registered_game(
     Raises:
         CogmentError: see `serve_openenv`.
     """
-    found = make_environment(target, **arguments)
-    name, agents = found.name, list(found.agents)
-    observation_spaces, action_spaces = dict(found.observation_spaces), dict(found.action_spaces)
-    _require_agents(name, agents, {"seats": seats, "default_actions": default_actions})
-    if isinstance(target, str) or callable(target):
-        # It has told what it is like; the trials have their own.
-        found.close()
     served = environment(target, hosting=hosting, arguments=arguments, max_idle=max_idle)
+    if is_made(target):
+        found = Description.of(make_environment(target, **arguments))
+    else:
+        found = await served.describe()
+    name, agents = found.name, list(found.agents)
+    _require_agents(name, agents, {"seats": seats, "default_actions": default_actions})
     try:
         yield Game(
             name=name,
             description=description or f"{name}: {len(agents)} {'seat' if len(agents) == 1 else 'seats'} of a trial",
             agents=agents,
-            observation_spaces=observation_spaces,
-            action_spaces=action_spaces,
+            observation_spaces=found.observation_spaces,
+            action_spaces=found.action_spaces,
             implementation=_register(name, lambda free: platform.participants.register_environment(served, free)),
             others={agent: _seated(platform, seat, found, agent) for agent, seat in seats.items()},
             default_actions=_checked(name, default_actions, found),
@@ -72,7 +71,7 @@ def _require_agents(name: str, agents: list[str], given: Mapping[str, Mapping[st
                 raise InvalidArgumentError(f"environment {name!r}: {field}: expected agents of {known}; got {agent!r}")
 
 
-def _checked(name: str, default_actions: Mapping[str, Any], found: Environment) -> dict[str, Any]:
+def _checked(name: str, default_actions: Mapping[str, Any], found: Description) -> dict[str, Any]:
     checked = {}
     for agent, action in default_actions.items():
         try:
@@ -84,7 +83,7 @@ def _checked(name: str, default_actions: Mapping[str, Any], found: Environment) 
     return checked
 
 
-def _seated(platform: Platform, seat: Seat, found: Environment, agent: str) -> ActorParams:
+def _seated(platform: Platform, seat: Seat, found: Description, agent: str) -> ActorParams:
     registry = None if platform.model_registry is None else platform.model_registry_client()
     actor = seat.actor(SeatContext(found.name, agent, registry))
     implementation = ""
