@@ -7,6 +7,8 @@ from trio_cogment.spec import ActorClass, Spec
 
 #: The class of all actors; cogment-lab's has this name too.
 PLAYER = "player"
+#: The implementation of an actor whose seat is a person's, which may go on with `:` and a name.
+HUMAN = "human"
 #: The property of a trial that names the policy of an actor: `policy.player_1` may be `rps@3`.
 POLICY_PROPERTY = "policy."
 

@@ -13,7 +13,7 @@ from trio_cogment.api.rl_pb2 import EnvironmentConfig
 from trio_cogment.outcome import EndCause
 from trio_cogment.rl.datasets.placing import Placement
 from trio_cogment.rl.datasets.steps import Step
-from trio_cogment.rl.spec import PLAYER, POLICY_PROPERTY
+from trio_cogment.rl.spec import HUMAN, PLAYER, POLICY_PROPERTY
 from trio_cogment.sdk import StoredTrial
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.values import decode_fields
@@ -29,8 +29,8 @@ class ActorRecord:
     Attributes:
         name: its name.
         actor_class: its class.
-        implementation: who played it; empty for a client.
-        is_human: it came as a client, which people do.
+        implementation: who played it; of a person's seat `human`, or `human:` and the name.
+        is_human: it came as a client, and not as a program of this package.
         policy: the model and its version, such as `rps@3`, as the trial's property `policy.<actor>` says; None without.
     """
 
@@ -85,7 +85,9 @@ class TrialRecord:
 
 
 def _actor_record(actor: ActorParams, policy: str | None) -> ActorRecord:
-    is_human = actor.endpoint.startswith(_CLIENT)
+    # Programs come as clients, too: their implementations have names, and those of people are theirs, if any.
+    name = actor.implementation
+    is_human = actor.endpoint.startswith(_CLIENT) and (not name or name.partition(":")[0] == HUMAN)
     return ActorRecord(actor.name, actor.actor_class, actor.implementation, is_human, policy or None)
 
 

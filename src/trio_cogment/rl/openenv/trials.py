@@ -317,6 +317,7 @@ class Trials:
         return actor_params(
             agent,
             PLAYER,
+            implementation="openenv",  # for who reads the trial: nobody looks that of a client up
             endpoint=CLIENT,
             optional=agent in self.game.default_actions,
             default_action=None if default is None else encode_action(default),

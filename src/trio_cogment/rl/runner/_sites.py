@@ -267,10 +267,14 @@ def _seat(site: Site, orchestrator: Orchestrator, seats: Mapping[str, Sitter], e
             continue
         implementation: Any = sitter
         if isinstance(sitter, Seat):
-            actor.CopyFrom(sitter.actor_params(actor.name, environment=environment, endpoint=CLIENT))
+            # Nobody looks the implementation of a client up: it tells who played.
+            actor.CopyFrom(
+                sitter.actor_params(actor.name, environment=environment, implementation=sitter.label, endpoint=CLIENT)
+            )
             implementation = sitter.actor(_context(orchestrator, environment, actor.name))
         else:
             actor.endpoint = CLIENT
+            actor.implementation = getattr(sitter, "__name__", type(sitter).__name__)
         if implementation is None:
             continue
         if not callable(implementation):

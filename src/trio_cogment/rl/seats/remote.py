@@ -7,6 +7,7 @@ from typing import Any
 from trio_cogment.endpoints import CLIENT, ClientEndpoint, parse_endpoint
 from trio_cogment.errors import EndpointError, InvalidArgumentError
 from trio_cogment.rl.seats.base import Seat, SeatContext
+from trio_cogment.rl.spec import HUMAN
 
 _MAX_PORT = 65535
 
@@ -93,7 +94,7 @@ class HumanSeat(Seat):
         super().__init__(**options)
         if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= _MAX_PORT):
             raise InvalidArgumentError(f"port: expected 0 to {_MAX_PORT}, or None; got {port!r}")
-        self.label = f"human:{name}" if name else "human"
+        self.label = f"{HUMAN}:{name}" if name else HUMAN
         self.name = name
         self.port = port
         self.address = address
