@@ -262,8 +262,18 @@ async def test_a_store_of_its_own() -> None:
         ({"seats": SEATS}, "environment: expected an environment, or its endpoint"),
         ({"environment": countdown()}, "seats: expected one for each actor, none for any actor"),
         ({"environment": countdown(), "seats": {"player_0": 3}}, "seats: 'player_0': expected a seat.*got int"),
-        ({"environment": countdown(), "seats": SEATS, "parallel": 0}, "parallel: expected 1 or more, got 0"),
-        ({"environment": countdown(), "seats": SEATS, "retries": -1}, "retries: expected 0 or more, got -1"),
+        (
+            {"environment": countdown(), "seats": SEATS, "parallel": 0},
+            "parallel: expected an integer, 1 or more, got 0",
+        ),
+        ({"environment": countdown(), "seats": SEATS, "parallel": 1.5}, "parallel: expected an integer, .* got 1.5"),
+        ({"environment": countdown(), "seats": SEATS, "max_steps": -1}, "max_steps: expected an integer, 0 or more"),
+        ({"environment": countdown(), "seats": SEATS, "timeout_seconds": np.nan}, "timeout_seconds: expected a number"),
+        ({"environment": countdown(), "seats": SEATS, "seeds": "a"}, "seeds: expected an integer, or 2 of them, got"),
+        (
+            {"environment": countdown(), "seats": SEATS, "retries": -1},
+            "retries: expected an integer, 0 or more, got -1",
+        ),
         ({"environment": countdown(), "seats": SEATS, "seeds": [1]}, "seeds: expected 2, one for each trial, got 1"),
         ({"environment": countdown(), "seats": SEATS, "seeds": 1 << 70}, "seeds: 1180591620717411303424: cannot be"),
         ({"environment": countdown(), "seats": SEATS, "on": []}, "on: expected an orchestrator at least"),
@@ -282,7 +292,7 @@ async def test_bad_input(given: dict[str, Any], words: str) -> None:
 
 
 async def test_no_trials() -> None:
-    with pytest.raises(InvalidArgumentError, match="n: expected one trial or more, got 0"):
+    with pytest.raises(InvalidArgumentError, match="n: expected an integer, 1 or more, got 0"):
         await run_trials_async(0, environment=countdown(), seats=SEATS)
 
 

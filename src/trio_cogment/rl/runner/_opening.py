@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from numbers import Integral, Real
 from typing import Any, TypedDict, Unpack
 
 from trio_cogment.api.common_pb2 import TrialParams
@@ -21,19 +22,28 @@ from trio_cogment.rpc import OwnNursery
 
 
 def _seeds(n: int, seeds: int | Iterable[int] | None) -> list[int | None]:
-    if n < 1:
-        raise InvalidArgumentError(f"n: expected one trial or more, got {n}")
     if seeds is None:
         return [None] * n
     try:
         first = operator.index(seeds)  # type: ignore[arg-type]  # what has none is an iterable
     except TypeError:
-        given: list[int | None] = [operator.index(seed) for seed in seeds]  # type: ignore[union-attr]  # as above
+        try:
+            given: list[int | None] = [operator.index(seed) for seed in seeds]  # type: ignore[union-attr]  # as above
+        except TypeError:
+            raise InvalidArgumentError(f"seeds: expected an integer, or {n} of them, got {seeds!r}") from None
     else:
         given = list(range(first, first + n))
     if len(given) != n:
         raise InvalidArgumentError(f"seeds: expected {n}, one for each trial, got {len(given)}")
     return given
+
+
+def _require_numbers(kind: Any, least: int, **numbers: float) -> None:
+    what = "an integer" if kind is Integral else "a number"
+    for name, number in numbers.items():
+        # NaN is not more than anything.
+        if not isinstance(number, kind) or not number >= least:
+            raise InvalidArgumentError(f"{name}: expected {what}, {least} or more, got {number!r}")
 
 
 @asynccontextmanager
@@ -75,9 +85,9 @@ async def open_run(
         max_steps=max_steps,
         store=store,
     )
-    for name, number, least in (("parallel", parallel, 1), ("retries", retries, 0)):
-        if number < least:
-            raise InvalidArgumentError(f"{name}: expected {least} or more, got {number}")
+    _require_numbers(Integral, 1, n=n, parallel=parallel)
+    _require_numbers(Integral, 0, retries=retries, max_steps=max_steps)
+    _require_numbers(Real, 0, timeout_seconds=timeout_seconds, unreachable_seconds=unreachable_seconds)
     given = _seeds(n, seeds)
     async with AsyncExitStack() as stack:
         actors, sites = await open_sites(stack, on, casting, host)
