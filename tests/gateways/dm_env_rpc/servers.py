@@ -74,6 +74,7 @@ class Duel:
     )
     lengths = (2, 4)
     ends = (pb.INTERRUPTED, pb.TERMINATED)
+    discounts = (1.0, 0.5)
 
     def __init__(self, seed: int = 0) -> None:
         self.reseed(seed)
@@ -95,7 +96,7 @@ class Duel:
 
     def _seen(self, numbers: list[int], player: int) -> Seen:
         reward = np.float32(numbers[player] - numbers[1 - player])
-        return {"last": np.array(numbers, np.int32), "reward": reward, "discount": np.float32(0.5)}
+        return {"last": np.array(numbers, np.int32), "reward": reward, "discount": np.float32(self.discounts[player])}
 
 
 GAMES: dict[str, Callable[[int], Any]] = {"catch": Catch, "duel": Duel}

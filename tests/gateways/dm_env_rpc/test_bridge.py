@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 import trio
 
-from tests.gateways.dm_env_rpc.servers import Catch, Duel, Server, World, served, serving
+from tests.gateways.dm_env_rpc.servers import Catch, Duel, Server, served, serving
+from tests.gateways.dm_env_rpc.servers import World as ServedWorld
 from trio_cogment.api import rl_pb2, spaces_pb2
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
 from trio_cogment.errors import InvalidArgumentError, TrialFailedError
 from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC, dm_env_rpc_environment, participants
+from trio_cogment.gateways.dm_env_rpc.worlds import World
 from trio_cogment.outcome import TrialOutcome
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rl.spec import PLAYER, RL_SPEC
@@ -170,6 +172,18 @@ def test_the_end_of_the_run_destroys_worlds() -> None:
         assert server.log[-2:] == ["leave_world", "destroy_world"]
 
 
+def test_the_end_of_the_run_destroys_a_world_that_nobody_gave_back() -> None:
+    async def open_one(url: str) -> None:
+        with trio.fail_after(10):
+            world = await World.open(dm_env_rpc_environment(url)._defaults.plan(BridgeConfig(), ["player_0"]))
+        assert world.usable
+        assert len(server.worlds) == 1
+
+    with serving() as (url, server):
+        trio.run(open_one, url)
+        assert server.worlds == {}
+
+
 async def test_seeds_and_settings_of_resets() -> None:
     player = Player()
     balls = []
@@ -223,8 +237,9 @@ async def test_two_actors_side_by_side() -> None:
         assert [found.terminated for found in right] == [False] * 4 + [True]
         assert left[4].value["last"].tolist() == left[2].value["last"].tolist() == [5, 2]
         assert right[4].value["last"].tolist() == [0, 2]
-        # A discount that is no more than the end says is not told.
-        assert right[1].info == {"discount": 0.5}
+        # A discount that is no more than what the state says is not told.
+        assert [found.info for found in left] == [{}] * 5
+        assert [found.info for found in right] == [{}] + [{"discount": 0.5}] * 4
         player.forget()
         await play(config(DUEL), BOTH)
         assert len(player.seen["left"]) == 5
@@ -255,7 +270,7 @@ async def test_settings_of_joining() -> None:
 
 async def test_a_world_of_somebody_else() -> None:
     async with served() as (url, server, _):
-        server.worlds["hall"] = hall = World(Catch(), [None])
+        server.worlds["hall"] = hall = ServedWorld(Catch(), [None])
         environment = dm_env_rpc_environment(url, world_name="hall")
         async with playing(environment, Player()) as play:
             await play()

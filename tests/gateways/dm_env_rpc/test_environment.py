@@ -71,7 +71,7 @@ def test_a_world_of_others_with_a_discount() -> None:
                 thread.start()
                 first = one.reset()
                 thread.join(10)
-            assert (first.reward, first.discount, list(first.observation)) == (None, 0.5, ["last"])
+            assert (first.reward, first.discount, list(first.observation)) == (None, 1.0, ["last"])
             assert one.discount_spec() == dm_specs.Array((), np.float32, "discount")
             assert list(server.worlds) == [one.world]
         assert server.worlds == {}
