@@ -135,8 +135,11 @@ class World:
         self.done = trio.Event()
 
     def stop(self) -> None:
-        self.playing = set()
-        self.given.clear()
+        """Interrupt what is being played; steps that wait for a game to begin go on waiting."""
+        if self.playing:
+            self.playing = set()
+            self.states = [pb.INTERRUPTED] * self.game.players
+            self._answer()
 
 
 class Server:
@@ -353,7 +356,7 @@ def serving() -> Iterator[tuple[str, Server]]:
                 started.put((url, trio.lowlevel.current_trio_token(), scope))
                 await trio.sleep_forever()
 
-    thread = threading.Thread(target=trio.run, args=(serve,))
+    thread = threading.Thread(target=trio.run, args=(serve,), daemon=True)
     thread.start()
     url, token, scope = started.get(timeout=10)
     try:

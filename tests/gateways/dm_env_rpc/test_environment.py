@@ -67,7 +67,9 @@ def test_a_world_of_others_with_a_discount() -> None:
     with serving() as (url, server):
         with DmEnvRpcEnvironment(url, create_settings={"game": "duel"}) as one:
             with DmEnvRpcEnvironment(url, world_name=one.world, join_settings={"slot": 1}) as other:
-                thread = threading.Thread(target=other.reset)  # a game of two begins when both have stepped
+                thread = threading.Thread(
+                    target=other.reset, daemon=True
+                )  # a game of two begins when both have stepped
                 thread.start()
                 first = one.reset()
                 thread.join(10)
