@@ -144,6 +144,12 @@ def test_who_leaves_without_an_end_comes_back_or_is_unknown() -> None:
 def test_agents_have_to_be_known_beforehand() -> None:
     with pytest.raises(InvalidEnvironmentError, match=r"'generated_agents_parallel_v0', possible_agents: expected all"):
         make_environment(generated_agents_parallel_v0.parallel_env())
+    rps: Any = Rps()
+    del rps.possible_agents
+    with pytest.raises(InvalidEnvironmentError, match="assign a list of them to the environment"):
+        make_environment(rps)
+    rps.possible_agents = ["player_0", "player_1"]
+    assert make_environment(rps).agents == ("player_0", "player_1")
     twins: Any = Rps()
     twins.possible_agents = [1, "1"]
     with pytest.raises(InvalidEnvironmentError, match=r"possible_agents: expected agents of different names, got \[1,"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,12 +14,16 @@ import httpx
 import numpy as np
 import pytest
 import trio
+import trio.testing
 
 import trio_cogment.rl as tc
 from tests.rl.openenv.games import RockPaperScissors, TakingTurns, Walk
-from tests.rl.openenv.test_server import client, error
+from tests.rl.openenv.test_client import Player, playing
+from tests.rl.openenv.test_server import Client, client, error
 from trio_cogment.errors import InvalidArgumentError, NotFoundError
 from trio_cogment.platform import open_platform
+from trio_cogment.rl.openenv.games import registered_game
+from trio_cogment.rl.openenv.server import serve_game
 from trio_cogment.rl.spec import RL_SPEC
 from trio_cogment.spaces import Observation
 
@@ -86,6 +91,66 @@ async def test_equal_seeds_give_equal_trials_with_others_who_draw() -> None:
             games.append([(await socket.step(0))["observation"]["value"] for _ in range(5)])
         assert games[0] == games[1]
         assert len(set(games[0])) > 1
+
+
+async def test_seeded_trials_at_once_draw_nothing_from_each_other() -> None:
+    async with open_platform(RL_SPEC) as platform:
+        registered = registered_game(
+            platform,
+            RockPaperScissors,
+            seats={"player_1": tc.random(3)},
+            default_actions={},
+            arguments={},
+            hosting="inline",
+            description="",
+            max_idle=4,
+        )
+        async with registered as game, trio.open_nursery() as nursery:
+            server = await nursery.start(partial(serve_game, game, platform))
+            async with client(server) as one, client(server) as two, client(server) as three:
+
+                async def play(socket: Client) -> list[int]:
+                    return [(await socket.step(0))["observation"]["value"] for _ in range(5)]
+
+                await one.reset(seed=4)
+                alone = await play(one)
+                await one.reset(seed=4)
+                games = []
+                for _ in range(2):
+                    games.append((await one.step(0))["observation"]["value"])
+                # In the middle of its trial others begin theirs, seeded and not.
+                await two.reset(seed=4)
+                await three.reset()
+                await three.step(0)
+                games += [(await one.step(0))["observation"]["value"] for _ in range(3)]
+                assert games == alone
+                assert await play(two) == alone
+                assert len(game.seeds) == 2
+            with trio.fail_after(30):
+                while game.seeds:
+                    await trio.testing.wait_all_tasks_blocked(0.01)
+            nursery.cancel_scope.cancel()
+
+
+async def test_pictures_are_for_the_seats_that_ask() -> None:
+    lake = serving("FrozenLake-v1", arguments={"render_mode": "ansi", "is_slippery": False})
+    async with lake as server, client(server) as socket, client(server) as blind:
+        assert "frame" not in (await blind.reset())["observation"]
+        first = (await socket.reset(frames=True))["observation"]["frame"]
+        second = (await socket.step(1))["observation"]["frame"]
+        assert first["media_type"] == "text/plain; charset=utf-8"
+        assert base64.b64decode(first["base64"]) != base64.b64decode(second["base64"])
+        assert "frame" not in (await blind.step(1))["observation"]
+        assert "frame" not in (await socket.reset(frames=False))["observation"]
+        # And so they come to an actor of a trial elsewhere.
+        player = Player(lambda _: np.int64(1))
+        async with playing(tc.openenv_environment(server.url), player) as play:
+            await play(frames_for=["player_0"])
+            assert player.observations[0].frame is not None
+            assert player.observations[0].frame.data == base64.b64decode(first["base64"])
+            player.observations.clear()
+            await play()
+            assert all(observation.frame is None for observation in player.observations)
 
 
 async def test_one_platform_may_have_several_servers() -> None:

@@ -29,6 +29,17 @@ def test_a_seat_where_nobody_sits_needs_a_name() -> None:
         Lobby(["player_0", "player_1"], {"player_0"}).join("me", Reset(seat="player_0"))
 
 
+def test_pictures_are_for_those_who_stay() -> None:
+    lobby = Lobby(AGENTS, {"player_2"})
+    gathering, seat = lobby.join("a", Reset(trial="duel", frames=True))
+    lobby.join("b", Reset(trial="other", frames=True))
+    assert gathering.frames_for == {seat}
+    lobby.leave(gathering, seat)
+    again, seat = lobby.join("c", Reset(trial="duel"))
+    lobby.join("d", Reset(trial="duel", frames=True))
+    assert again.frames_for == {"player_1"} != {seat}
+
+
 def test_a_trial_waits_for_its_sockets() -> None:
     lobby = Lobby(AGENTS, {"player_2"})
     first, seat = lobby.join("a", Reset(trial="duel", seat="player_1", seed=5))

@@ -60,7 +60,10 @@ class SeveralAgents:
         try:
             possible = list(self.env.possible_agents)
         except AttributeError:
-            text = "possible_agents: expected all that may take part, because they are the actors of a trial; got none"
+            text = (
+                "possible_agents: expected all that may take part, because they are the actors of a trial; got none: "
+                "assign a list of them to the environment"
+            )
             raise InvalidEnvironmentError(self.name, "", text) from None
         ids = {str(agent): agent for agent in possible}
         if not possible or len(ids) != len(possible):

@@ -219,6 +219,8 @@ class _Play:
         # A reset's arguments are the environment's own; servers of this package have those apart from theirs.
         ours = isinstance(self.observation, Codec) and self.observation.field
         arguments = {**self.environment.reset_arguments, **({"options": options} if ours and options else options)}
+        if ours and config.frames_for:
+            arguments["frames"] = True
         if config.HasField("seed"):
             arguments["seed"] = config.seed
         return self._observation(await self.link.ask("reset", to_json_value(arguments)))

@@ -21,6 +21,7 @@ class Gathering:
         name: by which sockets find it; empty if it is one socket's own.
         seats: the actors that are sockets, in the order of the trial's actors.
         taken: who sits there.
+        frames_for: those of them who want pictures.
         seed: of the episode.
         episode_id: the trial's id; empty: any.
         options: of the episode.
@@ -32,6 +33,7 @@ class Gathering:
     episode_id: str = ""
     options: Mapping[str, Any] | None = None
     taken: dict[str, object] = field(default_factory=dict)
+    frames_for: set[str] = field(default_factory=set)
 
     @property
     def free(self) -> list[str]:
@@ -71,6 +73,8 @@ class Lobby:
             _check_same(gathering, reset)
         seat = self._seat(gathering, reset)
         gathering.taken[seat] = who
+        if reset.frames:
+            gathering.frames_for.add(seat)
         # Later sockets may be the first to say one of these.
         gathering.seed = reset.seed if gathering.seed is None else gathering.seed
         gathering.episode_id = gathering.episode_id or reset.episode_id
@@ -84,6 +88,7 @@ class Lobby:
     def leave(self, gathering: Gathering, seat: str) -> None:
         """Free a seat of a trial that is not complete; without anybody it is no more."""
         gathering.taken.pop(seat, None)
+        gathering.frames_for.discard(seat)
         if not gathering.taken and self._waiting.get(gathering.name) is gathering:
             del self._waiting[gathering.name]
 

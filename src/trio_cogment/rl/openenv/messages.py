@@ -70,6 +70,7 @@ class Reset:
         seat: the actor to be; empty: the first that is free.
         seats: the actors that are sockets in this trial; empty: those for which the server has nobody else.
         options: of the environment.
+        frames: the seat gets a picture with each observation, if the environment draws any.
     """
 
     seed: int | None = None
@@ -78,6 +79,7 @@ class Reset:
     seat: str = ""
     seats: tuple[str, ...] = ()
     options: Mapping[str, Any] | None = None
+    frames: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +161,14 @@ def parse_reset(data: Any) -> Reset:
         RefusedError: a field is unknown or wrong.
     """
     fields = _object("reset", data)
-    known = ("seed", "episode_id", "trial", "seat", "seats", "options")
+    known = ("seed", "episode_id", "trial", "seat", "seats", "options", "frames")
     if unknown := sorted(fields.keys() - set(known)):
         text = f"reset: expected the fields {', '.join(known)}; got {shown(unknown[0])}, too"
         raise RefusedError(ErrorCode.VALIDATION_ERROR, f"{text}; what is the environment's own belongs into options")
     options = fields.get("options")
+    frames = fields.get("frames")
+    if not isinstance(frames, bool | None):
+        raise _invalid("reset: frames", "true or false", frames)
     return Reset(
         seed=_seed(fields.get("seed")),
         episode_id=_name("reset: episode_id", fields.get("episode_id")),
@@ -171,6 +176,7 @@ def parse_reset(data: Any) -> Reset:
         seat=_name("reset: seat", fields.get("seat")),
         seats=_names("reset: seats", fields.get("seats")),
         options=None if options is None else _object("reset: options", options),
+        frames=bool(frames),
     )
 
 

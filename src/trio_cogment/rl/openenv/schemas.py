@@ -181,6 +181,7 @@ _RESET = {
         "seat": {**_NAME, "description": "The actor to be; by default the first that is free."},
         "seats": {"type": "array", "items": _NAME, "description": "The actors that are sockets in this trial."},
         "options": {**_OBJECT, "description": "Of the environment."},
+        "frames": {"type": "boolean", "description": "Send a picture with each observation, if there is any."},
     },
     "additionalProperties": False,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -51,7 +51,7 @@ class Game:
         others: the parameters of the actors whom the server gives somebody, if no socket is there.
         default_actions: by actor, what is done there after its socket has gone; without one the trial ends.
         datalog_endpoint: where the samples go, if anywhere.
-        reseed: called with the seed of a trial that has one, before it is started: for what the others draw at random.
+        seeds: of the trials that have one, by their ids, as long as a socket plays them: for what the others draw.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Game:
     others: Mapping[str, ActorParams] = field(default_factory=dict)
     default_actions: Mapping[str, Any] = field(default_factory=dict)
     datalog_endpoint: str = ""
-    reseed: Callable[[int], None] = lambda seed: None
+    seeds: dict[str, int] = field(default_factory=dict)
 
 
 class Player(Protocol):
@@ -227,6 +227,8 @@ class Trials:
     def unseat(self, table: _Table, name: str, *, part_over: bool, trial_over: bool) -> None:
         """Take note that a socket has left a table."""
         table.seated.discard(name)
+        if not table.seated:
+            self.game.seeds.pop(table.trial_id, None)
         if not table.gathering.complete:
             self._lobby.leave(table.gathering, name)
             if not table.seated:
@@ -269,17 +271,23 @@ class Trials:
         return str(TrialOutcome.of(trial_id, info.end))
 
     async def _start(self, table: _Table, instance: str) -> None:
-        wanted = table.gathering
+        wanted, seeds = table.gathering, self.game.seeds
+        trial_id, seeded = wanted.episode_id, False
+        if wanted.seed is not None:
+            # The others may begin before the start of the trial returns: its id has to be known.
+            trial_id = trial_id or self.platform.participants.host.new_id()
+            seeded = trial_id not in seeds
+            seeds.setdefault(trial_id, wanted.seed)
         try:
             params = self._params(wanted, instance)
-            if wanted.seed is not None:
-                self.game.reseed(wanted.seed)
-            table.trial_id = await self.platform.controller.start_trial(params, trial_id=wanted.episode_id)
+            table.trial_id = await self.platform.controller.start_trial(params, trial_id=trial_id)
             if not table.trial_id:
-                text = f"reset: episode_id: expected an id that no trial has, got {wanted.episode_id!r}"
+                text = f"reset: episode_id: expected an id that no trial has, got {trial_id!r}"
                 table.failure = RefusedError(ErrorCode.EXECUTION_ERROR, text)
         except CogmentError as error:
             table.failure = error
+        if seeded and (table.failure is not None or not table.seated):
+            del seeds[trial_id]
         table.ready.set()
 
     async def _end(self, table: _Table, hard: bool) -> None:
@@ -298,6 +306,7 @@ class Trials:
         config.instance = f"openenv/{wanted.name}" if wanted.name else instance
         if wanted.seed is not None:
             config.seed = wanted.seed
+        config.frames_for.extend(sorted(wanted.frames_for))
         if wanted.options is not None:
             try:
                 fill_fields(config.options, dict(wanted.options))

@@ -144,6 +144,14 @@ class Seat(ABC):
         """
         return ""
 
+    def seeded(self, seed: int) -> Seat:
+        """Return a seat for one trial, in which what is drawn depends on this seed, and on no other trial.
+
+        Args:
+            seed: of the environment.
+        """
+        return self
+
     def reseed(self, seed: int) -> None:  # noqa: B027  most seats draw nothing
         """Begin anew with what the seat draws at random, so that equal seeds give equal trials.
 

@@ -33,6 +33,12 @@ class RandomSeat(LocalSeat):
         self._seeds = self._own
         self._generators: dict[str, np.random.Generator] = {}
 
+    def seeded(self, seed: int) -> RandomSeat:
+        """Return one that draws by itself; see `Seat.seeded`."""
+        own = RandomSeat(self._own[0] if self._own else None)
+        own.reseed(seed)
+        return own
+
     def reseed(self, seed: int) -> None:
         """Begin anew with what is drawn; see `Seat.reseed`."""
         # Not the bare seed: the environment draws with that.
