@@ -272,12 +272,12 @@ class ViewPlatform:
 
     async def withdraw(self, round_: Round) -> None:
         """End a trial that was started ahead and never began; it is not stored."""
-        self.forget(round_)
         round_.discard()
         platform = self.platform
         if platform is not None:
             await round_.launched.wait()  # before that it cannot be ended
         self.end_now(round_)
+        self.forget(round_)  # not before: an actor who finds nothing to take part in leaves the trial, with a warning
         if platform is not None and platform.datastore is not None:
             try:
                 await platform.controller.wait_trial(round_.trial_id, check=False)
