@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from trio_cogment.rl.views.gymnasium import TrialEnv as TrialEnv
     from trio_cogment.rl.views.gymnasium import make as make
     from trio_cogment.rl.views.gymnasium import register as register
+    from trio_cogment.rl.views.options import PlatformOptions as PlatformOptions
     from trio_cogment.rl.views.parallel import TrialParallelEnv as TrialParallelEnv
     from trio_cogment.rl.views.parallel import make_parallel as make_parallel
-    from trio_cogment.rl.views.platforms import PlatformOptions as PlatformOptions
     from trio_cogment.rl.views.rounds import EpisodeFailedError as EpisodeFailedError
     from trio_cogment.rl.views.vector import TrialVectorEnv as TrialVectorEnv
     from trio_cogment.rl.views.vector import make_vec as make_vec
@@ -71,7 +71,7 @@ _HOMES = {
     "League": "runner",
     "MLflow": "runner",
     "OpenEnvServer": "openenv.server",
-    "PlatformOptions": "views.platforms",
+    "PlatformOptions": "views.options",
     "RL_SPEC": "spec",
     "Results": "runner",
     "RunFailedError": "runner",

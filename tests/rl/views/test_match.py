@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 import trio
 
+import trio_cogment.rl as tc
 from tests.rl.views.environments import Counter
+from tests.rl.views.test_mixed import Table
+from trio_cogment import open_platform
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.rl.environments.gymnasium import GymnasiumEnvironment
 from trio_cogment.rl.views.match import Match
-from trio_cogment.rl.views.platforms import PlatformOptions
+from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.rounds import EpisodeFailedError
 from trio_cogment.sdk import EnvironmentSession
 from trio_cogment.spaces import Box, Discrete, Frame, Observation, Space
@@ -213,16 +216,56 @@ def test_one_that_nobody_closes_goes_with_the_garbage() -> None:
     driver = match.platform.driver
     del match
     gc.collect()
-
-    def use() -> None:
-        while True:
-            driver.let_run()
-            driver.exchange(lambda: None, lambda: True)
-
-    with pytest.raises(FailedPreconditionError, match="closed"):
-        use()
-    match_of(Counter()).close()
     assert not trio.lowlevel.in_trio_run()
+    with pytest.raises(FailedPreconditionError, match="closed"):
+        driver.exchange(lambda: None, lambda: True)
+
+
+def test_views_that_share_a_platform() -> None:
+    """It stays open for the others, if one of them is closed or goes with the garbage."""
+    first = tc.make(Counter, store="memory:")
+    second = tc.make(Counter, platform=first)
+    third = tc.make(Counter, platform=second)
+    first.reset()
+    second.reset()
+    third.reset()
+    first.close()
+    del second
+    gc.collect()
+    third.step(1)
+    third.reset()
+    third.close()
+    assert not trio.lowlevel.in_trio_run()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"platform": 3}, "platform: expected another view, such as make returns, got int"),
+        ({"store": "memory:"}, "'Counter': platform: expected no store or other options with it, got .*memory:"),
+        ({"environment": "grpc://nowhere:1"}, "platform: expected one that runs in a thread"),
+    ],
+)
+def test_platforms_that_cannot_be_shared(options: dict[str, Any], text: str) -> None:
+    with tc.make(Counter) as view, pytest.raises(InvalidArgumentError, match=text):
+        tc.make(**{"environment": Counter, "platform": view, **options})
+
+
+def test_clients_of_a_shared_platform_need_its_ports() -> None:
+    seats = {"p_1": tc.random(), "p_2": tc.random(), "p_3": tc.human(port=0)}
+    view = tc.make_parallel(Table(), seats=seats)
+    try:
+        tc.make_parallel(Table(), platform=view, seats=seats).close()
+        with pytest.raises(InvalidArgumentError, match="human: expected port=None, or a seat of the view"):
+            tc.make_parallel(Table(), platform=view, seats={**seats, "p_3": tc.human(port=0)})
+    finally:
+        view.close()
+
+
+async def test_the_platform_of_a_program_is_served_to_views() -> None:
+    async with open_platform() as platform:
+        with pytest.raises(InvalidArgumentError, match=r"got Platform, .* serve it, and use orchestrator="):
+            tc.make(Counter, platform=platform)
 
 
 def test_seats_of_nobody() -> None:

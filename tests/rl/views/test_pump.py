@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
 
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.rl.views import pump as pumps
+from trio_cogment.rl.views.drivers import PumpDriver
 
 
 @pytest.fixture
@@ -163,3 +166,62 @@ def test_the_handler_of_control_c_goes_with_it(pump: pumps.Pump) -> None:
     assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     pump.release()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def opened(pump: pumps.Pump) -> Any:
+    """Return a driver of something in the pump, with one more user of it."""
+    pump.users += 1
+    return PumpDriver(pump, nothing())
+
+
+@asynccontextmanager
+async def nothing() -> AsyncIterator[None]:
+    yield
+
+
+def test_a_driver_that_is_abandoned_closes_where_it_can(pump: pumps.Pump) -> None:
+    driver = opened(pump)
+    pump.release()
+    driver.abandon()
+    assert not pump.is_usable()
+    assert not trio.lowlevel.in_trio_run()
+    driver.abandon()  # it is harmless
+
+
+@pytest.mark.parametrize("where", ["another thread", "a turn", "a protected block"])
+def test_a_driver_that_is_abandoned_elsewhere_closes_later(pump: pumps.Pump, where: str) -> None:
+    driver = opened(pump)
+
+    async def turn() -> None:
+        driver.abandon()
+
+    if where == "another thread":
+        thread = threading.Thread(target=driver.abandon)
+        thread.start()
+        thread.join()
+    elif where == "a turn":
+        pump.call(turn)
+    else:
+        with pump.protecting():
+            driver.abandon()
+            assert pump.users == 2
+    while pump.users > 1:
+        pump.turn()
+    with pytest.raises(FailedPreconditionError, match="closed"):
+        driver.call(trio.sleep, 0)
+    pump.call(trio.sleep, 0)
+
+
+def test_a_driver_that_is_abandoned_in_a_forked_process_stays_open(
+    pump: pumps.Pump, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it would do there, it would do to the process that made it."""
+    driver = opened(pump)
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: 0)
+        driver.abandon()
+    for _ in range(20):
+        pump.turn()
+    driver.call(trio.sleep, 0)
+    driver.close()
+    assert pump.users == 1

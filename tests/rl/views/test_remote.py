@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -16,8 +19,15 @@ from gymnasium.utils.env_checker import data_equivalence
 import trio_cogment.rl as tc
 from tests.rl.environments._games import Rps
 from tests.rl.views.environments import Counter
+from tests.rl.views.test_mixed import CLIENTS_MOVE, Table, client_at, play
 from trio_cogment import open_platform
-from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.config import PlatformConfig, RpcConfig
+from trio_cogment.errors import (
+    CogmentError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    UnavailableError,
+)
 from trio_cogment.rl.environments.serving import environment
 from trio_cogment.rl.spec import RL_SPEC
 from trio_cogment.rl.views.drivers import open_driver
@@ -26,8 +36,8 @@ from trio_cogment.sdk import Participants, serve_participants
 
 
 @asynccontextmanager
-async def served_orchestrator() -> AsyncIterator[str]:
-    async with open_platform() as platform, trio.open_nursery() as nursery:
+async def served_orchestrator(**options: Any) -> AsyncIterator[str]:
+    async with open_platform(**options) as platform, trio.open_nursery() as nursery:
         listeners = await open_listeners("127.0.0.1", 0)
         server: RunningServer = await nursery.start(serve, platform.services, listeners)
         yield f"grpc://127.0.0.1:{server.port}"
@@ -43,6 +53,10 @@ async def served_environment(target: Any) -> AsyncIterator[str]:
         server: RunningServer = await nursery.start(serving)
         yield f"grpc://127.0.0.1:{server.port}"
         nursery.cancel_scope.cancel()
+
+
+def seats_with(human: tc.Seat) -> dict[str, tc.Seat]:
+    return {"p_1": tc.random(1), "p_2": tc.policy(lambda _: 2), "p_3": human}
 
 
 @pytest.fixture
@@ -153,6 +167,79 @@ def test_an_environment_elsewhere_that_raises() -> None:
     finally:
         env.close()
         driver.close()
+
+
+def test_seats_in_trials_elsewhere(orchestrator: str) -> None:
+    """Those of this process are served from here; a client joins there."""
+    human, game = tc.human(), Table()
+    there = SimpleNamespace(endpoint=orchestrator)
+    view = tc.make_parallel(game, orchestrator=orchestrator, seats=seats_with(human))
+    try:
+        with client_at(there) as trials:
+            for _ in range(2):
+                assert play(view) == [{"p_0": 1.0}] * 5
+                assert view.trial_id in trials
+                assert [(each["p_2"], each["p_3"]) for each in game.said] == [(2, CLIENTS_MOVE)] * 5
+    finally:
+        view.close()
+
+
+def test_episodes_elsewhere_are_kept_by_the_datastore_that_is_found_there(tmp_path: Path) -> None:
+    driver = open_driver(served_orchestrator(store="memory:"), thread=True)
+    address = driver.value
+    try:
+        for options in (
+            tc.PlatformOptions(orchestrator=address, store="cogment://discover"),
+            tc.PlatformOptions(store=address),
+        ):
+            view = tc.make(Counter, options=options)
+            view.reset()
+            while not any(view.step(1)[2:4]):
+                pass
+            kept = view.trial_id
+            view.close()
+            done = tc.export(address, parquet=tmp_path / kept, trials=[kept])
+            assert (done.trials, done.steps) == (1, 5)
+    finally:
+        driver.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"store": "memory:"}, "store: expected the address of a datastore with orchestrator='grpc://nowhere:1'"),
+        ({"model_registry": "models"}, "model_registry: expected None with orchestrator='grpc://nowhere:1'"),
+    ],
+)
+def test_what_only_a_platform_here_can_have(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        tc.make(Counter, options=tc.PlatformOptions(orchestrator="grpc://nowhere:1", **options))
+
+
+def test_a_port_here_for_clients_of_trials_elsewhere() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"human: expected port=None with orchestrator=.*; got 8080"):
+        tc.make_parallel(Table(), orchestrator="grpc://nowhere:1", seats=seats_with(tc.human(port=8080)))
+
+
+def test_nobody_is_there(quiet: None) -> None:
+    """The errors say what was looked for, and how long."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    address = f"grpc://127.0.0.1:{port}"
+    config = PlatformConfig(rpc=RpcConfig(await_server_seconds=0.1))
+    with pytest.raises(
+        tc.EpisodeFailedError, match=rf"environment '{address}', trial .*: not begun after 0\.\d s: .*refused"
+    ):
+        tc.make(address, options=tc.PlatformOptions(config=config))
+    view = tc.make(Counter, options=tc.PlatformOptions(config=config, orchestrator=address))
+    with pytest.raises(UnavailableError, match=rf"orchestrator '{address}': no trial .* in 0\.\d s: .*refused"):
+        view.reset()
+    view.close()
+
+
+def test_an_environment_to_be_found_is_not_that_of_the_view_itself() -> None:
+    with pytest.raises(CogmentError, match="cogment://discover/environment: nothing like that is registered"):
+        tc.make("cogment://discover")
 
 
 def test_several_of_an_environment_elsewhere(pendulum: str) -> None:

@@ -9,7 +9,7 @@ from trio_cogment.errors import MissingExtraError, UnimplementedError
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.views.gymnasium import find_environment
 from trio_cogment.rl.views.match import Match
-from trio_cogment.rl.views.platforms import PlatformOptions, ViewPlatform
+from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.turns import Turns
 from trio_cogment.spaces import to_gymnasium
 
@@ -143,7 +143,7 @@ def open_match(
     implementation: str,
     render_mode: str | None,
     options: PlatformOptions,
-    platform: ViewPlatform | None,
+    platform: Any,
     arguments: dict[str, Any],
 ) -> Match:
     """Return the match of a view of PettingZoo; see `make_parallel` for the arguments and the errors."""

@@ -57,7 +57,7 @@ class Driver(Protocol[V_co]):
         """Call a function, in Trio's thread, in which Control-C may be raised."""
 
     def abandon(self) -> None:
-        """Begin to close, from any thread, and wait for nothing."""
+        """Close, if that can be done where this is called; otherwise begin to. From any thread, at any moment."""
 
     def close(self) -> None:
         """Close what is open, and wait for that; closing again is harmless."""
@@ -120,7 +120,7 @@ class PumpDriver(Generic[V]):
         finally:
             self._open, self._over = False, True
             if self._abandoned and not self._closed:
-                # Its pump cannot end from within a task. It does with the next view of the thread, or at the end.
+                # Its pump cannot end from within a task. It does with the next view that is closed, or at the end.
                 self._closed = True
                 self._pump.users -= 1
 
@@ -163,9 +163,12 @@ class PumpDriver(Generic[V]):
 
     def abandon(self) -> None:
         """See `Driver.abandon`."""
-        self._abandoned = True
         if not self._pump.is_of_this_process():
             return  # what wakes it up is shared with the process that made it
+        if self._pump.is_at_rest():
+            self.close()
+            return
+        self._abandoned = True
         try:
             self._token.run_sync_soon(self._closing.set)
         except trio.RunFinishedError:

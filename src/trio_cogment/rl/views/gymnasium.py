@@ -11,8 +11,8 @@ from trio_cogment.rl.environments.gymnasium import GymnasiumEnvironment
 from trio_cogment.rl.environments.making import make_environment
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.views.match import Match
+from trio_cogment.rl.views.options import PlatformOptions, is_address
 from trio_cogment.rl.views.parameters import RemoteEnvironment
-from trio_cogment.rl.views.platforms import PlatformOptions, ViewPlatform
 from trio_cogment.spaces import Observation, to_gymnasium
 
 try:
@@ -26,7 +26,6 @@ except ModuleNotFoundError as missing:
 from trio_cogment.rl.views.raw_types import TypeMemory, like
 
 _HOME = "trio_cogment.rl.views"
-_REMOTE = ("grpc://", "cogment://")
 _MASK = "action_mask"
 
 
@@ -171,7 +170,7 @@ def make(
     implementation: str = "",
     render_mode: str | None = None,
     options: PlatformOptions | None = None,
-    platform: ViewPlatform | None = None,
+    platform: Any = None,
     store: Any = None,
     model_registry: Any = None,
     orchestrator: str = "",
@@ -191,7 +190,7 @@ def make(
         implementation: of an environment that is served elsewhere, if there are several.
         render_mode: with which the environment is made.
         options: where the trials run, all of it; the arguments from `store` on are for what is needed most.
-        platform: share that of other views.
+        platform: another view, whose platform is shared: the trials are kept in its store.
         store: keeps every episode as a trial: `memory:` or `sqlite:PATH`.
         model_registry: the folder of a model registry, for seats of models.
         orchestrator: run the trials there, `grpc://host:port`, instead of on a platform of the environment's own.
@@ -224,7 +223,7 @@ def seated(
     seats: Mapping[str, Seat] | None,
     seat: str,
     *,
-    platform: ViewPlatform | None,
+    platform: Any,
     options: PlatformOptions | None,
 ) -> Match:
     """Return a match with one agent of the caller's; see `make`."""
@@ -246,7 +245,7 @@ def find_environment(
     Raises:
         InvalidArgumentError: an environment elsewhere was given arguments.
     """
-    if is_elsewhere(target):
+    if is_address(target):
         return _remote(target, agents, implementation, render_mode, arguments)
     if render_mode is not None:
         arguments = {**arguments, "render_mode": render_mode}
@@ -254,11 +253,6 @@ def find_environment(
     if isinstance(made, GymnasiumEnvironment):
         return GymnasiumEnvironment(TypeMemory(made.env), name=made.name)
     return made
-
-
-def is_elsewhere(target: Any) -> bool:
-    """Whether it says where an environment is served."""
-    return isinstance(target, str) and target.startswith(_REMOTE)
 
 
 def _remote(

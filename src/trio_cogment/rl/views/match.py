@@ -18,6 +18,7 @@ from trio_cogment.rl.environments.episode import Episode
 from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.views.codec import NO_ACTION, ActionEncoder, ObservationDecoder
+from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.parameters import (
     RemoteEnvironment,
     driven_agents,
@@ -25,9 +26,9 @@ from trio_cogment.rl.views.parameters import (
     is_remote,
     params_of,
 )
-from trio_cogment.rl.views.platforms import PlatformOptions, ViewPlatform
 from trio_cogment.rl.views.rounds import EpisodeFailedError, Round
 from trio_cogment.rl.views.seating import Seating
+from trio_cogment.rl.views.sharing import platform_for
 from trio_cogment.spaces import Observation, SpaceError
 
 #: Trio's tasks get a turn after so many steps, even if no step had to wait for them. A turn takes as long as half a
@@ -43,7 +44,7 @@ class Match:
         environment: in this process, which it closes in the end; or elsewhere.
         seats: who takes which seat; those of all other agents are `mine`.
         mine: the agents whom the caller drives, by default all that have no seat in `seats`.
-        platform: where the trials run; shared with other matches, or by default one of its own.
+        platform: where the trials run: that of another view or match; by default one of its own.
         options: of its own platform.
 
     Attributes:
@@ -66,7 +67,7 @@ class Match:
         *,
         seats: Mapping[str, Seat] = {},
         mine: Collection[str] | None = None,
-        platform: ViewPlatform | None = None,
+        platform: Any = None,
         options: PlatformOptions | None = None,
     ) -> None:
         self._remote = environment if isinstance(environment, RemoteEnvironment) else None
@@ -83,18 +84,15 @@ class Match:
         self._unseeded_begun = False
         self._turn_after = _STEPS_PER_TURN
         self._episode = None if self.environment is None else Episode(self.environment, self.agents)
-        options = options or PlatformOptions()
         remote = self._remote is not None or any(is_remote(seat) for seat in seats.values())
-        self.platform = (
-            ViewPlatform(options, remote=remote, seats=tuple(seats.values())) if platform is None else platform.share()
-        )
-        if self.platform.records:
+        self.platform = platform_for(self.name, platform, options, remote=remote, seats=tuple(seats.values()))
+        if self.platform.options.records:
             self._turn_after = _RECORDED_STEPS_PER_TURN
-        # A seat or an environment elsewhere would be taken by a trial that may never begin.
-        self._ahead = not remote and not options.orchestrator
+        # A seat or an environment elsewhere would be taken by a trial that may never begin, or a datastore told of it.
+        self._ahead = not remote and not self.platform.remote
         # Nobody else takes part, and nothing is kept: a reward beside that of the observation would reach nobody.
-        self._alone = not seats and not self.platform.shows_rewards
-        self._finalizer = weakref.finalize(self, self.platform.driver.abandon)
+        self._alone = not seats and not self.platform.options.shows_rewards
+        self._finalizer = weakref.finalize(self, self.platform.abandon)
         self._finalizer.atexit = False  # the drivers see to that, in their threads
         try:
             self._seating = Seating(self.name, self._seats, self.platform.registry())
@@ -356,7 +354,7 @@ class Match:
         where = f"environment {self.name!r}, trial {round_.trial_id!r}"
         if failure is not None:
             raise EpisodeFailedError(f"{where}: {type(failure).__name__}: {failure}") from failure
-        outcome = self.platform.driver.call(self.platform.outcome, round_.trial_id)
+        outcome = self.platform.driver.call(self.platform.outcome, round_)
         raise EpisodeFailedError(f"{where}: {outcome}")
 
     # The end

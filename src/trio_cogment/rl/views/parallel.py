@@ -10,7 +10,7 @@ from trio_cogment.rl.environments.errors import InvalidActionError
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.views.agents import ParallelEnv, SeatedAgents, open_match
 from trio_cogment.rl.views.match import Match
-from trio_cogment.rl.views.platforms import PlatformOptions, ViewPlatform
+from trio_cogment.rl.views.options import PlatformOptions
 from trio_cogment.rl.views.turns import info_of
 from trio_cogment.spaces import SpaceError
 
@@ -135,7 +135,7 @@ def make_parallel(
     implementation: str = "",
     render_mode: str | None = None,
     options: PlatformOptions | None = None,
-    platform: ViewPlatform | None = None,
+    platform: Any = None,
     store: Any = None,
     model_registry: Any = None,
     orchestrator: str = "",
@@ -154,7 +154,7 @@ def make_parallel(
         implementation: of an environment that is served elsewhere, if there are several.
         render_mode: with which the environment is made.
         options: where the trials run, all of it; the arguments from `store` on are for what is needed most.
-        platform: share that of other views.
+        platform: another view, whose platform is shared: the trials are kept in its store.
         store: keeps every episode as a trial: `memory:` or `sqlite:PATH`.
         model_registry: the folder of a model registry, for seats of models.
         orchestrator: run the trials there, `grpc://host:port`, instead of on a platform of the environment's own.

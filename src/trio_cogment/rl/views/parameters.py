@@ -8,7 +8,6 @@ from typing import Any
 
 from trio_cogment.api import rl_pb2
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.endpoints import DISCOVER
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rl.environments.base import SINGLE_AGENT, Environment
 from trio_cogment.rl.seats.base import Seat
@@ -120,10 +119,10 @@ def params_of(
         config.instance = instance
     return trial_params(
         actors,
-        environment=IMPLEMENTATION if remote is None else remote.implementation,
+        environment=platform.serve_environment() if remote is None else remote.implementation,
         environment_endpoint=opened.endpoint if remote is None else remote.endpoint,
         environment_config=config,
-        datalog_endpoint=DISCOVER if platform.records else "",
+        datalog_endpoint=platform.options.datalog_endpoint,
         spec=RL_SPEC,
     )
 

@@ -13,14 +13,23 @@ import trio
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import PlatformConfig
 from trio_cogment.endpoints import CLIENT, DISCOVER
-from trio_cogment.errors import CogmentError, FailedPreconditionError, NotFoundError
+from trio_cogment.errors import (
+    CogmentError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    RpcError,
+    StatusCode,
+    UnavailableError,
+)
 from trio_cogment.host import Host
-from trio_cogment.outcome import TrialOutcome
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rl.seats.base import Seat
 from trio_cogment.rl.seats.clients import serve_clients
+from trio_cogment.rl.seats.remote import HumanSeat
 from trio_cogment.rl.spec import PLAYER, RL_SPEC
 from trio_cogment.rl.views.drivers import Driver, open_driver
+from trio_cogment.rl.views.options import PlatformOptions, is_address
 from trio_cogment.rl.views.rounds import Round
 from trio_cogment.rpc import OwnNursery, RunningServer
 from trio_cogment.sdk import (
@@ -40,32 +49,6 @@ _USER_ID = "trio-cogment"
 _QUICK_LOOKS = 20
 _LOOK_SECONDS = 0.002
 _DISCARDED = "the view was reset in the middle of the episode"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlatformOptions:
-    """Where the trials of a view run, and what is kept of them.
-
-    Attributes:
-        store: keeps the episodes: `memory:`, `sqlite:PATH`, or a storage.
-        model_registry: the folder of a model registry.
-        orchestrator: run the trials on this one, `grpc://host:port`, instead of a platform of the view's own.
-        directory: asked for what `cogment://discover` describes and is not in this process: its `grpc://host:port`.
-        address: with `orchestrator`: where it reaches this process, if the environment or a seat is here.
-        port: see `address`; 0 for any free one.
-        config: limits and timeouts of the view's own platform.
-        thread: run the platform in a thread of its own. By default so if a participant or the orchestrator is
-            elsewhere, because connections have to be kept alive, and where Trio runs in this thread already.
-    """
-
-    store: Any = None
-    model_registry: Any = None
-    orchestrator: str = ""
-    directory: Any = None
-    address: str = "127.0.0.1"
-    port: int = 0
-    config: PlatformConfig | None = None
-    thread: bool | None = None
 
 
 @dataclass(slots=True)
@@ -95,27 +78,31 @@ class ViewPlatform:
         seats: those whose clients are to be served.
 
     Attributes:
+        options: those of the argument.
         driver: calls into Trio.
+        remote: a participant, the orchestrator or the datastore is elsewhere.
     """
 
     def __init__(self, options: PlatformOptions, *, remote: bool = False, seats: Sequence[Seat] = ()) -> None:
-        self._options = options
+        options.check(seats)
+        self.options = options
         self._seats = seats
         self._host = Host()
         self._users = 1
         self._rounds: dict[str, Round] = {}
         self._labels = {IMPLEMENTATION}
         self._participants = Participants(RL_SPEC, host=self._host)
-        self._participants.register_environment(self._play_environment, IMPLEMENTATION)
+        self._serves_environment = False
         self._participants.register_actor(self._play_actor, IMPLEMENTATION, [PLAYER])
         thread = options.thread
-        if thread is None and (remote or options.orchestrator):
+        self.remote = remote or bool(options.orchestrator) or is_address(options.store)
+        if thread is None and self.remote:  # connections have to be kept alive
             thread = True
         self.driver: Driver[_Opened] = open_driver(self._open(), thread=thread)
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[_Opened]:
-        options = self._options
+        options = self.options
         async with AsyncExitStack() as stack:
             if options.orchestrator:
                 opened = await self._connect(stack)
@@ -125,7 +112,7 @@ class ViewPlatform:
                         self._participants,
                         config=options.config,
                         host=self._host,
-                        store=options.store,
+                        store=None if is_address(options.store) else options.store,
                         model_registry=options.model_registry,
                         directory=options.directory,
                     )
@@ -140,15 +127,23 @@ class ViewPlatform:
             opened.nursery.cancel_scope.cancel()
 
     async def _connect(self, stack: AsyncExitStack) -> _Opened:
-        options = self._options
+        options = self.options
+        config = options.config or PlatformConfig()
         client = await stack.enter_async_context(
-            connect(options.orchestrator, spec=RL_SPEC, directory=options.directory or "", host=self._host)
+            connect(
+                options.orchestrator,
+                spec=RL_SPEC,
+                directory=options.directory or "",
+                tls=config.client_tls,
+                config=config.rpc,
+                host=self._host,
+            )
         )
+        controller = await client.controller()
         nursery = await stack.enter_async_context(OwnNursery())
         serving = partial(serve_participants, self._participants, port=options.port, address=options.address)
         server: RunningServer = await nursery.start(serving)
         endpoint = f"grpc://{options.address}:{server.port}"
-        controller = await client.controller()
         return _Opened(controller, nursery, None, endpoint, CLIENT, client.join_trial)
 
     @property
@@ -161,15 +156,15 @@ class ViewPlatform:
         """The platform of the view's own, if it has one."""
         return self.driver.value.platform
 
-    @property
-    def records(self) -> bool:
-        """Whether the trials' samples are stored here."""
-        return self._options.store is not None
+    def serve_environment(self) -> str:
+        """Register the environments of the views, if they are in this process; return the name.
 
-    @property
-    def shows_rewards(self) -> bool:
-        """Whether others than a trial's participants may see the rewards in it."""
-        return self.records or self.platform is None
+        Otherwise nothing may be found here when an environment is looked for that somebody else serves.
+        """
+        if not self._serves_environment:
+            self._serves_environment = True
+            self._participants.register_environment(self._play_environment, IMPLEMENTATION)
+        return IMPLEMENTATION
 
     def register_seat(self, label: str) -> str:
         """Make known that there are seats of this label; return the name of their implementation."""
@@ -192,10 +187,12 @@ class ViewPlatform:
     def launch(self, round_: Round, params: TrialParams) -> None:
         """Begin to start a trial; the round learns what comes of it."""
         self._rounds[round_.trial_id] = round_
+        round_.launched_at = trio.current_time()
         self.opened.nursery.start_soon(self._start, round_, params, name=f"start of trial {round_.trial_id}")
 
     async def _start(self, round_: Round, params: TrialParams) -> None:
         opened, seating = self.opened, round_.seating
+        began = trio.current_time()
         try:
             round_.chosen = await seating.choose()
             if round_.discarded:
@@ -212,6 +209,12 @@ class ViewPlatform:
                         opened.nursery.start_soon(self._join, round_, actor.name)
         except Exception as error:  # noqa: BLE001  who chooses may be the user's; it ends this trial and nothing else
             round_.failure = error
+            if opened.platform is None and isinstance(error, RpcError) and error.code is StatusCode.UNAVAILABLE:
+                waited = trio.current_time() - began
+                text = (
+                    f"orchestrator {self.options.orchestrator!r}: no trial has been started in {waited:.1f} s: {error}"
+                )
+                round_.failure = UnavailableError(text)
             self.driver.notify()
         finally:
             round_.launched.set()
@@ -266,9 +269,12 @@ class ViewPlatform:
         except CogmentError:
             pass  # the orchestrator is away: so is the trial
 
-    async def outcome(self, trial_id: str) -> TrialOutcome:
-        """Wait until a trial has ended; return how."""
-        return await self.opened.controller.wait_trial(trial_id, check=False)
+    async def outcome(self, round_: Round) -> str:
+        """Wait until a trial has ended; return how, and how long was waited if it never began."""
+        outcome = await self.opened.controller.wait_trial(round_.trial_id, check=False)
+        if outcome.ticks:
+            return str(outcome)
+        return f"not begun after {trio.current_time() - round_.launched_at:.1f} s: {outcome}"
 
     async def withdraw(self, round_: Round) -> None:
         """End a trial that was started ahead and never began; it is not stored."""
@@ -321,8 +327,27 @@ class ViewPlatform:
             )
         return self.driver.call(registry.store, name, data).version_number
 
-    def share(self) -> ViewPlatform:
-        """Return it for one more view."""
+    def share(self, *, remote: bool, seats: Sequence[Seat]) -> ViewPlatform:
+        """Return it for one more view.
+
+        Args:
+            remote: some participant of that view is elsewhere.
+            seats: of that view.
+
+        Raises:
+            InvalidArgumentError: the view needs what only its own platform has.
+        """
+        self.options.check(seats)
+        if remote and not self.remote and self.options.thread is not True:
+            raise InvalidArgumentError(
+                "platform: expected one that runs in a thread, because a participant is elsewhere: make the view whose "
+                "platform it is with thread=True"
+            )
+        for seat in seats:
+            if isinstance(seat, HumanSeat) and seat.port is not None and seat not in self._seats:
+                raise InvalidArgumentError(
+                    f"seats: human: expected port=None, or a seat of the view whose platform it is; got {seat.port}"
+                )
         self._users += 1
         return self
 
@@ -331,3 +356,9 @@ class ViewPlatform:
         self._users -= 1
         if self._users == 0:
             self.driver.close()
+
+    def abandon(self) -> None:
+        """Count one view less, which nobody has closed; the last one begins to close it. From any thread."""
+        self._users -= 1
+        if self._users == 0:
+            self.driver.abandon()

@@ -59,6 +59,10 @@ class _Clock(trio.abc.Clock):
         self._passed = self.current_time()
         self._since = None
 
+    def is_running(self) -> bool:
+        """Whether the pump waits for something."""
+        return self._since is not None
+
     def start_clock(self) -> None:
         """See `trio.abc.Clock.start_clock`."""
 
@@ -128,6 +132,11 @@ class Pump:
     def is_usable(self) -> bool:
         """Whether it has not ended, and belongs to this process and thread."""
         return self._ended is None and self._pid == os.getpid() and self._thread == threading.get_ident()
+
+    def is_at_rest(self) -> bool:
+        """Whether it is usable, nobody waits for it, and it does not run."""
+        # In the middle of something that Control-C must not interrupt, nothing else may come either.
+        return self.is_usable() and not (self._turning or self.protected or self._clock.is_running())
 
     def is_of_this_process(self) -> bool:
         """Whether it was not made before this process was forked."""

@@ -83,6 +83,7 @@ class Round:
         rewards: bool = True,
     ) -> None:
         self.trial_id = trial_id
+        self.launched_at = 0.0
         self.seating = seating
         self.chosen: dict[str, str] = {}
         self.launched = trio.Event()

@@ -16,7 +16,8 @@ from trio_cogment.rl.views.gymnasium import (
     seated,
     spec_of,
 )
-from trio_cogment.rl.views.platforms import PlatformOptions, ViewPlatform
+from trio_cogment.rl.views.options import PlatformOptions
+from trio_cogment.rl.views.platforms import ViewPlatform
 
 # isort: split
 import numpy as np
@@ -268,7 +269,7 @@ def make_vec(
             found = find_environment(
                 target, agents=agents, implementation=implementation, render_mode=render_mode, arguments=arguments
             )
-            match = seated(found, seats, seat, platform=platform, options=options)
+            match = seated(found, seats, seat, platform=platform, options=None if platform is not None else options)
             platform = match.platform
             envs.append(TrialEnv(match, render_mode=render_mode))
         vector = TrialVectorEnv(envs, autoreset_mode=AutoresetMode(autoreset_mode), copy=copy)

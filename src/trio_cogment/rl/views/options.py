@@ -1,0 +1,87 @@
+"""Where the trials of views run, and what is kept of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trio_cogment.config import PlatformConfig
+from trio_cogment.endpoints import DISCOVER
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.rl.seats.base import Seat
+from trio_cogment.rl.seats.remote import HumanSeat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformOptions:
+    """Where the trials of a view run, and what is kept of them.
+
+    Attributes:
+        store: keeps the episodes: `memory:`, `sqlite:PATH`, or a storage; or where there is a datastore that does,
+            `grpc://host:port` or `cogment://discover...`. With `orchestrator`, only the latter.
+        model_registry: the folder of a model registry; not with `orchestrator`.
+        orchestrator: run the trials on this one, `grpc://host:port`, instead of a platform of the view's own.
+        directory: asked for what `cogment://discover` describes and is not in this process: its `grpc://host:port`.
+        address: with `orchestrator`: where it reaches this process, if the environment or a seat is here.
+        port: see `address`; 0 for any free one.
+        config: limits and timeouts of the view's own platform; with `orchestrator`, its `rpc` and `client_tls` count,
+            for the connection.
+        thread: run the platform in a thread of its own. By default so if a participant or the orchestrator is
+            elsewhere, because connections have to be kept alive, and where Trio runs in this thread already.
+    """
+
+    store: Any = None
+    model_registry: Any = None
+    orchestrator: str = ""
+    directory: Any = None
+    address: str = "127.0.0.1"
+    port: int = 0
+    config: PlatformConfig | None = None
+    thread: bool | None = None
+
+    @property
+    def records(self) -> bool:
+        """Whether the episodes are kept in this process."""
+        return self.store is not None and not is_address(self.store)
+
+    @property
+    def datalog_endpoint(self) -> str:
+        """The endpoint of what keeps the episodes; empty if nothing does."""
+        if self.store is None:
+            return ""
+        return self.store if is_address(self.store) else DISCOVER
+
+    @property
+    def shows_rewards(self) -> bool:
+        """Whether others than a trial's participants may see the rewards in it."""
+        return bool(self.datalog_endpoint or self.orchestrator)
+
+    def check(self, seats: Sequence[Seat]) -> None:
+        """See that everything has a meaning where the trials run.
+
+        Raises:
+            InvalidArgumentError: something is of the view's own platform, and it has none.
+        """
+        if not self.orchestrator:
+            return
+        where = f"orchestrator={self.orchestrator!r}"
+        if self.store is not None and not is_address(self.store):
+            raise InvalidArgumentError(
+                f"store: expected the address of a datastore with {where}, where its orchestrator finds it "
+                f"(grpc://host:port, or cogment://discover), got {self.store!r}"
+            )
+        if self.model_registry is not None:
+            raise InvalidArgumentError(
+                f"model_registry: expected None with {where}, got {self.model_registry!r}: give registry= to the seats"
+            )
+        for seat in seats:
+            if isinstance(seat, HumanSeat) and seat.port is not None:
+                raise InvalidArgumentError(
+                    f"seats: human: expected port=None with {where}, because clients join there; got {seat.port}"
+                )
+
+
+def is_address(target: Any) -> bool:
+    """Whether it says where something is served."""
+    return isinstance(target, str) and target.startswith(("grpc://", "cogment://"))
