@@ -8,6 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, server
@@ -35,8 +36,15 @@ def test_first_trial() -> None:
 
 
 def test_readme() -> None:
-    (program,) = programs("README.md")
+    program, _ = programs("README.md")
     assert output_of("-c", program) == "[b'hello']\n"
+
+
+def test_readme_about_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, program = programs("README.md")
+    monkeypatch.chdir(tmp_path)
+    output_of("-c", program)
+    assert (tmp_path / "data" / "meta" / "trials.parquet").exists()
 
 
 def test_readme_has_its_two_commands() -> None:
