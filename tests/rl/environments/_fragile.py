@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -22,12 +23,13 @@ class Fragile(gymnasium.Env[Any, Any]):
 
     KINDS = ("nothing", "raise", "nan", "reward", "tuple", "kill", "exit", "hang")
 
-    def __init__(self, number: int = 0, mark: str = "") -> None:
+    def __init__(self, number: int = 0, mark: str = "", nested: bool = False) -> None:
         self.metadata = {"render_modes": []}
         self.observation_space = spaces.Box(-1e9, 1e9, (4,), np.float64)
         self.action_space = spaces.Discrete(len(self.KINDS))
         self.number = number
         self.mark = mark
+        self.child = subprocess.Popen(["sleep", "600"]) if nested else None
         self.resets = self.steps = self.closed = 0
         self.thread = threading.get_ident()
         self.stopped = threading.Event()
@@ -55,7 +57,9 @@ class Fragile(gymnasium.Env[Any, Any]):
         if kind == "hang":
             self.hanging.set()
             if self.mark:
-                Path(self.mark).touch()
+                text = "" if self.child is None else str(self.child.pid)
+                Path(f"{self.mark}.new").write_text(text)
+                Path(f"{self.mark}.new").rename(self.mark)
             if not self.stopped.wait(30):
                 time.sleep(600)
         if kind == "tuple":
@@ -65,6 +69,9 @@ class Fragile(gymnasium.Env[Any, Any]):
 
     def close(self) -> None:
         self.closed += 1
+        if self.child is not None:
+            self.child.terminate()
+            self.child.wait(30)
 
 
 def fragile_at_birth(kind: str = "nothing") -> Fragile:

@@ -26,8 +26,11 @@ from trio_cogment.api import rl_pb2
 from trio_cogment.errors import InvalidArgumentError, TrialFailedError
 from trio_cogment.rl.environments.errors import EnvironmentFailedError
 from trio_cogment.rl.environments.hosts import InlineHost, ThreadHost
+from trio_cogment.rl.environments.making import Recipe
 from trio_cogment.rl.environments.pool import Key, Pool
+from trio_cogment.rl.environments.process_host import ProcessHost
 from trio_cogment.rl.environments.serving import Hosting, environment
+from trio_cogment.rl.environments.stage import Opening
 from trio_cogment.rl.spec import PLAYER
 from trio_cogment.sdk import actor_params, trial_params
 from trio_cogment.spaces import Box, Discrete, Observation, encode_action, encode_value
@@ -368,7 +371,6 @@ def test_the_end_of_the_run_closes_them_all() -> None:
 
 
 def _recipe() -> Any:
-    from trio_cogment.rl.environments.making import Recipe
 
     return Recipe(Fragile, {})
 
@@ -391,7 +393,8 @@ async def test_a_trial_that_is_ended_leaves_nothing_behind(hosting: Hosting, tmp
         process = int(observation.value[2])
         return Fragile.KINDS.index("hang")
 
-    async with open_table(environment(Fragile, hosting=hosting, arguments={"mark": str(mark)})) as table:
+    arguments = {"mark": str(mark), "nested": hosting == "process"}
+    async with open_table(environment(Fragile, hosting=hosting, arguments=arguments)) as table:
         trial = await table.start(ONE, act)
         while not mark.exists():
             await trio.lowlevel.checkpoint()
@@ -401,6 +404,9 @@ async def test_a_trial_that_is_ended_leaves_nothing_behind(hosting: Hosting, tmp
         assert found["player_0"][0].value[0] == 1, "a new one"
         if hosting == "process":
             assert not _is_running(process)
+            with trio.fail_after(30):
+                while _is_running(int(mark.read_text())):  # noqa: ASYNC110  the end of a grandchild sets no event
+                    await trio.sleep(0.01)
         else:
             assert _fragile.MADE[0].closed == 0, "its step is under way"
             _fragile.MADE[0].stopped.set()
@@ -409,6 +415,17 @@ async def test_a_trial_that_is_ended_leaves_nothing_behind(hosting: Hosting, tmp
             thread.join(10)
             assert not thread.is_alive()
     assert [made.closed for made in _fragile.MADE] == ([1, 1] if hosting == "thread" else [])
+
+
+async def test_signals_for_all_processes_of_a_program_end_no_environment() -> None:
+    host = await ProcessHost.open(Recipe(Fragile, {}))
+    process = host._process.pid
+    assert os.getpgid(process) == process, "Control-C reaches the group of the program"
+    os.kill(process, signal.SIGTERM)
+    turn = await host.begin(Opening(("player_0",)))
+    assert not turn.over
+    await host.aclose()
+    assert host._process.returncode == 0, "it was closed, not killed"
 
 
 async def test_the_process_ends_with_whoever_needed_it(tmp_path: Path) -> None:

@@ -98,8 +98,9 @@ def answer(requests: BinaryIO, reply: Callable[[bytes], object]) -> None:
 
 def main() -> None:
     """Serve the environment of this process."""
-    # Control-C reaches the whole group; the process that needs the environment decides when it ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A supervisor sends it to all processes of a service; the one that needs the environment decides when it ends.
+    # By a function, because what the environment starts would inherit SIG_IGN, and could not be terminated.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rb") as requests:
         try:
             answer(requests, connection.sendall)

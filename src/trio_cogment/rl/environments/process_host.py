@@ -65,7 +65,10 @@ class ProcessHost:
         with ours, theirs:
             number = theirs.fileno()
             command = [sys.executable, "-m", _CHILD, str(number)]
-            process = await trio.lowlevel.open_process(command, pass_fds=[number], stdin=subprocess.DEVNULL)
+            # A group of its own: Control-C is for the program alone, which decides when the environment ends.
+            process = await trio.lowlevel.open_process(
+                command, pass_fds=[number], stdin=subprocess.DEVNULL, process_group=0
+            )
             stream = trio.SocketStream(trio.socket.from_stdlib_socket(socket.socket(fileno=ours.detach())))
         host = cls(process, stream, recipe.name)
         try:
@@ -104,7 +107,9 @@ class ProcessHost:
     async def _kill(self) -> None:
         with trio.CancelScope(deadline=trio.current_time() + CLOSE_SECONDS, shield=True):
             await trio.aclose_forcefully(self._stream)
-            self._process.kill()
+            if self._process.returncode is None:
+                # With the processes that the environment has started, which are of its group.
+                os.killpg(self._process.pid, signal.SIGKILL)
             await self._process.wait()
 
     async def _ask(self, method: str, *arguments: Any) -> Any:
