@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+import signal
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypeVar
 
 import click
 
 from trio_cogment.cli.errors import Failure
 from trio_cogment.errors import CogmentError
+
+T = TypeVar("T")
 
 
 @click.command()
@@ -31,20 +36,42 @@ def demo(grpc: bool, seed: int, ticks: int | None, no_learning: bool, as_json: b
     logging.getLogger("trio_cogment").addHandler(logging.NullHandler())
     try:
         if as_json:
-            click.echo(show.as_json(trio.run(run)))
+            click.echo(show.as_json(trio.run(_until_control_c, run)))
             return
         console.print("A speaker sees colours, a listener hears symbols; understanding is rewarded.")
         with show.Progress(console, ticks or DEFAULT_TICKS) as progress:
-            result = trio.run(partial(run, on_tick=progress.on_tick))
+            result = trio.run(_until_control_c, partial(run, on_tick=progress.on_tick))
         console.print()
         console.print(show.page(result, ascii_only=not console.encoding.startswith("utf")))
     except BrokenPipeError:
         raise  # the reader of the output has gone
     except (CogmentError, OSError) as error:
         raise Failure(f"demo: {error}") from error
-    except BaseExceptionGroup as group:  # Control-C, or the end of the output's reader
+    except BaseExceptionGroup as group:  # the end of the output's reader, or Control-C at the very beginning
         if group.subgroup(SystemExit) is not None:
             raise SystemExit(1) from None
         if group.subgroup(KeyboardInterrupt) is not None:
             raise KeyboardInterrupt from None
         raise
+
+
+async def _until_control_c(run: Callable[[], Awaitable[T]]) -> T:
+    """Run a function. Control-C cancels it, and is raised when it has ended: as an exception it may hit Trio itself."""
+    import trio
+
+    interrupted = False
+    with trio.open_signal_receiver(signal.SIGINT) as signals, trio.CancelScope() as scope:
+
+        async def watch() -> None:
+            nonlocal interrupted
+            async for _ in signals:
+                interrupted = True
+                scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            result = await run()
+            nursery.cancel_scope.cancel()
+    if interrupted:
+        raise KeyboardInterrupt
+    return result
