@@ -88,16 +88,7 @@ def encode_observation(observation: Observation, space: Space | None = None) -> 
     _set_value(message, observation.value, space, "observation")
     if observation.reward is not None:
         message.reward = _reward(observation.reward)
-    try:
-        if observation.action_mask is not None:
-            fill_value(message.action_mask, observation.action_mask)
-    except SpaceError as error:
-        raise error.of("action_mask") from None
-    try:
-        if observation.info:
-            fill_fields(message.info, observation.info)
-    except SpaceError as error:
-        raise error.of("info") from None
+    fill_mask_and_info(message, observation)
     if observation.frame is not None:
         message.rendered_frame = observation.frame.data
         if observation.frame.media_type != DEFAULT_MEDIA_TYPE:
@@ -112,6 +103,24 @@ def encode_observation(observation: Observation, space: Space | None = None) -> 
             except SpaceError as error:
                 raise error.of(name) from None
     return message
+
+
+def fill_mask_and_info(message: pb.Observation, observation: Observation) -> None:
+    """Write the action mask and the information of an observation into a message that has none.
+
+    Raises:
+        SpaceError: one of them cannot be encoded.
+    """
+    try:
+        if observation.action_mask is not None:
+            fill_value(message.action_mask, observation.action_mask)
+    except SpaceError as error:
+        raise error.of("action_mask") from None
+    try:
+        if observation.info:
+            fill_fields(message.info, observation.info)
+    except SpaceError as error:
+        raise error.of("info") from None
 
 
 def decode_observation(message: pb.Observation, space: Space | None = None, *, copy: bool = False) -> Observation:

@@ -27,8 +27,7 @@ from trio_cogment.spaces import (
     encode_observation,
     encode_space,
 )
-from trio_cogment.spaces.envelopes import DEFAULT_MEDIA_TYPE
-from trio_cogment.spaces.values import fill_fields, fill_value
+from trio_cogment.spaces.envelopes import DEFAULT_MEDIA_TYPE, fill_mask_and_info
 
 _DOUBLE = struct.Struct("<d")
 _REWARD_TAG = pb.Observation(reward=1.0).SerializeToString()[: -_DOUBLE.size]
@@ -95,16 +94,7 @@ def _prefix_of(array: np.ndarray[Any, Any], scalar: bool) -> bytes:
 
 def _further(observation: Observation) -> bytes:
     message = pb.Observation()
-    try:
-        if observation.action_mask is not None:
-            fill_value(message.action_mask, observation.action_mask)
-    except SpaceError as error:
-        raise error.of("action_mask") from None
-    try:
-        if observation.info:
-            fill_fields(message.info, observation.info)
-    except SpaceError as error:
-        raise error.of("info") from None
+    fill_mask_and_info(message, observation)
     return message.SerializeToString()
 
 
