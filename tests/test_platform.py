@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 import trio
 
+from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
 from trio_cogment.config import ModelRegistryConfig, PlatformConfig
 from trio_cogment.directory import DirectoryServer, Service
@@ -14,7 +17,8 @@ from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import FailedPreconditionError, RpcError, UnavailableError
 from trio_cogment.model_registry import ModelRegistry
-from trio_cogment.platform import open_platform
+from trio_cogment.platform import OpenedExtension, Platform, open_platform
+from trio_cogment.rpc import Method, ServerCall, bind, methods_of
 from trio_cogment.sdk import (
     ActorSession,
     EnvironmentSession,
@@ -24,7 +28,7 @@ from trio_cogment.sdk import (
     serve_participants,
     trial_params,
 )
-from trio_cogment.services import ServiceKind
+from trio_cogment.services import SERVICES, ServiceKind
 
 
 async def test_a_model_registry_in_a_folder(tmp_path: Path) -> None:
@@ -105,3 +109,65 @@ async def test_the_directory_outlives_the_platform() -> None:
             pass
         await directory.register(service)
         assert directory.count == 1
+
+
+class _Versions:
+    """An extension that serves the `Version` of a kind, and notes what happens to it."""
+
+    def __init__(self, kind: ServiceKind, happened: list[str]) -> None:
+        self._name = kind.value
+        self._happened = happened
+        self._descriptor = SERVICES[kind].descriptor()
+        self.services = [bind(self._descriptor, self)]
+
+    @property
+    def version(self) -> Method:
+        return methods_of(self._descriptor)["Version"]
+
+    async def Version(self, _request: VersionRequest, _call: ServerCall) -> VersionInfo:
+        return VersionInfo(versions=[VersionInfo.Version(name=self._name, version="1")])
+
+    def open(self, platform: Platform) -> AbstractAsyncContextManager[OpenedExtension]:
+        return self._open(platform)
+
+    @asynccontextmanager
+    async def _open(self, platform: Platform) -> AsyncIterator[OpenedExtension]:
+        running = await platform.controller.trial_infos()
+        self._happened.append(f"{self._name}: open, {len(running)} trials")
+        yield self
+        self._happened.append(f"{self._name}: closed")
+
+    async def stop(self) -> None:
+        self._happened.append(f"{self._name}: stopped")
+
+
+async def test_extensions_are_served_and_stop_before_the_trials() -> None:
+    happened: list[str] = []
+    first, last = (_Versions(kind, happened) for kind in (ServiceKind.DATASTORE, ServiceKind.MODEL_REGISTRY))
+    async with open_platform(extensions=[first, last]) as platform:
+        for extension in first, last:
+            assert extension.services[0] in platform.services
+            answer = await platform.channel.unary(extension.version, VersionRequest())
+            assert answer.versions[0].name in ("datastore", "modelregistry")
+        assert await platform.controller.trial_infos() == []
+        assert happened == ["datastore: open, 0 trials", "modelregistry: open, 0 trials"]
+    assert happened[2:] == [
+        "modelregistry: stopped",
+        "datastore: stopped",
+        "modelregistry: closed",
+        "datastore: closed",
+    ]
+
+
+async def test_an_extension_that_cannot_open_ends_the_platform() -> None:
+    happened: list[str] = []
+
+    class Broken(_Versions):
+        def open(self, platform: Platform) -> AbstractAsyncContextManager[OpenedExtension]:
+            raise UnavailableError("nowhere to be found")
+
+    opened, broken = _Versions(ServiceKind.DATASTORE, happened), Broken(ServiceKind.MODEL_REGISTRY, happened)
+    with pytest.raises(UnavailableError, match=r"^nowhere to be found$"):
+        async with open_platform(extensions=[opened, broken]):
+            raise AssertionError("the platform opened")
+    assert happened == ["datastore: open, 0 trials"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Protocol
 
 from purerpc import Service
 
@@ -50,6 +51,28 @@ class _Local:
         return self._participants.registered(kind)
 
 
+class OpenedExtension(Protocol):
+    """An extension that is open."""
+
+    @property
+    def services(self) -> Sequence[Service]:
+        """Its gRPC services, which are served with those of the platform."""
+
+    async def stop(self) -> None:
+        """Answer what is being answered, and take nothing new: the platform is about to end its trials."""
+
+
+class Extension(Protocol):
+    """What a platform serves besides its own services: a gateway to another protocol, for example."""
+
+    def open(self, platform: Platform) -> AbstractAsyncContextManager[OpenedExtension]:
+        """Open it for the time of a block, within that of the platform.
+
+        Args:
+            platform: it runs; its `channel` and `services` have those of the platform itself, without extensions.
+        """
+
+
 class Platform:
     """What `open_platform` gives: one orchestrator, the participants of this process, and control.
 
@@ -79,6 +102,29 @@ class Platform:
         self.channel = channel
         self.services = services
         self.controller = Controller(channel, spec=participants.spec)
+        self._extensions: Sequence[OpenedExtension] = ()
+
+    async def stop(self) -> None:
+        """Stop the extensions, the last one first, and end the trials, with END and details to everybody.
+
+        Leaving the block of `open_platform` does it too. A server calls it before it closes its connections.
+        """
+        for extension in reversed(self._extensions):
+            await extension.stop()
+        await self.orchestrator.stop()
+
+    @asynccontextmanager
+    async def _extended(self, extensions: Sequence[Extension], host: Host, config: RpcConfig) -> AsyncIterator[None]:
+        """Have extensions open for the time of the block."""
+        if not extensions:
+            yield
+            return
+        async with AsyncExitStack() as stack:
+            opened = [await stack.enter_async_context(extension.open(self)) for extension in extensions]
+            services = [*self.services, *(service for extension in opened for service in extension.services)]
+            self.channel = await stack.enter_async_context(open_in_process(host, services, config=config))
+            self.services, self._extensions = services, opened
+            yield
 
     def datastore_client(self) -> DatastoreClient:
         """Return a client of the platform's datastore.
@@ -128,6 +174,7 @@ async def open_platform(
     model_registry: ModelRegistry | str | os.PathLike[str] | None = None,
     directory: DirectoryClient | DirectoryServer | GrpcEndpoint | str | None = None,
     metrics: OrchestratorMetrics | None = None,
+    extensions: Sequence[Extension] = (),
 ) -> AsyncIterator[Platform]:
     """Run the platform for the time of an `async with` block.
 
@@ -151,6 +198,7 @@ async def open_platform(
         directory: finds what is not registered here: a client, the endpoint of a directory (see
             `trio_cogment.discovery.open_directory`), or a directory of this process, which is served too.
         metrics: takes measurements, for example a `metrics.prometheus.PrometheusMetrics`.
+        extensions: what is served besides: gateways to other protocols, for example.
 
     Raises:
         ValueError: there is a `sample_sink` and a `store`, and only one can take the samples.
@@ -191,8 +239,10 @@ async def open_platform(
         if isinstance(directory, DirectoryServer):
             services += directory_services(directory)
         async with orchestrator, open_in_process(host, services, config=inside) as channel:
-            yield Platform(participants, orchestrator, channel, services, datastore, registry)
-            await orchestrator.stop()
+            platform = Platform(participants, orchestrator, channel, services, datastore, registry)
+            async with platform._extended(extensions, host, inside):
+                yield platform
+                await platform.stop()
 
 
 @asynccontextmanager

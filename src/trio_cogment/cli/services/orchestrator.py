@@ -262,7 +262,7 @@ async def _opened(
         async def stop() -> None:
             if registry is not None:
                 registry.stop()
-            await platform.orchestrator.stop()
+            await platform.stop()
 
         lifecycle, *others = platform.services
         yield Running(services=[[lifecycle], others], stop=stop)

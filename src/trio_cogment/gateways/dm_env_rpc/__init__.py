@@ -9,33 +9,33 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trio_cogment.gateways.dm_env_rpc.bridge import DM_ENV_RPC_SPEC as DM_ENV_RPC_SPEC
-    from trio_cogment.gateways.dm_env_rpc.bridge import dm_env_rpc_environment as dm_env_rpc_environment
-    from trio_cogment.gateways.dm_env_rpc.bridge import participants as participants
-    from trio_cogment.gateways.dm_env_rpc.client import Connection as Connection
-    from trio_cogment.gateways.dm_env_rpc.client import open_connection as open_connection
-    from trio_cogment.gateways.dm_env_rpc.environment import DmEnvRpcEnvironment as DmEnvRpcEnvironment
-    from trio_cogment.gateways.dm_env_rpc.errors import DmEnvRpcError as DmEnvRpcError
-    from trio_cogment.gateways.dm_env_rpc.properties import Property as Property
-    from trio_cogment.gateways.dm_env_rpc.requests import Reply as Reply
-    from trio_cogment.gateways.dm_env_rpc.requests import Step as Step
-    from trio_cogment.gateways.dm_env_rpc.specs import Specs as Specs
-    from trio_cogment.gateways.dm_env_rpc.states import State as State
+    from trio_cogment.gateways.dm_env_rpc.bridge.served_server import DM_ENV_RPC_SPEC as DM_ENV_RPC_SPEC
+    from trio_cogment.gateways.dm_env_rpc.bridge.served_server import dm_env_rpc_environment as dm_env_rpc_environment
+    from trio_cogment.gateways.dm_env_rpc.bridge.served_server import participants as participants
+    from trio_cogment.gateways.dm_env_rpc.client.connection import Connection as Connection
+    from trio_cogment.gateways.dm_env_rpc.client.connection import open_connection as open_connection
+    from trio_cogment.gateways.dm_env_rpc.client.environment import DmEnvRpcEnvironment as DmEnvRpcEnvironment
+    from trio_cogment.gateways.dm_env_rpc.client.errors import DmEnvRpcError as DmEnvRpcError
+    from trio_cogment.gateways.dm_env_rpc.client.properties import Property as Property
+    from trio_cogment.gateways.dm_env_rpc.client.requests import Reply as Reply
+    from trio_cogment.gateways.dm_env_rpc.client.requests import Step as Step
+    from trio_cogment.gateways.dm_env_rpc.client.specs import Specs as Specs
+    from trio_cogment.gateways.dm_env_rpc.client.states import State as State
 
 #: The module of each public name, in this package.
 _HOMES = {
-    "Connection": "client",
-    "DM_ENV_RPC_SPEC": "bridge",
-    "DmEnvRpcEnvironment": "environment",
-    "DmEnvRpcError": "errors",
-    "Property": "properties",
-    "Reply": "requests",
-    "Specs": "specs",
-    "State": "states",
-    "Step": "requests",
-    "dm_env_rpc_environment": "bridge",
-    "open_connection": "client",
-    "participants": "bridge",
+    "Connection": "client.connection",
+    "DM_ENV_RPC_SPEC": "bridge.served_server",
+    "DmEnvRpcEnvironment": "client.environment",
+    "DmEnvRpcError": "client.errors",
+    "Property": "client.properties",
+    "Reply": "client.requests",
+    "Specs": "client.specs",
+    "State": "client.states",
+    "Step": "client.requests",
+    "dm_env_rpc_environment": "bridge.served_server",
+    "open_connection": "client.connection",
+    "participants": "bridge.served_server",
 }
 
 

@@ -17,7 +17,7 @@ from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
 from trio_cogment.errors import InvalidArgumentError, TrialFailedError
 from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC, dm_env_rpc_environment, participants
-from trio_cogment.gateways.dm_env_rpc.worlds import World
+from trio_cogment.gateways.dm_env_rpc.bridge.worlds import World
 from trio_cogment.outcome import TrialOutcome
 from trio_cogment.platform import Platform, open_platform
 from trio_cogment.rl.spec import PLAYER, RL_SPEC

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from trio_cogment.errors import CogmentError, FailedPreconditionError, MissingExtraError, RemoteProtocolError
-from trio_cogment.gateways.dm_env_rpc.agents import DISCOUNT, REWARD
-from trio_cogment.gateways.dm_env_rpc.client import Connection, open_connection
-from trio_cogment.gateways.dm_env_rpc.requests import Step
-from trio_cogment.gateways.dm_env_rpc.specs import Specs, flat, nested
-from trio_cogment.gateways.dm_env_rpc.states import State
+from trio_cogment.gateways.dm_env_rpc.bridge.agents import DISCOUNT, REWARD
+from trio_cogment.gateways.dm_env_rpc.client.connection import Connection, open_connection
+from trio_cogment.gateways.dm_env_rpc.client.requests import Step
+from trio_cogment.gateways.dm_env_rpc.client.specs import Specs, flat, nested
+from trio_cogment.gateways.dm_env_rpc.client.states import State
 from trio_cogment.rpc import MetadataLike
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.tensor_specs import TensorSpec

@@ -10,7 +10,7 @@ import trio
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.errors import CogmentError, RemoteProtocolError, RpcError, StatusCode, UnavailableError
-from trio_cogment.gateways.dm_env_rpc.requests import Received, Reply, Requests
+from trio_cogment.gateways.dm_env_rpc.client.requests import Received, Reply, Requests
 from trio_cogment.rpc import ClientCall
 
 T = TypeVar("T")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.gateways.dm_env_rpc.requests import Step
-from trio_cogment.gateways.dm_env_rpc.specs import Specs, flat, nested
-from trio_cogment.gateways.dm_env_rpc.states import State
+from trio_cogment.gateways.dm_env_rpc.client.requests import Step
+from trio_cogment.gateways.dm_env_rpc.client.specs import Specs, flat, nested
+from trio_cogment.gateways.dm_env_rpc.client.states import State
 from trio_cogment.rl.environments.checks import reward_of
 from trio_cogment.rl.environments.encoding import ActionDecoder, ObservationEncoder, encoded_spaces
 from trio_cogment.rl.environments.errors import InvalidActionError, InvalidEnvironmentError

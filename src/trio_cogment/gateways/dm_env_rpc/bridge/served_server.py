@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from trio_cogment.api import dm_env_rpc_bridge_pb2, spaces_pb2
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.gateways.dm_env_rpc.client import DEFAULT_CONFIG
-from trio_cogment.gateways.dm_env_rpc.plans import Defaults, Link, config_of
-from trio_cogment.gateways.dm_env_rpc.worlds import World
+from trio_cogment.gateways.dm_env_rpc.bridge.plans import Defaults, Link, config_of
+from trio_cogment.gateways.dm_env_rpc.bridge.worlds import World
+from trio_cogment.gateways.dm_env_rpc.client.connection import DEFAULT_CONFIG
 from trio_cogment.host import Host
 from trio_cogment.rl.environments.part import Part
 from trio_cogment.rl.environments.pool import Pool

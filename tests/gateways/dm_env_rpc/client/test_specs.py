@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.gateways.dm_env_rpc.specs import Specs, Tensors, flat, flattened, nested, tensor_for
+from trio_cogment.gateways.dm_env_rpc.client.specs import Specs, Tensors, flat, flattened, nested, tensor_for
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.tensor_specs import TensorSpec
 from trio_cogment.spaces.tensors import decode_tensor, encode_tensor

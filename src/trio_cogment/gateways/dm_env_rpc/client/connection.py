@@ -15,11 +15,11 @@ from trio_cogment.api.dm_env_rpc import properties_pb2
 from trio_cogment.config import RpcConfig
 from trio_cogment.endpoints import parse_server_endpoint
 from trio_cogment.errors import CogmentError, LocalProtocolError, RpcError, UnavailableError
-from trio_cogment.gateways.dm_env_rpc.pipeline import Pipeline
-from trio_cogment.gateways.dm_env_rpc.properties import Property, answered, packed, properties_of, value_of
-from trio_cogment.gateways.dm_env_rpc.requests import Received, Reply, Step, step_of
-from trio_cogment.gateways.dm_env_rpc.specs import Specs, flattened
-from trio_cogment.gateways.dm_env_rpc.states import State
+from trio_cogment.gateways.dm_env_rpc.client.pipeline import Pipeline
+from trio_cogment.gateways.dm_env_rpc.client.properties import Property, answered, packed, properties_of, value_of
+from trio_cogment.gateways.dm_env_rpc.client.requests import Received, Reply, Step, step_of
+from trio_cogment.gateways.dm_env_rpc.client.specs import Specs, flattened
+from trio_cogment.gateways.dm_env_rpc.client.states import State
 from trio_cogment.host import Host
 from trio_cogment.rpc import CallOpener, MetadataLike, OwnNursery, methods_of, open_channel
 from trio_cogment.spaces.tensors import encode_tensor

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
 from trio_cogment.api.spaces_pb2 import Value
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.gateways.dm_env_rpc.client import DEFAULT_CONFIG
+from trio_cogment.gateways.dm_env_rpc.client.connection import DEFAULT_CONFIG
 from trio_cogment.host import Host
 from trio_cogment.rl.environments.pool import Key
 from trio_cogment.rl.environments.stage import Opening

@@ -12,13 +12,13 @@ import trio
 
 from trio_cogment.endpoints import parse_server_endpoint
 from trio_cogment.errors import CogmentError, RemoteProtocolError, UnavailableError
-from trio_cogment.gateways.dm_env_rpc.agents import Agent, View, truncated
-from trio_cogment.gateways.dm_env_rpc.client import Connection, open_connection
-from trio_cogment.gateways.dm_env_rpc.errors import DmEnvRpcError
-from trio_cogment.gateways.dm_env_rpc.plans import Plan
-from trio_cogment.gateways.dm_env_rpc.requests import Step
-from trio_cogment.gateways.dm_env_rpc.specs import Specs
-from trio_cogment.gateways.dm_env_rpc.states import State
+from trio_cogment.gateways.dm_env_rpc.bridge.agents import Agent, View, truncated
+from trio_cogment.gateways.dm_env_rpc.bridge.plans import Plan
+from trio_cogment.gateways.dm_env_rpc.client.connection import Connection, open_connection
+from trio_cogment.gateways.dm_env_rpc.client.errors import DmEnvRpcError
+from trio_cogment.gateways.dm_env_rpc.client.requests import Step
+from trio_cogment.gateways.dm_env_rpc.client.specs import Specs
+from trio_cogment.gateways.dm_env_rpc.client.states import State
 from trio_cogment.rl.environments.episode import Turn
 from trio_cogment.rl.environments.errors import InvalidEnvironmentError
 from trio_cogment.rl.environments.hosts import CLOSE_SECONDS

@@ -15,7 +15,7 @@ from dm_env import test_utils
 from tests.gateways.dm_env_rpc.servers import Catch, serving
 from trio_cogment.errors import FailedPreconditionError, UnavailableError
 from trio_cogment.gateways.dm_env_rpc import DmEnvRpcEnvironment, DmEnvRpcError
-from trio_cogment.gateways.dm_env_rpc.environment import spec_of
+from trio_cogment.gateways.dm_env_rpc.client.environment import spec_of
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.tensor_specs import TensorSpec
 

@@ -17,7 +17,7 @@ from trio_cogment.errors import (
     UnavailableError,
 )
 from trio_cogment.gateways.dm_env_rpc import Connection, DmEnvRpcError, Specs, State, open_connection
-from trio_cogment.gateways.dm_env_rpc import pipeline as module
+from trio_cogment.gateways.dm_env_rpc.client import pipeline as module
 from trio_cogment.rpc import InProcessChannel, bind
 from trio_cogment.spaces import SpaceError
 

@@ -1,0 +1,1 @@
+"""A dm_env_rpc server as the environment of trials."""
