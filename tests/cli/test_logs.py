@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trio_cogment.cli.log_setup import TRACE, set_up_logging
+from trio_cogment.cli.log_setup import MAX_TRACEBACK_CHARACTERS, TRACE, set_up_logging
 from trio_cogment.cli.logs import LOG_LEVELS, LogSettings
 from trio_cogment.log_context import PREFIX, trial_bound
 
@@ -59,7 +59,38 @@ def test_json_is_what_its_readers_expect(tmp_path: Path) -> None:
 def test_text_names_the_trial_once(tmp_path: Path) -> None:
     lines = logged(tmp_path / "log", "text")
     assert lines[0].endswith("[TRACE] [trio_cogment.orchestrator._trial] trial t: level 5")
-    assert any(line.endswith("[WARNING] [somebody] trial bound: two") for line in lines)
+    assert any(line.endswith(r"[WARNING] [somebody] trial bound: two\nlines and ümlauts") for line in lines)
+
+
+EVIL = "a\n2026-01-01T00:00:00.000+00:00 [ERROR] [forged] all is lost\x1b[2J\x9b2J\u2028"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_text_of_a_peer_makes_no_entries_and_controls_no_terminal(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "log"
+    set_up_logging(LogSettings(form=form, file=path))
+    log = logging.getLogger("trio_cogment.rpc.server")
+    log.warning("refused: %s", EVIL)
+    log.warning("refused: %s", EVIL * 100_000)
+    try:
+        raise ValueError(EVIL * 100_000)
+    except ValueError:
+        log.exception("it failed: %s", EVIL)
+    content = path.read_text(encoding="utf-8")
+    assert content.replace("\n", "").isprintable()
+    assert len(content) < 4 * MAX_TRACEBACK_CHARACTERS
+    lines = content.split("\n")[:-1]
+    assert "characters)" in lines[1]
+    if form == "json":
+        assert json.loads(lines[0])["msg"] == f"refused: {EVIL}"
+        assert len(lines) == 3
+    else:
+        entries = [line for line in lines if not line.startswith("  ")]
+        assert [line.split(" ")[1:3] for line in entries] == [
+            ["[WARNING]", "[trio_cogment.rpc.server]"],
+            ["[WARNING]", "[trio_cogment.rpc.server]"],
+            ["[ERROR]", "[trio_cogment.rpc.server]"],
+        ]
 
 
 @pytest.mark.parametrize(("level", "count"), [("trace", 11), ("debug", 9), ("info", 8), ("warning", 6), ("error", 4)])

@@ -1,4 +1,8 @@
-"""The log of a server: stdlib logging as text or as one JSON object per line."""
+"""The log of a server: stdlib logging as text or as one JSON object per line.
+
+Messages may have text of a peer in them. So that it can neither forge entries nor control a terminal, a message is one
+line without control characters, the lines of a traceback are indented, and both are shortened.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,11 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from typing import Any
 
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import LOG_LEVELS, LogSettings
+from trio_cogment.cli.text import printable, shortened
 from trio_cogment.log_context import TrialFilter
 
 TRACE = 5
@@ -17,6 +23,11 @@ _NUMBERS = (TRACE, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, 
 _LEVELS = dict(zip(LOG_LEVELS, _NUMBERS, strict=True))
 #: The levels that readers of the JSON know; one of them fails at any other.
 _JSON_LEVELS = ((logging.CRITICAL, "critical"), (logging.ERROR, "error"), (logging.WARNING, "warning"))
+
+
+#: Of a message, and of a traceback with all its causes.
+MAX_MESSAGE_CHARACTERS = 8_000
+MAX_TRACEBACK_CHARACTERS = 64_000
 
 
 class _Text(logging.Formatter):
@@ -31,7 +42,12 @@ class _Text(logging.Formatter):
         prefix = f"trial {trial_id}: "
         if trial_id and not record.message.startswith(prefix):
             record.message = prefix + record.message
+        record.message = printable(shortened(record.message, MAX_MESSAGE_CHARACTERS))
         return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:
+        text = shortened(super().formatException(ei), MAX_TRACEBACK_CHARACTERS)
+        return "\n".join(f"  {printable(line)}" for line in text.split("\n"))
 
 
 class _Json(logging.Formatter):
@@ -40,13 +56,16 @@ class _Json(logging.Formatter):
             "time": _time(record),
             "level": _json_level(record.levelno),
             "component": _component(record.name),
-            "msg": record.getMessage(),
+            "msg": shortened(record.getMessage(), MAX_MESSAGE_CHARACTERS),
         }
         if trial_id := getattr(record, "trial_id", ""):
             entry["trial_id"] = trial_id
         if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
+            entry["exception"] = shortened(self.formatException(record.exc_info), MAX_TRACEBACK_CHARACTERS)
+        text = json.dumps(entry, ensure_ascii=False)
+        if text.isprintable():
+            return text
+        return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
 def _json_level(number: int) -> str:

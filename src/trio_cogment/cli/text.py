@@ -12,6 +12,11 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
+def shortened(text: str, characters: int) -> str:
+    """Return a text, or its beginning with a note of how long it is."""
+    return text if len(text) <= characters else f"{text[:characters]}... ({len(text)} characters)"
+
+
 def columns(rows: Sequence[Sequence[str]]) -> str:
     """Return rows of cells as lines, each column as wide as its widest cell; each row is one line whatever it holds."""
     rows = [[printable(cell) for cell in row] for row in rows]
