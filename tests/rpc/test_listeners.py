@@ -17,6 +17,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.rpc.raw_peer import DATA, END_STREAM, PING, PREFACE, RawPeer, frame, request_headers, settings
 from trio_cogment.api.common_pb2 import Action
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.host import binding
@@ -369,7 +370,9 @@ async def test_running_out_of_descriptors_is_logged_once_a_second(
 
 SERVER = """
 import logging, resource, sys
+from functools import partial
 import trio
+from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import open_listeners, serve
 from trio_cogment.testing.conformance.channel import CheckService
 
@@ -378,7 +381,8 @@ async def main():
     if sys.argv[2] != "0":
         resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]),) * 2)
     async with trio.open_nursery() as nursery:
-        serving = await nursery.start(serve, [CheckService().service()], listeners)
+        config = RpcConfig(keepalive_seconds=float(sys.argv[3]))
+        serving = await nursery.start(partial(serve, [CheckService().service()], listeners, config=config))
         print(serving.port, flush=True)
         await trio.to_thread.run_sync(sys.stdin.read)
         nursery.cancel_scope.cancel()
@@ -389,11 +393,11 @@ trio.run(main)
 
 
 @contextmanager
-def child_server(port: int, descriptors: int) -> Iterator[subprocess.Popen[bytes]]:
+def child_server(port: int, descriptors: int, keepalive_seconds: float = 20.0) -> Iterator[subprocess.Popen[bytes]]:
     root = Path(__file__).resolve().parents[2]
     search = os.pathsep.join([str(root), str(root / "src")])
     with subprocess.Popen(
-        [sys.executable, "-c", SERVER, str(port), str(descriptors)],
+        [sys.executable, "-c", SERVER, str(port), str(descriptors), str(keepalive_seconds)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -411,6 +415,31 @@ async def test_emfile_a_real_server_serves_on_and_recovers() -> None:
         errors = await _exhaust(child)
     assert b"cannot accept connections: Too many open files" in errors
     assert b"Traceback" not in errors
+
+
+async def test_emfile_a_silent_connection_is_kept() -> None:
+    """The first PING of a server comes when it has no descriptors left: what it needs for it is there already."""
+    with trio.fail_after(60), child_server(0, 64, keepalive_seconds=0.05) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        port = int(await trio.to_thread.run_sync(child.stdout.readline))
+        idle = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(80)]
+        assert b"cannot accept" in await trio.to_thread.run_sync(child.stderr.readline)
+        silent = RawPeer(idle[0])
+        await silent.send(PREFACE, settings(), silent.headers(1, request_headers(b"/trio_cogment.testing.Check/Wait")))
+        pings: list[bytes] = []
+        while not (pings or silent.eof):
+            await silent.pump()
+            pings = [payload for kind, flags, _, payload in silent.frames if kind == PING and not flags]
+        await silent.send(frame(PING, 1, 0, pings[0]))
+        await silent.send(silent.headers(3, request_headers()), frame(DATA, END_STREAM, 3))
+        assert (await silent.until_over(3)).status == 0
+        assert (silent.goaway, silent.eof, silent.answer(1).ended) == (None, False, False)
+        for stream in idle:
+            await stream.aclose()
+        child.stdin.close()
+        assert b"Traceback" not in await trio.to_thread.run_sync(child.stderr.read)
 
 
 async def _exhaust(child: subprocess.Popen[bytes]) -> bytes:

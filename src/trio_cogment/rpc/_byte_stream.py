@@ -25,6 +25,11 @@ import trio
 
 from trio_cogment.host.binding import format_address
 
+if sys.platform == "linux":
+    # Not when they are needed first: a process that has run out of descriptors cannot import anything.
+    import fcntl
+    import termios
+
 _MIN_READ = 16 * 1024
 _MAX_READ = 1024 * 1024
 #: What is read at once should not take longer than this to work through.
@@ -237,9 +242,6 @@ class TlsByteStream(GenericByteStream):
 def _delivered(sock: socket.socket | trio.socket.SocketType) -> tuple[int, int]:
     if sys.platform != "linux":
         return 0, 0
-    import fcntl  # not on every system
-    import termios
-
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_ACKED.stop)
         waiting = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))
