@@ -2,6 +2,7 @@
 
 from trio_cogment.config._directory import DirectoryConfig as DirectoryConfig
 from trio_cogment.config._directory import DirectoryServerConfig as DirectoryServerConfig
+from trio_cogment.config._dm_env_rpc import DmEnvRpcConfig as DmEnvRpcConfig
 from trio_cogment.config._openenv import OpenEnvConfig as OpenEnvConfig
 from trio_cogment.config._orchestrator import MetricsConfig as MetricsConfig
 from trio_cogment.config._orchestrator import OrchestratorConfig as OrchestratorConfig

@@ -1,0 +1,32 @@
+"""Settings of gateways for clients of dm_env_rpc."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trio_cogment.config._checks import SECONDS, SIZE, check_ranges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DmEnvRpcConfig:
+    """What a gateway allows clients of dm_env_rpc. What holds for one world is in its template.
+
+    Attributes:
+        max_worlds: how many worlds there may be at the same time.
+        max_connections: how many connections may be open at the same time.
+        max_pipelined_requests: how many requests of a connection may wait behind the one in hand; then it is
+            read no further.
+        max_kept_messages: how many messages from others are kept for a client that does not read `messages.in`; then
+            the oldest ones are dropped.
+        leave_seconds: how long the end of a trial may take that nobody waits for: when a client vanishes, and when the
+            gateway stops.
+    """
+
+    max_worlds: int = 1000
+    max_connections: int = 1000
+    max_pipelined_requests: int = 64
+    max_kept_messages: int = 256
+    leave_seconds: float = 3.0
+
+    def __post_init__(self) -> None:
+        check_ranges(self, {name: SECONDS if name.endswith("_seconds") else SIZE for name in self.__slots__})

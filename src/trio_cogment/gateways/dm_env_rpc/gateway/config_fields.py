@@ -1,0 +1,234 @@
+"""Fields of configurations from settings: `level.size` is the field `size` of the message `level`.
+
+A message of any protobuf type, whichever the project declares. Lists of numbers are vectors; keys of maps, of
+`google.protobuf.Struct` and of `trio_cogment.spaces.Value.Fields` are parts of the name, too. Whatever else a message
+has within it can be given whole, as an `Any` in a tensor of the type PROTO.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.message import DecodeError
+
+from trio_cogment.gateways.dm_env_rpc.gateway import setting_values as values
+from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError
+from trio_cogment.spaces import SpaceError
+from trio_cogment.spaces.values import fill_value
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: Messages with one field, `value`, which the value stands for.
+_WRAPPERS = "google/protobuf/wrappers.proto"
+_STRUCT = "google.protobuf.Struct"
+_FIELDS = "trio_cogment.spaces.Value.Fields"
+#: More parts are refused: who receives the message reads a hundred levels only.
+MAX_DEPTH = 24
+
+
+class UnknownFieldError(LookupError):
+    """A message has no such field; the text says which it has."""
+
+
+def set_field(message: Any, path: str, value: NDArray[Any]) -> None:
+    """Set a field of a message, and within it.
+
+    Args:
+        message: the configuration, which is changed.
+        path: the names of fields, joined by dots.
+        value: of the setting.
+
+    Raises:
+        UnknownFieldError: there is no such field.
+        NotThatError: the value is not of its type.
+    """
+    parts = path.split(".")
+    if len(parts) > MAX_DEPTH:
+        raise UnknownFieldError(f"expected at most {MAX_DEPTH} names")
+    if not all(parts):
+        raise UnknownFieldError("expected names of fields, joined by dots")
+    _set_within(message, parts, value)
+
+
+def _set_within(message: Any, parts: list[str], value: NDArray[Any]) -> None:
+    descriptor = message.DESCRIPTOR
+    if descriptor.full_name == _STRUCT:
+        _set_in_struct(message, parts, value)
+        return
+    if descriptor.full_name == _FIELDS:
+        _set_in_fields(message, parts, value)
+        return
+    name, rest = parts[0], parts[1:]
+    field = descriptor.fields_by_name.get(name)
+    if field is None:
+        raise _unknown(name, descriptor)
+    chosen = field.containing_oneof
+    if chosen is not None and message.WhichOneof(chosen.name) not in (None, name):
+        message.ClearField(message.WhichOneof(chosen.name))
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        _set_in_map(getattr(message, name), field.message_type, rest, value)
+    elif field.is_repeated:
+        _no_more(rest, name)
+        _set_list(message, field, value)
+    elif field.message_type is None:
+        _no_more(rest, name)
+        setattr(message, name, scalar(field, value))
+    else:
+        target = getattr(message, name)
+        target.SetInParent()
+        _set_message(target, rest, value)
+
+
+def _set_message(target: Any, rest: list[str], value: NDArray[Any]) -> None:
+    if rest:
+        _set_within(target, rest, value)
+    elif target.DESCRIPTOR.file.name == _WRAPPERS:
+        _set_within(target, ["value"], value)
+    else:
+        _set_whole(target, value)
+
+
+def _set_whole(target: Any, value: NDArray[Any]) -> None:
+    full_name = target.DESCRIPTOR.full_name
+    if value.ndim or value.dtype.kind != "O":
+        raise NotThatError(f"a setting for each field of {full_name}, or one message of this type")
+    given = value.item()
+    if full_name == "google.protobuf.Any":
+        target.type_url, target.value = given.type_url, given.value
+        return
+    if given.type_url.rpartition("/")[2] != full_name:
+        raise NotThatError(f"a message of the type {full_name}")
+    try:
+        target.ParseFromString(given.value)
+    except DecodeError:
+        raise NotThatError(f"a valid message of the type {full_name}") from None
+
+
+def _set_list(message: Any, field: FieldDescriptor, value: NDArray[Any]) -> None:
+    if value.ndim != 1:
+        raise NotThatError(f"a vector, for the list {field.name}")
+    message.ClearField(field.name)
+    target = getattr(message, field.name)
+    for element in range(value.size):
+        one = value[element : element + 1].reshape(())
+        if field.message_type is None:
+            target.append(scalar(field, one))
+        else:
+            _set_message(target.add(), [], one)
+
+
+def _set_in_map(target: Any, entry: Descriptor, parts: list[str], value: NDArray[Any]) -> None:
+    key_field, value_field = entry.fields
+    if key_field.type != FieldDescriptor.TYPE_STRING:
+        raise UnknownFieldError("a map has settings only if its keys are strings")
+    if not parts:
+        raise UnknownFieldError("expected a key of this map, after another dot")
+    if value_field.message_type is not None:
+        _set_message(target[parts[0]], parts[1:], value)
+    else:
+        target[".".join(parts)] = scalar(value_field, value)
+
+
+def _set_in_struct(message: Any, parts: list[str], value: NDArray[Any]) -> None:
+    entry = message.fields[parts[0]]
+    if len(parts) > 1:
+        entry.struct_value.SetInParent()
+        _set_in_struct(entry.struct_value, parts[1:], value)
+        return
+    found = values.plain(value)
+    _fill_struct_value(entry, found if isinstance(found, str | bool | int | float | list) else value.tolist())
+
+
+def _fill_struct_value(entry: Any, found: Any) -> None:
+    if isinstance(found, list):
+        entry.list_value.SetInParent()
+        for each in found:
+            _fill_struct_value(entry.list_value.values.add(), each)
+    elif isinstance(found, str):
+        entry.string_value = found
+    elif isinstance(found, bool):
+        entry.bool_value = found
+    else:
+        if found != float(found) and found == found:
+            raise NotThatError("numbers that a floating-point number of 64 bits can be")
+        entry.number_value = found
+
+
+def _set_in_fields(message: Any, parts: list[str], value: NDArray[Any]) -> None:
+    entry = next((each.value for each in message.fields if each.key == parts[0]), None)
+    if entry is None:
+        added = message.fields.add()
+        added.key, entry = parts[0], added.value
+    if len(parts) > 1:
+        entry.dict.SetInParent()
+        _set_in_fields(entry.dict, parts[1:], value)
+        return
+    entry.Clear()
+    try:
+        fill_value(entry, values.plain(value))
+    except SpaceError as error:
+        raise NotThatError(error.reason) from None
+
+
+# Scalars
+
+
+def scalar(field: FieldDescriptor, value: NDArray[Any]) -> Any:
+    """Return a value for a field that is no message, or for an item of such a list.
+
+    Raises:
+        NotThatError: it is not of the field's type, or would lose something.
+    """
+    if field.enum_type is not None:
+        return _enum(field.enum_type, value)
+    return _READERS[field.type](value)
+
+
+def _enum(enum: EnumDescriptor, value: NDArray[Any]) -> int:
+    numbers = {each.name: int(each.number) for each in enum.values}
+    if not value.ndim and value.dtype.kind in "iufU":
+        found = value.item()
+        chosen = numbers.get(found) if isinstance(found, str) else found
+        if chosen is not None and chosen in numbers.values():
+            return int(chosen)
+    raise NotThatError(f"one of {', '.join(numbers)}, or its number")
+
+
+def _integer(bits: int, *, signed: bool) -> Callable[[NDArray[Any]], int]:
+    least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    return lambda value: values.integer(value, least, most)
+
+
+_READERS: dict[int, Callable[[NDArray[Any]], Any]] = {
+    FieldDescriptor.TYPE_STRING: values.text,
+    FieldDescriptor.TYPE_BYTES: values.content,
+    FieldDescriptor.TYPE_BOOL: values.boolean,
+    FieldDescriptor.TYPE_FLOAT: lambda value: values.number(value, bits=32),
+    FieldDescriptor.TYPE_DOUBLE: values.number,
+    FieldDescriptor.TYPE_INT32: _integer(32, signed=True),
+    FieldDescriptor.TYPE_SINT32: _integer(32, signed=True),
+    FieldDescriptor.TYPE_SFIXED32: _integer(32, signed=True),
+    FieldDescriptor.TYPE_UINT32: _integer(32, signed=False),
+    FieldDescriptor.TYPE_FIXED32: _integer(32, signed=False),
+    FieldDescriptor.TYPE_INT64: _integer(64, signed=True),
+    FieldDescriptor.TYPE_SINT64: _integer(64, signed=True),
+    FieldDescriptor.TYPE_SFIXED64: _integer(64, signed=True),
+    FieldDescriptor.TYPE_UINT64: _integer(64, signed=False),
+    FieldDescriptor.TYPE_FIXED64: _integer(64, signed=False),
+}
+
+
+def _no_more(rest: list[str], name: str) -> None:
+    if rest:
+        raise UnknownFieldError(f"{name} has no fields")
+
+
+def _unknown(name: str, descriptor: Descriptor) -> UnknownFieldError:
+    known = sorted(field.name for field in descriptor.fields)
+    close = difflib.get_close_matches(name, known, n=1)
+    advice = f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(known) or 'none'}"
+    return UnknownFieldError(f"{descriptor.full_name} has no field {name!r}; {advice}")
