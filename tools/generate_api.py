@@ -4,7 +4,7 @@ Run by `nox -s protos`; `--check` writes nothing and fails if the checked-in fil
 
 protoc names the Python modules after the proto files (`cogment/api/...`), and those names must stay in the
 descriptors: reflection shows them to foreign clients. Only the import statements are rewritten to our package, and for
-the standard services and dm_env_rpc the pool: see `trio_cogment.rpc._protos`. The project's own messages
+the standard services, dm_env_rpc and the trainer the pool: see `trio_cogment.rpc._protos`. The project's own messages
 (`trio_cogment/api/...`) are where protoc puts them, so that code that protoc generates from protos that import them
 finds them there.
 """
@@ -24,6 +24,7 @@ SOURCE = ROOT / "src" / "trio_cogment"
 API = "api"
 STANDARD = "rpc/_protos"
 DM_ENV_RPC = "api/dm_env_rpc"
+TRAINER = "api/trainer"
 #: Where in `protos/` the sources of `API` are.
 FOLDERS = ("cogment/api", "trio_cogment/api")
 #: The folders whose descriptors are in a pool of their own; of each the files, and what their modules are called.
@@ -39,6 +40,7 @@ POOLED = {
         "dm_env_rpc/v1/dm_env_rpc.proto": "dm_env_rpc",
         "dm_env_rpc/v1/extensions/properties.proto": "properties",
     },
+    TRAINER: {"gymgui/trainer/trainer.proto": "trainer"},
 }
 _IMPORT = re.compile(r"^from cogment\.api import ", re.MULTILINE)
 _MODULE = re.compile(r"(BuildTopDescriptorsAndMessages\(DESCRIPTOR, )'[^']*'")

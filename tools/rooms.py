@@ -75,6 +75,7 @@ TABLE: dict[str, set[str]] = {
     },
     "rl": {"sdk", "spec", "spaces", "platform", "rpc", "discovery", "sync"},
     "gateways": {"rl", "sdk", "spec", "spaces", "rpc", "discovery", "sync"},
+    "trainer": {"rpc", "discovery", "sdk", "spec"},
     "sync": {"platform", "sdk"},
     "aio": {"platform", "sdk", "rpc"},
     "demo": {"platform", "sdk", "spec", "rpc"},

@@ -1,0 +1,1 @@
+"""The trainer: runs of training programs, their workers, telemetry and control."""
