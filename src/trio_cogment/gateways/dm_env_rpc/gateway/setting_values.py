@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 #: One element may stand for all of a shape, for which the message does not pay.
 MAX_ELEMENTS = 2**20
+_LONGEST_SHOWN = 100
 _LARGEST_FLOAT = 3.4028235677973366e38  # from here on, rounding to 32 bits gives infinity
 
 
@@ -34,7 +35,7 @@ def refused(name: str, expected: object, value: object) -> InvalidArgumentError:
         expected: what it should be.
         value: what it is: an array, or a text.
     """
-    return InvalidArgumentError(f"setting {name!r}: expected {expected}, got {_described(value)}")
+    return InvalidArgumentError(f"setting {name!r}: expected {expected}, got {described(value)}")
 
 
 def array_of(name: str, tensor: pb.Tensor) -> NDArray[Any]:
@@ -113,12 +114,15 @@ def plain(value: NDArray[Any]) -> Any:
     return value.item() if value.dtype.name in ("int64", "float64", "bool") else value[()]
 
 
-def _described(value: object) -> str:
-    if isinstance(value, str):
-        return repr(value)
+def described(value: object) -> str:
+    """Return the description of a value for errors: of an array, or anything else."""
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", ())
     if dtype is None:
-        return repr(value)
+        return _shortened(repr(value))
     if shape:
         return f"an array of {dtype.name if dtype.kind != 'U' else 'strings'} with the shape {list(shape)}"
-    return "a message" if dtype.kind == "O" else repr(value.item())  # type: ignore[attr-defined]  # an array
+    return "a message" if dtype.kind == "O" else _shortened(repr(value.item()))  # type: ignore[attr-defined]  # an array
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

@@ -1,0 +1,93 @@
+"""What a connection's client can learn of its trial besides observations, and send besides actions."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from google.protobuf.any_pb2 import Any as AnyMessage
+
+from trio_cogment.api.common_pb2 import Message, Reward, RewardSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """How a client reaches the others in its trial.
+
+    Attributes:
+        message: sends a message to a participant.
+        reward: sends a reward to an actor, for the current tick.
+    """
+
+    message: Callable[[str, AnyMessage], None]
+    reward: Callable[[str, float], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class SlotRecord:
+    """The trial of one slot, as its client can see it; the properties are read from here.
+
+    The gateway keeps it from JoinWorld to LeaveWorld, and writes the attributes when they change.
+
+    Attributes:
+        actor_name: of the slot.
+        actors: names and classes of everybody in the trial.
+        environment_name: of the environment.
+        trial_id: of the last trial; empty before the first.
+        state: of the trial, by the name that it has in the API; empty before the first.
+        tick: of the last observation.
+        last_error: why the last trial could not start, or has ended early; empty if neither.
+        sending: None while there is no trial.
+        max_messages: so many messages from others are kept.
+    """
+
+    actor_name: str
+    actors: Sequence[tuple[str, str]]
+    environment_name: str
+    trial_id: str = ""
+    state: str = ""
+    tick: int = 0
+    last_error: str = ""
+    sending: Sending | None = None
+    max_messages: int = 256
+    _sources: list[RewardSource] = field(default_factory=list)
+    _late: int = 0
+    _messages: deque[Message] = field(default_factory=deque)
+
+    def begin(self, trial_id: str) -> None:
+        """Take note of a new trial; messages of the one before are kept until they are read."""
+        self.trial_id, self.tick, self.last_error = trial_id, 0, ""
+        self._late = 0
+        self._sources.clear()
+
+    def begin_step(self) -> None:
+        """Forget the sources of rewards that the last reply was about."""
+        self._sources.clear()
+
+    def add_reward(self, reward: Reward) -> None:
+        """Take note of a reward that has come."""
+        self._late += reward.tick_id < self.tick
+        self._sources += list(reward.sources)[: self.max_messages - len(self._sources)]
+
+    def add_message(self, message: Message) -> None:
+        """Take note of a message that has come; the oldest one is dropped if there are too many."""
+        if len(self._messages) >= self.max_messages:
+            self._messages.popleft()
+        self._messages.append(message)
+
+    @property
+    def late_rewards(self) -> int:
+        """How many of the trial's rewards have come for an earlier tick than that of the last observation."""
+        return self._late
+
+    @property
+    def reward_sources(self) -> Sequence[RewardSource]:
+        """The sources of the rewards since the last step."""
+        return self._sources
+
+    def drain_messages(self) -> Iterable[Message]:
+        """Return the messages that have come, and keep them no longer."""
+        found = list(self._messages)
+        self._messages.clear()
+        return found
