@@ -4,9 +4,9 @@ Run by `nox -s protos`; `--check` writes nothing and fails if the checked-in fil
 
 protoc names the Python modules after the proto files (`cogment/api/...`), and those names must stay in the
 descriptors: reflection shows them to foreign clients. Only the import statements are rewritten to our package, and for
-the standard services, dm_env_rpc and the trainer the pool: see `trio_cogment.rpc._protos`. The project's own messages
-(`trio_cogment/api/...`) are where protoc puts them, so that code that protoc generates from protos that import them
-finds them there.
+the standard services, dm_env_rpc, the trainer and the legacy API the pool: see `trio_cogment.rpc._protos`. The messages
+of this project alone (`trio_cogment/api/...`) are where protoc puts them, so that code that protoc generates from
+protos that import them finds them there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import argparse
 import re
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +25,7 @@ API = "api"
 STANDARD = "rpc/_protos"
 DM_ENV_RPC = "api/dm_env_rpc"
 TRAINER = "api/trainer"
+LEGACY = "api/legacy"
 #: Where in `protos/` the sources of `API` are.
 FOLDERS = ("cogment/api", "trio_cogment/api")
 #: The folders whose descriptors are in a pool of their own; of each the files, and what their modules are called.
@@ -41,7 +42,13 @@ POOLED = {
         "dm_env_rpc/v1/extensions/properties.proto": "properties",
     },
     TRAINER: {"gymgui/trainer/trainer.proto": "trainer"},
+    LEGACY: {
+        f"cogment/api/{name}.proto": name
+        for name in ("agent", "common", "data", "environment", "hooks", "orchestrator")
+    },
 }
+#: Where the sources of a folder are, if not in `PROTOS`: files of the same name have to be compiled apart.
+ELSEWHERE = {LEGACY: PROTOS / "cogment_legacy"}
 _IMPORT = re.compile(r"^from cogment\.api import ", re.MULTILINE)
 _MODULE = re.compile(r"(BuildTopDescriptorsAndMessages\(DESCRIPTOR, )'[^']*'")
 _POOL_IMPORT = "from google.protobuf import descriptor_pool as _descriptor_pool\n"
@@ -56,33 +63,34 @@ def _well_known_protos() -> str:
 
 def generate(out: Path) -> dict[str, str]:
     """Return path below the package -> content of every generated module and stub."""
-    from grpc_tools import protoc
-
     sources = sorted(str(path.relative_to(PROTOS)) for folder in FOLDERS for path in PROTOS.glob(f"{folder}/*.proto"))
-    code = protoc.main(
-        [
-            "protoc",
-            f"-I{PROTOS}",
-            f"-I{_well_known_protos()}",
-            f"--python_out={out}",
-            f"--pyi_out={out}",
-            *sources,
-            *sorted({source for files in POOLED.values() for source in files}),
-        ]
-    )
-    if code:
-        raise SystemExit(code)
+    shared = {source for folder, files in POOLED.items() if folder not in ELSEWHERE for source in files}
+    _compile([*sources, *sorted(shared)], PROTOS, out)
     made = sorted(path for folder in FOLDERS for path in (out / folder).glob("*_pb2.py*"))
     contents = {f"{API}/{path.name}": _IMPORT.sub("from trio_cogment.api import ", path.read_text()) for path in made}
     for folder, files in POOLED.items():
         package = f"trio_cogment.{folder.replace('/', '.')}"
+        home = out
+        if folder in ELSEWHERE:
+            home = out / folder
+            home.mkdir(parents=True)
+            _compile(sorted(files), ELSEWHERE[folder], home)
         for source, name in files.items():
-            module = out / source.replace(".proto", "_pb2")
+            module = home / source.replace(".proto", "_pb2")
             code = _in_own_pool(module.with_suffix(".py").read_text(), package, name)
             contents[f"{folder}/{name}_pb2.py"] = _import_siblings(code, package, files)
             stub = module.with_suffix(".pyi").read_text()
             contents[f"{folder}/{name}_pb2.pyi"] = _import_siblings(stub, package, files)
     return contents
+
+
+def _compile(sources: Sequence[str], folder: Path, out: Path) -> None:
+    from grpc_tools import protoc
+
+    arguments = [f"-I{folder}", f"-I{_well_known_protos()}", f"--python_out={out}", f"--pyi_out={out}", *sources]
+    code = protoc.main(["protoc", *arguments])
+    if code:
+        raise SystemExit(code)
 
 
 def _in_own_pool(code: str, package: str, name: str) -> str:
