@@ -48,16 +48,29 @@ def load_params(path: str | Path, *, spec: Spec | None = None) -> TrialParams:
         FailedPreconditionError: the file gives fields of the project's types, and `grpcio-tools` is not installed.
     """
     file = YamlFile(path)
-    payloads = _Payloads(file, spec)
-    reader = FieldReader(file, refused=_LEGACY, special={SerializedMessage.DESCRIPTOR.full_name: payloads.read})
-    params = TrialParams()
-    given: set[str] = set()
+    found: yaml.Node | None = None
     if file.root is not None and not is_blank(file.root):
         for key, place, node in file.entries(file.root, "the file"):
             if key == _ROOT and not is_blank(node):
-                given = reader.fill(node, params, _ROOT)
+                found = node
             else:
                 _refuse_legacy(file, key, place, node)
+    return read_params(file, found, _ROOT, spec=spec)
+
+
+def read_params(file: YamlFile, node: yaml.Node | None, name: str, *, spec: Spec | None = None) -> TrialParams:
+    """Read trial parameters that are a part of a file; see `load_params`, also for what is raised.
+
+    Args:
+        file: the file.
+        node: the parameters; None: there are none, and all of them have their defaults.
+        name: of the part, in errors.
+        spec: the types.
+    """
+    payloads = _Payloads(file, spec)
+    reader = FieldReader(file, refused=_LEGACY, special={SerializedMessage.DESCRIPTOR.full_name: payloads.read})
+    params = TrialParams()
+    given = set() if node is None else reader.fill(node, params, name)
     payloads.finish()
     if "max_inactivity" not in given:
         params.max_inactivity = DEFAULT_MAX_INACTIVITY_SECONDS

@@ -18,7 +18,7 @@ DEFAULT_NAMES = ("cogment.yaml", "cogment.yml")
 #: The keys of each section: those with a meaning here, and those that other tools and earlier versions use.
 _KEYS: Mapping[str, frozenset[str]] = {
     "": frozenset({"import", "trial", "environment", "actor_classes"})
-    | {"commands", "components", "trial_params", "datalog"},
+    | {"commands", "components", "trial_params", "datalog", "dm_env_rpc"},
     "import": frozenset({"proto", "python", "javascript"}),
     "trial": frozenset({"config_type", "pre_hooks"}),
     "environment": frozenset({"config_type"}),

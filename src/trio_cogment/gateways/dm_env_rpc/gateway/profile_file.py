@@ -1,0 +1,185 @@
+"""Profiles as files: the section `dm_env_rpc` of a project file, or of a file of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.gateways.dm_env_rpc.gateway.profile import DEFAULT, Profile
+from trio_cogment.gateways.dm_env_rpc.gateway.templates import CHOICES, FLAGS, POLICIES, SECONDS, WorldTemplate
+from trio_cogment.spec import Spec, load_params, read_params
+from trio_cogment.spec.project import load_spec
+from trio_cogment.spec.yaml_file import YamlFile, is_blank
+
+SECTION = "dm_env_rpc"
+_PARAMS = "trial_params"
+#: What a file means by the types of its trials, besides the path of a project file.
+_OWN_TYPES = ("rl", "dm_env_rpc")
+_PROJECT_FILES = ("cogment.yaml", "cogment.yml")
+_KEYS = ("spec", "required_settings", "seed_field", "policies", "templates")
+_TEMPLATE_KEYS = ("params", _PARAMS, "policies")
+_MOST_DIGITS = 9
+
+
+def load_profile(path: str | Path) -> Profile:
+    """Read a profile from a file. It blocks the thread.
+
+    Args:
+        path: the file. Without a section `dm_env_rpc` its `trial_params` are the only template.
+
+    Raises:
+        InvalidArgumentError: the file cannot be read, is not YAML, or has an unknown key or an invalid value; the text
+            names the file, the line and the key.
+        FailedPreconditionError: the types need `grpcio-tools`, and it is not installed.
+    """
+    return _Reader(YamlFile(path)).profile()
+
+
+class _Reader:
+    """Reads one file."""
+
+    def __init__(self, file: YamlFile) -> None:
+        self._file = file
+        self._folder = Path(file.path).parent
+        root = [] if file.root is None or is_blank(file.root) else file.entries(file.root, "the file")
+        self._root = {key: node for key, _, node in root if not is_blank(node)}
+        self._section = self._values(self._root.get(SECTION), SECTION, _KEYS)
+        self._spec = self._found_spec()
+
+    def profile(self) -> Profile:
+        """Return what the file says."""
+        section = self._section
+        given: dict[str, Any] = {}
+        if "required_settings" in section:
+            items = self._file.items(section["required_settings"], f"{SECTION}.required_settings")
+            given["required_settings"] = tuple(self._file.text(node, name) for name, node in items)
+        if "seed_field" in section:
+            given["seed_field"] = self._file.text(section["seed_field"], f"{SECTION}.seed_field")
+        policies = self._policies(section.get("policies"), f"{SECTION}.policies")
+        if "templates" in section:
+            name = f"{SECTION}.templates"
+            entries = self._file.entries(section["templates"], name)
+            templates = {key: self._template(node, f"{name}.{key}", policies) for key, _, node in entries}
+        else:
+            params = read_params(self._file, self._root.get(_PARAMS), _PARAMS, spec=self._spec)
+            templates = {DEFAULT: self._made(self._root.get(_PARAMS), _PARAMS, params, policies)}
+        try:
+            return Profile(templates=templates, spec=self._spec, **given)
+        except InvalidArgumentError as error:
+            raise self._file.fault(self._root.get(SECTION), f"{SECTION}: {error}") from None
+
+    def _values(self, node: yaml.Node | None, name: str, known: tuple[str, ...]) -> dict[str, yaml.Node]:
+        """Return the values of a mapping that are not blank."""
+        found = {}
+        for key, place, value in [] if node is None or is_blank(node) else self._file.entries(node, name):
+            if key not in known:
+                raise self._file.unknown_key(place, name, key, known)
+            if not is_blank(value):
+                found[key] = value
+        return found
+
+    def _found_spec(self) -> Spec:
+        node = self._section.get("spec")
+        if node is None:
+            if {"import", "actor_classes"} & self._root.keys():
+                return load_spec(self._file.path)
+            beside = [self._folder / name for name in _PROJECT_FILES if (self._folder / name).is_file()]
+            return load_spec(beside[0]) if beside else Spec()
+        text = self._file.text(node, f"{SECTION}.spec")
+        if text == "rl":
+            from trio_cogment.rl.spec import RL_SPEC
+
+            return RL_SPEC
+        if text == "dm_env_rpc":
+            from trio_cogment.gateways.dm_env_rpc.bridge.served_server import DM_ENV_RPC_SPEC
+
+            return DM_ENV_RPC_SPEC
+        if not (self._folder / text).exists():
+            own = ", ".join(_OWN_TYPES)
+            what = f"expected {own} or the path of a project file; there is no file {text!r}"
+            raise self._file.fault(node, f"{SECTION}.spec: {what}")
+        return load_spec(self._folder / text)
+
+    def _template(self, node: yaml.Node, name: str, policies: Mapping[str, Any]) -> WorldTemplate:
+        values = self._values(node, name, _TEMPLATE_KEYS)
+        if ("params" in values) == (_PARAMS in values):
+            got = "both" if "params" in values else "neither"
+            raise self._file.fault(node, f"{name}: expected one of params (a file) and {_PARAMS}, got {got}")
+        if "params" in values:
+            path = self._folder / self._file.text(values["params"], f"{name}.params")
+            try:
+                params = load_params(path, spec=self._spec)
+            except InvalidArgumentError as error:
+                raise self._file.fault(values["params"], f"{name}.params: {error}") from None
+        else:
+            params = read_params(self._file, values[_PARAMS], f"{name}.{_PARAMS}", spec=self._spec)
+        own = self._policies(values.get("policies"), f"{name}.policies")
+        return self._made(node, name, params, {**policies, **own})
+
+    def _made(
+        self, node: yaml.Node | None, name: str, params: TrialParams, policies: Mapping[str, Any]
+    ) -> WorldTemplate:
+        try:
+            return WorldTemplate(params=params, **policies)
+        except InvalidArgumentError as error:
+            raise self._file.fault(node, f"{name}: {error}") from None
+
+    def _policies(self, node: yaml.Node | None, name: str) -> dict[str, Any]:
+        found = {}
+        for key, value in self._values(node, name, POLICIES).items():
+            text = self._file.text(value, f"{name}.{key}")
+            try:
+                found[key] = _READERS[key](text)
+            except ValueError as error:
+                raise self._file.fault(value, f"{name}.{key}: expected {error}, got {text!r}") from None
+        return found
+
+
+# Policies
+
+
+def _word(choices: tuple[str, ...]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        return text
+
+    return read
+
+
+def _seconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise ValueError("seconds, 0 or more")
+    return found
+
+
+def _flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("true or false")
+    return text == "true"
+
+
+def _start_when(text: str) -> str | int:
+    if text in ("all", "first"):
+        return text
+    if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS:
+        return int(text)
+    raise ValueError("all, first or a number of actors")
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "start_when": _start_when,
+    **{name: _word(choices) for name, choices in CHOICES.items()},
+    **dict.fromkeys(SECONDS, _seconds),
+    **dict.fromkeys(FLAGS, _flag),
+}
