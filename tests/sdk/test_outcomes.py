@@ -32,7 +32,7 @@ from trio_cogment import (
     open_platform,
     trial_params,
 )
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.errors import NotFoundError
 from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import CallOpener, Channel
@@ -167,6 +167,73 @@ async def table(
         Channel("127.0.0.1", int(address.rpartition(":")[2])) as channel,
     ):
         yield Table(Controller(channel, spec=SPEC), channel, endpoint)
+
+
+class Witness:
+    """Notes what a participant knows of the end: with its final observation, and afterwards."""
+
+    def __init__(self, then: Callable[[Any], Awaitable[None]]) -> None:
+        self._then = then
+        self.near: EndCause | None = None
+        self.session: Any = None
+
+    async def __call__(self, session: Any) -> None:
+        self.session = session
+        assert session.outcome is None
+        if isinstance(session, EnvironmentSession):
+            await self._then(session)
+            return
+        async for event in session.all_events():
+            if event.observation is not None:
+                self.near = None if session.outcome is None else session.outcome.cause
+                await session.do_action(UInt32Value(value=1))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("environment", "max_steps", "asked", "cause"),
+    [
+        (short_world, 0, None, EndCause.ENVIRONMENT),
+        (world, 3, None, EndCause.STEP_LIMIT),
+        (world, 0, False, EndCause.SOFT_TERMINATION),
+        (world, 0, True, EndCause.HARD_TERMINATION),
+    ],
+)
+async def test_participants_know_how_it_ended(
+    transport: str, environment: Any, max_steps: int, asked: bool | None, cause: EndCause
+) -> None:
+    witnesses = [Witness(environment), Witness(player)]
+    async with table(transport, environment=witnesses[0], bad=witnesses[1]) as it:
+        trial_id = await it.controller.start_trial(it.params(max_steps=max_steps))
+        with trio.fail_after(PATIENCE_SECONDS):
+            if asked is not None:
+                await it.controller.wait_trial_state(trial_id, TrialState.RUNNING)
+                await it.controller.terminate_trial(trial_id, hard=asked)
+            outcome = await it.controller.wait_trial(trial_id, check=False)
+            for witness in witnesses:
+                while not witness.session.is_over:
+                    await trio.lowlevel.checkpoint()
+    assert outcome.cause is cause
+    near = None if asked else cause
+    assert [witness.near for witness in witnesses] == [None, near]
+    for witness in witnesses:
+        heard = witness.session.outcome
+        assert (heard.trial_id, heard.cause, heard.participant) == (trial_id, cause, outcome.participant)
+        assert (heard.reason, heard.ticks) == (outcome.reason, outcome.ticks)
+
+
+async def test_participants_know_who_made_the_trial_fail() -> None:
+    witness = Witness(world)
+    async with table(OVER_SOCKETS, environment=witness, bad=raises) as it:
+        outcome = await it.play(it.params())
+        while not witness.session.is_over:
+            await trio.lowlevel.checkpoint()
+    heard = witness.session.outcome
+    assert outcome.losses
+    assert heard.failed
+    assert (heard.cause, heard.participant) == (EndCause.PARTICIPANT_FAILED, "bob")
+    assert heard.reason == witness.session.details == outcome.reason
+    assert (heard.losses, heard.traceback) == ((), "")
 
 
 FAILURES = [

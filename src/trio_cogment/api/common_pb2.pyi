@@ -273,20 +273,22 @@ class ActorInitialOutput(_message.Message):
     def __init__(self, actor_class: _Optional[str] = ..., actor_name: _Optional[str] = ...) -> None: ...
 
 class ActorRunTrialInput(_message.Message):
-    __slots__ = ("state", "init_input", "observation", "reward", "message", "details")
+    __slots__ = ("state", "init_input", "observation", "reward", "message", "details", "end")
     STATE_FIELD_NUMBER: _ClassVar[int]
     INIT_INPUT_FIELD_NUMBER: _ClassVar[int]
     OBSERVATION_FIELD_NUMBER: _ClassVar[int]
     REWARD_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     DETAILS_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     state: CommunicationState
     init_input: ActorInitialInput
     observation: Observation
     reward: Reward
     message: Message
     details: str
-    def __init__(self, state: _Optional[_Union[CommunicationState, str]] = ..., init_input: _Optional[_Union[ActorInitialInput, _Mapping]] = ..., observation: _Optional[_Union[Observation, _Mapping]] = ..., reward: _Optional[_Union[Reward, _Mapping]] = ..., message: _Optional[_Union[Message, _Mapping]] = ..., details: _Optional[str] = ...) -> None: ...
+    end: EndOfTrial
+    def __init__(self, state: _Optional[_Union[CommunicationState, str]] = ..., init_input: _Optional[_Union[ActorInitialInput, _Mapping]] = ..., observation: _Optional[_Union[Observation, _Mapping]] = ..., reward: _Optional[_Union[Reward, _Mapping]] = ..., message: _Optional[_Union[Message, _Mapping]] = ..., details: _Optional[str] = ..., end: _Optional[_Union[EndOfTrial, _Mapping]] = ...) -> None: ...
 
 class ActorRunTrialOutput(_message.Message):
     __slots__ = ("state", "init_output", "action", "reward", "message", "details")

@@ -50,18 +50,20 @@ class EnvInitialOutput(_message.Message):
     def __init__(self) -> None: ...
 
 class EnvRunTrialInput(_message.Message):
-    __slots__ = ("state", "init_input", "action_set", "message", "details")
+    __slots__ = ("state", "init_input", "action_set", "message", "details", "end")
     STATE_FIELD_NUMBER: _ClassVar[int]
     INIT_INPUT_FIELD_NUMBER: _ClassVar[int]
     ACTION_SET_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     DETAILS_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     state: _common_pb2.CommunicationState
     init_input: EnvInitialInput
     action_set: ActionSet
     message: _common_pb2.Message
     details: str
-    def __init__(self, state: _Optional[_Union[_common_pb2.CommunicationState, str]] = ..., init_input: _Optional[_Union[EnvInitialInput, _Mapping]] = ..., action_set: _Optional[_Union[ActionSet, _Mapping]] = ..., message: _Optional[_Union[_common_pb2.Message, _Mapping]] = ..., details: _Optional[str] = ...) -> None: ...
+    end: _common_pb2.EndOfTrial
+    def __init__(self, state: _Optional[_Union[_common_pb2.CommunicationState, str]] = ..., init_input: _Optional[_Union[EnvInitialInput, _Mapping]] = ..., action_set: _Optional[_Union[ActionSet, _Mapping]] = ..., message: _Optional[_Union[_common_pb2.Message, _Mapping]] = ..., details: _Optional[str] = ..., end: _Optional[_Union[_common_pb2.EndOfTrial, _Mapping]] = ...) -> None: ...
 
 class EnvRunTrialOutput(_message.Message):
     __slots__ = ("state", "init_output", "observation_set", "reward", "message", "details")

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from trio_cogment.api import common_pb2
 from trio_cogment.errors import LocalProtocolError, RemoteProtocolError
 from trio_cogment.metrics import SessionMetrics
+from trio_cogment.outcome import TrialOutcome
 from trio_cogment.rpc import Call, RpcError, StatusCode
 from trio_cogment.sdk._events import ActionT, Event, EventStream, EventType, ObservationT, RecvMessage
 from trio_cogment.sdk._inline import InlineEvents
@@ -46,6 +47,9 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
         self.tick_id = -1
         #: Why the trial was ended hard; None if it was not.
         self.details: str | None = None
+        #: How the trial ends. With the final observation its cause is known, at the end everything but the losses; None
+        #: before, and if the orchestrator does not say.
+        self.outcome: TrialOutcome | None = None
         self._type = EventType.ACTIVE
         self._started = False
         self._over = False
@@ -297,13 +301,19 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
             self._owes_heartbeat = True
         elif state == LAST:
             self._type = EventType.ENDING
+            self._take_outcome(message)
         elif state == END:
             self._over = True
+            self._take_outcome(message)
             if self._type is EventType.ENDING and not message.details:
                 self._type = EventType.FINAL
                 return Event(EventType.FINAL, self.tick_id)
             self.details = message.details
         return None
+
+    def _take_outcome(self, message: Any) -> None:
+        if message.HasField("end"):
+            self.outcome = TrialOutcome.of(self.trial_id, message.end)
 
     async def _acknowledge(self) -> None:
         if not (self._over or self._acknowledged):

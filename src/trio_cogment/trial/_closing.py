@@ -8,9 +8,11 @@ side by side.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
+from trio_cogment.api import common_pb2
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, EndOfTrial
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.outcome import EndCause, TrialOutcome
 from trio_cogment.trial._events import ENVIRONMENT, Send, Timer, TimerKind
@@ -55,12 +57,13 @@ def final_tick(trial: TrialMemory, environment: Participant, observations: Obser
     trial.disarm(PATIENCE)
     for actor in trial.timed:
         trial.disarm(Timer(TimerKind.RESPONSE, actor.index))
+    end = EndOfTrial(cause=common_pb2.EndCause.Name(trial.orderly_cause))
     for actor in trial.engaged:
         if actor.reward_sources:
             send_rewards(trial, actor)
         actor.step(StreamInput.SEND_LAST)
         # LAST before the observation: SDKs acknowledge on the first observation after it.
-        trial.out.append(Send(actor.index, ActorRunTrialInput(state=_LAST)))
+        trial.out.append(Send(actor.index, ActorRunTrialInput(state=_LAST, end=end)))
         message = ActorRunTrialInput(state=_NORMAL)
         message.observation.tick_id = trial.tick_id
         message.observation.timestamp = observations.timestamp
@@ -128,9 +131,11 @@ def break_off(trial: TrialMemory, _participant: Participant | None, why: Breakag
 def _end(trial: TrialMemory, why: Breakage, details: str) -> None:
     ticks = 0 if trial.latest_observation is None else trial.tick_id + 1
     trial.outcome = TrialOutcome(trial.trial_id, why.cause, why.participant, why.reason, ticks, trial.losses)
+    # Losses are between a participant and the orchestrator: the others learn of those that end the trial.
+    end = replace(trial.outcome, losses=()).message()
     # To everybody in the parameters, those left out included; the stream's table knows who can hear it.
     for participant in trial.participants.values():
-        trial.send_end(participant, details)
+        trial.send_end(participant, details, end)
         participant.present = False
         participant.held.clear()
     trial.emit_last_samples()

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from trio_cogment.addressing import ActorAddresses
-from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, TrialParams, TrialState
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, EndOfTrial, TrialParams, TrialState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.outcome import EndCause, Loss, TrialOutcome
@@ -169,17 +169,19 @@ class TrialMemory:
 
     # Effects
 
-    def send_end(self, participant: Participant, details: str) -> None:
+    def send_end(self, participant: Participant, details: str, end: EndOfTrial) -> None:
         """Say END to a participant and close its stream, if it has one; `details` only if there are any."""
         if participant.step(StreamInput.SEND_END) is Verdict.PROCEED:
-            self.say_end(participant, details)
+            self.say_end(participant, details, end)
 
-    def say_end(self, participant: Participant, details: str) -> None:
-        """Write END to a stream that the table has ended."""
+    def say_end(self, participant: Participant, details: str, end: EndOfTrial | None = None) -> None:
+        """Write END to a stream that the table has ended; without `end` the trial goes on for the others."""
         message: Any = EnvRunTrialInput() if participant.index == ENVIRONMENT else ActorRunTrialInput()
         message.state = _END
         if details:
             message.details = details
+        if end is not None:
+            message.end.CopyFrom(end)
         self.out.append(Send(participant.index, message))
         self.out.append(Close(participant.index, None))
 
