@@ -1,4 +1,7 @@
-"""The common base of the sessions of actors and environments."""
+"""The common base of the sessions of actors and environments.
+
+This module is long because much comes twice: for who waits, and for who cannot.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class Session(abc.ABC, Generic[ObservationT, ActionT]):
     """A participant's part in one trial; the SDK makes it and passes it to the implementation.
 
     Sending waits only while the orchestrator does not read. After `Cancelled` a message has been sent completely or
-    not at all. It has many methods because much comes twice: for who waits, and for who cannot.
+    not at all. It has many methods because much comes twice.
     """
 
     _output_type: type[Message]
