@@ -85,7 +85,7 @@ TABLE: dict[str, set[str]] = {
     },
     "cli": {
         *("platform", "demo", "recording", "datastore", "model_registry", "directory", "discovery"),
-        *("sdk", "spec", "launch", "rl", "trial", "rpc"),
+        *("sdk", "spec", "launch", "rl", "gateways", "trial", "rpc"),
     },
 }
 

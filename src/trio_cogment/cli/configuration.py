@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         DatastoreConfig,
         DirectoryConfig,
         DirectoryServerConfig,
+        DmEnvRpcConfig,
         MetricsConfig,
         ModelRegistryConfig,
         OpenEnvConfig,
@@ -35,6 +36,7 @@ SECTIONS = {
     "model_registry": "ModelRegistryConfig",
     "directory_server": "DirectoryServerConfig",
     "openenv": "OpenEnvConfig",
+    "dm_env_rpc": "DmEnvRpcConfig",
 }
 
 META_KEY = "trio_cogment.configuration"
@@ -108,6 +110,12 @@ class Configuration:
     def openenv(self) -> OpenEnvConfig:
         """Limits of a server of OpenEnv."""
         found: OpenEnvConfig = self._section("openenv")
+        return found
+
+    @property
+    def dm_env_rpc(self) -> DmEnvRpcConfig:
+        """Limits of a gateway for clients of dm_env_rpc."""
+        found: DmEnvRpcConfig = self._section("dm_env_rpc")
         return found
 
     def _section(self, name: str) -> Any:

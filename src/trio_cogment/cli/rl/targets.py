@@ -28,12 +28,16 @@ class Argument(click.ParamType[tuple[str, Any]]):
         if isinstance(value, tuple):
             return value
         name, equals, text = value.partition("=")
-        if not equals or not name.isidentifier():
+        if not equals or not self.is_name(name):
             self.fail(f"expected NAME=VALUE, got {value!r}", param, ctx)
         try:
             return name, json.loads(text)
         except ValueError:
             return name, text
+
+    def is_name(self, text: str) -> bool:
+        """Tell whether something can have this name."""
+        return text.isidentifier()
 
 
 def environment_options(command: _Decorated) -> _Decorated:
