@@ -1,0 +1,133 @@
+"""`LegacyAgent`: a server of the legacy API's agents as actors of trials."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from typing import Any
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.errors import FailedPreconditionError, UnavailableError
+from trio_cogment.gateways.legacy.actor_ids import ids_in
+from trio_cogment.gateways.legacy.agent_part import AgentPart, CallOut, Decision
+from trio_cogment.gateways.legacy.old_server import AGENT, OldServer, RefusedError, open_old_server
+from trio_cogment.gateways.legacy.profile import LegacyProfile
+from trio_cogment.gateways.legacy.trials import TrialSource
+from trio_cogment.host import Host
+from trio_cogment.rpc import CallOpener, RpcConfig
+from trio_cogment.sdk import ActorSession
+from trio_cogment.spec import encode
+
+_log = logging.getLogger(__name__)
+
+
+class LegacyAgent:
+    """An old server of agents, as an implementation of actors: one object for many actors of many trials.
+
+    ```python
+    participants.register_actor(LegacyAgent("grpc://localhost:9000", profile, trials), "old", ["player"])
+    ```
+
+    The calls for one actor are made one after the other, in the order of the events. The agent is told of the end of a
+    trial in every case in which it may know of the trial, also when this is cancelled.
+
+    Args:
+        server: `grpc://host:port`, or a channel that is open.
+        profile: the project.
+        trials: tells all actors of a trial; see `trials.asking`.
+        tls: encrypt; old servers do not.
+        config: limits and timeouts of the channel.
+        host: connects; by default the system.
+    """
+
+    def __init__(
+        self,
+        server: str | CallOpener,
+        profile: LegacyProfile,
+        trials: TrialSource,
+        *,
+        tls: ssl.SSLContext | None = None,
+        config: RpcConfig | None = None,
+        host: Host | None = None,
+    ) -> None:
+        self._server = server
+        self._profile = profile
+        self._trials = trials
+        self._tls = tls
+        self._config = config
+        self._host = host
+
+    async def __call__(self, session: ActorSession[Any, Any, Any]) -> None:
+        """Play the actor's part in a trial.
+
+        Raises:
+            FailedPreconditionError: the server answers a call with an error.
+            InvalidArgumentError: the trial has an actor class that the profile does not have.
+            UnavailableError: the server cannot be reached, was lost, or does not answer in time.
+        """
+        params = await self._trials(session.trial_id)
+        part = self._part(session, params)
+        opened = open_old_server(
+            self._server,
+            AGENT,
+            call_timeout_seconds=self._profile.call_timeout_seconds,
+            tls=self._tls,
+            config=self._config,
+            host=self._host,
+        )
+        async with opened as server:
+            try:
+                await self._play(session, params, part, server)
+            finally:
+                call = part.stop()
+                if call is not None:
+                    await server.tell_end(call, self._profile.end_timeout_seconds)
+
+    def _part(self, session: ActorSession[Any, Any, Any], params: TrialParams) -> AgentPart:
+        ids = ids_in(params, self._profile.classes, session.environment_name)
+        member = ids.member(session.name)
+        if member is None:
+            raise FailedPreconditionError(f"actor {session.name!r}: expected it among the actors of the trial")
+        return AgentPart(session.trial_id, ids, member, reward_every_tick=self._profile.reward_every_tick)
+
+    async def _play(
+        self, session: ActorSession[Any, Any, Any], params: TrialParams, part: AgentPart, server: OldServer
+    ) -> None:
+        config = None if session.config is None else encode(session.config, None, "config")
+        trial_config = params.trial_config.content if params.HasField("trial_config") else None
+        try:
+            await server.call(part.start(config, trial_config))
+        except RefusedError:
+            part.refused()
+            raise
+        part.started()
+        await session.start()
+        async for event in session.all_events():
+            for call in part.take(event):
+                if call.method == "Decide":
+                    await self._act(session, await self._decide(part, server, call, session))
+                else:
+                    await server.call(call)
+
+    async def _decide(
+        self, part: AgentPart, server: OldServer, call: CallOut, session: ActorSession[Any, Any, Any]
+    ) -> Decision:
+        try:
+            return part.decided(await server.call(call))
+        except (RefusedError, UnavailableError) as error:
+            if self._profile.on_agent_error == "fail":
+                raise
+            _log.warning("trial %r, actor %r: %s; an empty action is sent", session.trial_id, session.name, error)
+            return Decision(b"", [], [], [])
+
+    async def _act(self, session: ActorSession[Any, Any, Any], decision: Decision) -> None:
+        for text in decision.ignored:
+            _log.warning("trial %r, actor %r: the old agent: %s: ignored", session.trial_id, session.name, text)
+        # First what belongs to the tick that the action ends.
+        for reward in decision.rewards:
+            await session.add_reward(
+                reward.value, reward.confidence, reward.to, tick_id=reward.tick_id, user_data=reward.user_data
+            )
+        for payload, receiver in decision.messages:
+            await session.send_message(payload, receiver)
+        await session.do_action(decision.action)

@@ -1,0 +1,118 @@
+"""An old server of agents or environments: the calls to it, one after the other."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from trio_cogment.api.legacy import agent_pb2, environment_pb2
+from trio_cogment.endpoints import parse_server_endpoint
+from trio_cogment.errors import FailedPreconditionError, RpcError, StatusCode, UnavailableError
+from trio_cogment.gateways.legacy.agent_part import CallOut
+from trio_cogment.host import Host
+from trio_cogment.rpc import CallOpener, Method, RpcConfig, methods_of, open_channel
+
+_log = logging.getLogger(__name__)
+
+AGENT = methods_of(agent_pb2.DESCRIPTOR.services_by_name["Agent"])
+ENVIRONMENT = methods_of(environment_pb2.DESCRIPTOR.services_by_name["Environment"])
+
+#: Statuses that do not say whether the server has taken the call.
+_UNCERTAIN = frozenset({StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED})
+#: Of the text of a server.
+_TEXT_CHARACTERS = 300
+
+
+class RefusedError(FailedPreconditionError):
+    """An old server has answered a call with an error of its own."""
+
+
+class OldServer:
+    """A server to be called for one participant of one trial.
+
+    Args:
+        opener: a channel to it.
+        name: of the server, for errors.
+        methods: of its service.
+        call_timeout_seconds: how long an answer may take; 0: as long as it takes.
+    """
+
+    def __init__(
+        self, opener: CallOpener, name: str, methods: Mapping[str, Method], call_timeout_seconds: float
+    ) -> None:
+        self.name = name
+        self._opener = opener
+        self._methods = methods
+        self._timeout = call_timeout_seconds or None
+
+    async def call(self, call: CallOut) -> Any:
+        """Make a call and return the reply.
+
+        Raises:
+            RefusedError: the server has answered with an error.
+            UnavailableError: it cannot be reached, was lost, or did not answer in time.
+        """
+        try:
+            return await self._opener.unary(self._methods[call.method], call.request, timeout=self._timeout)
+        except RpcError as error:
+            text = f"{self.name}: {call.method}: {error.code.name}: {_line(error.message)}"
+            if error.code in _UNCERTAIN:
+                raise UnavailableError(text) from error
+            raise RefusedError(text) from error
+
+    async def tell_end(self, call: CallOut, seconds: float) -> None:
+        """Make the last call, also when the surrounding scope is cancelled; a failure is only logged.
+
+        Args:
+            call: the last one.
+            seconds: how long it may take.
+        """
+        with trio.CancelScope(shield=True), trio.move_on_after(seconds) as scope:
+            try:
+                await self._opener.unary(self._methods[call.method], call.request)
+            except RpcError as error:
+                _log.info("%s: %s: %s: %s", self.name, call.method, error.code.name, _line(error.message))
+        if scope.cancelled_caught:
+            _log.info("%s: %s: no answer in %g s", self.name, call.method, seconds)
+
+
+def _line(text: str) -> str:
+    """Return the beginning of a server's text as one printable line."""
+    line = text[:_TEXT_CHARACTERS]
+    return line if line.isprintable() else line.encode("unicode_escape").decode()
+
+
+@asynccontextmanager
+async def open_old_server(
+    server: str | CallOpener,
+    methods: Mapping[str, Method],
+    *,
+    call_timeout_seconds: float = 0.0,
+    tls: ssl.SSLContext | None = None,
+    config: RpcConfig | None = None,
+    host: Host | None = None,
+) -> AsyncIterator[OldServer]:
+    """Connect to an old server for the time of the block.
+
+    Args:
+        server: `grpc://host:port`; or a channel that is open, and stays so.
+        methods: of its service.
+        call_timeout_seconds: see `OldServer`.
+        tls: encrypt; old servers do not.
+        config: limits and timeouts of the channel.
+        host: connects; by default the system.
+
+    Raises:
+        EndpointError: `server` is no endpoint of a server.
+    """
+    if not isinstance(server, str):
+        yield OldServer(server, getattr(server, "authority", "") or "old server", methods, call_timeout_seconds)
+        return
+    endpoint = parse_server_endpoint(server, field_name="server")
+    async with open_channel(host or Host(), endpoint.host, endpoint.port, tls=tls, config=config) as channel:
+        yield OldServer(channel, str(endpoint), methods, call_timeout_seconds)

@@ -1,0 +1,28 @@
+"""Where the adapters learn what an old participant has to know of a trial, and today's participants are not told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.errors import NotFoundError
+from trio_cogment.sdk import Controller
+
+#: Returns the parameters of a running trial by its id. They have all actors, with names and classes, in order; an
+#: orchestrator that is asked over the network tells nothing else of them.
+TrialSource: TypeAlias = Callable[[str], Awaitable[TrialParams]]
+
+
+def asking(controller: Controller) -> TrialSource:
+    """Return a source that asks an orchestrator, of this project or another: it tells the actors only."""
+
+    async def params_of(trial_id: str) -> TrialParams:
+        params = TrialParams()
+        for actor in await controller.actors(trial_id):
+            params.actors.add(name=actor.name, actor_class=actor.actor_class)
+        if not params.actors:
+            raise NotFoundError(f"trial {trial_id!r}: the orchestrator does not tell its actors")
+        return params
+
+    return params_of
