@@ -14,9 +14,11 @@ import pytest
 import trio_cogment.api
 from trio_cogment import service_names, services
 from trio_cogment.api.directory_pb2 import ServiceType
+from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2
 from trio_cogment.endpoints import GrpcEndpoint, parse_endpoint
 from trio_cogment.service_names import LOG_EXPORTER
 from trio_cogment.services import (
+    PROTOCOLS,
     REGISTERED_BY_SERVERS,
     SERVICES,
     ServiceKind,
@@ -80,6 +82,11 @@ def test_what_a_server_registers() -> None:
         "cogmentAPI.ClientActorSP",
     ]
     assert registered_kinds(names) == [ServiceKind.CLIENT_ACTOR, ServiceKind.LIFECYCLE]
+
+
+def test_services_of_other_protocols_have_no_kind() -> None:
+    assert set(PROTOCOLS) == {dm_env_rpc_pb2.DESCRIPTOR.services_by_name["Environment"].full_name}
+    assert registered_kinds(PROTOCOLS) == []
 
 
 def test_default_addresses_are_endpoints() -> None:

@@ -15,3 +15,5 @@ CLIENT_ACTOR = "ClientActorSP"
 DATASTORE = "TrialDatastoreSP"
 MODEL_REGISTRY = "ModelRegistrySP"
 DIRECTORY = "DirectorySP"
+#: A gateway's service for clients of dm_env_rpc. It is not of the platform, and has no kind.
+DM_ENV_RPC = "Environment"

@@ -39,6 +39,8 @@ ACTOR_CLASS = "__actor_class"
 IMPLEMENTATION = "__implementation"
 #: The version of the program that registered the service.
 VERSION = "__version"
+#: The protocol of a service that is not of the platform.
+PROTOCOL = "__protocol"
 #: Which kind of program made the registration, and how it determined the host.
 REGISTRATION_SOURCE = "__registration_source"
 
@@ -125,6 +127,9 @@ REGISTERED_BY_SERVERS = (
     ServiceKind.DATALOG,
     ServiceKind.MODEL_REGISTRY,
 )
+
+#: Services of other protocols that a server of the platform may have: full name -> value of `PROTOCOL`.
+PROTOCOLS = {f"dm_env_rpc.v1.{names.DM_ENV_RPC}": "dm_env_rpc"}
 
 _KIND_OF_TYPE = {info.directory_type: kind for kind, info in SERVICES.items()}
 _KIND_OF_NAME = {info.full_name: kind for kind, info in SERVICES.items() if info.name}

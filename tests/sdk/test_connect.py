@@ -35,8 +35,17 @@ from trio_cogment.directory import DirectoryServer
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
 from trio_cogment.errors import EndpointError, FailedPreconditionError, InvalidArgumentError, RpcError, StatusCode
-from trio_cogment.rpc import ServerCall, basic_auth, bind, client_tls, open_listeners, serve, server_tls
-from trio_cogment.sdk import apply_log_level
+from trio_cogment.rpc import (
+    ServerCall,
+    basic_auth,
+    bind,
+    client_tls,
+    methods_of,
+    open_listeners,
+    serve,
+    server_tls,
+)
+from trio_cogment.sdk import Controller, apply_log_level, join_trial
 from trio_cogment.services import SERVICES, ServiceKind
 
 SPEC = Spec.of(ActorClass("number", observation=UInt32Value, action=UInt32Value))
@@ -106,6 +115,28 @@ async def test_every_service_is_reached(way: str, tmp_path: Path) -> None:
             assert (await registry.retrieve("model"))[1] == b"weights"
             assert (client.directory is None) == (way == "endpoint")
             assert client.spec is SPEC
+
+
+async def test_the_parts_of_an_orchestrator_may_be_at_different_places() -> None:
+    participants = Participants(SPEC)
+    participants.register_environment(environment)
+    async with (
+        DirectoryServer() as directory,
+        open_platform(participants, directory=directory) as platform,
+        listening(platform.services[0]) as lifecycle,
+        listening(platform.services[1]) as actors,
+    ):
+        client = DirectoryClient(platform.channel)
+        await client.register(ServiceKind.LIFECYCLE, parse_server_endpoint(lifecycle), permanent=True)
+        await client.register(ServiceKind.CLIENT_ACTOR, parse_server_endpoint(actors), permanent=True)
+        async with connect(spec=SPEC, directory=client, variables={}) as found:
+            opener = await found.orchestrator()
+            params = trial_params([actor_params("ann", "number", endpoint="cogment://client")])
+            trial_id = await Controller(opener).start_trial(params)
+            await join_trial(opener, trial_id, actor, actor_name="ann", spec=SPEC)
+            assert opener.call_nowait(methods_of(SERVICES[ServiceKind.LIFECYCLE].descriptor())["Version"]) is None
+        async with connect(lifecycle, variables={}) as found:
+            assert await found.orchestrator() is await found.orchestrator()
 
 
 async def test_clients_of_one_address_share_a_channel_and_end_with_the_block(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from trio_cogment.config import RpcConfig as RpcConfig
 from trio_cogment.errors import RpcError as RpcError
 from trio_cogment.errors import StatusCode as StatusCode
+from trio_cogment.rpc._by_service import ByService as ByService
 from trio_cogment.rpc._call_host import CallHost as CallHost
 from trio_cogment.rpc._call_host import open_channel as open_channel
 from trio_cogment.rpc._call_host import open_in_process as open_in_process

@@ -15,13 +15,22 @@ from trio_cogment.endpoints import DISCOVER, ClientEndpoint, DiscoverEndpoint, G
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import Host
 from trio_cogment.metrics import ModelMetrics
-from trio_cogment.rpc import CallOpener, Channel, Metadata, MetadataLike, OwnNursery, WithMetadata, client_tls
+from trio_cogment.rpc import (
+    ByService,
+    CallOpener,
+    Channel,
+    Metadata,
+    MetadataLike,
+    OwnNursery,
+    WithMetadata,
+    client_tls,
+)
 from trio_cogment.sdk._actor import ActorImplementation
 from trio_cogment.sdk._controller import Controller, join_trial
 from trio_cogment.sdk._datastore import DatastoreClient
 from trio_cogment.sdk._log_level import apply_log_level
 from trio_cogment.sdk._model_registry import ModelRegistryClient
-from trio_cogment.services import ServiceKind
+from trio_cogment.services import SERVICES, ServiceKind
 from trio_cogment.spec import Spec
 
 DIRECTORY_VARIABLE = "COGMENT_DIRECTORY_ENDPOINT"
@@ -80,6 +89,17 @@ class Client:
         """
         opener = await self._find(ServiceKind.LIFECYCLE, endpoint, "controller")
         return Controller(opener, spec=self.spec, user_id=self._user_id)
+
+    async def orchestrator(self, endpoint: str = "") -> CallOpener:
+        """Return what calls an orchestrator: the control of trials, and its service for client actors.
+
+        Where they are discovered they may be at different places. See `controller` for the errors.
+        """
+        kinds = (ServiceKind.LIFECYCLE, ServiceKind.CLIENT_ACTOR)
+        openers = [await self._find(kind, endpoint, "orchestrator") for kind in kinds]
+        if openers[0] is openers[1]:
+            return openers[0]
+        return ByService({SERVICES[kind].full_name: opener for kind, opener in zip(kinds, openers, strict=True)})
 
     async def datastore(self, endpoint: str = "") -> DatastoreClient:
         """Return a client of the trial datastore. See `controller` for the errors."""

@@ -21,7 +21,14 @@ from trio_cogment.discovery import SDK, DirectoryClient, Offer, host_finder, kee
 from trio_cogment.discovery.registration import COMMAND_LINE, IMPLICIT, FindHost
 from trio_cogment.errors import CogmentError
 from trio_cogment.rpc import InProcessChannel, RunningServer
-from trio_cogment.services import REGISTERED_BY_SERVERS, REGISTRATION_SOURCE, ServiceKind, registered_kinds
+from trio_cogment.services import (
+    PROTOCOL,
+    PROTOCOLS,
+    REGISTERED_BY_SERVERS,
+    REGISTRATION_SOURCE,
+    ServiceKind,
+    registered_kinds,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -122,24 +129,31 @@ async def stay_registered(
         servings: the services and where they listen.
         until: ends it; the services are deregistered then.
         tls: the services expect it.
-        own_offers: gives what is registered, for the first port; None: the services of the platform's own kinds.
+        own_offers: gives what is registered, for the first port; None: the services of the platform's own kinds, and
+            those of `PROTOCOLS`.
     """
     if directory.client is None or settings is None:
         return
     ports: dict[ServiceKind, int] = {}
+    foreign: list[Offer] = []
     addresses: list[str] = []
     first_port = 0
     for services, serving in servings:
         first_port = first_port or serving.port
         addresses.extend(serving.addresses)
         ports.update(dict.fromkeys(registered_kinds(service.name for service in services), serving.port))
+        foreign += [
+            Offer(kind=ServiceKind.OTHER, port=serving.port, properties={PROTOCOL: PROTOCOLS[service.name]})
+            for service in services
+            if service.name in PROTOCOLS
+        ]
     find_host = host_finder(addresses)
     with until:
         if directory.server is not None:
-            await _forget_earlier(directory.server, settings, find_host, frozenset(ports.values()))
-        offers: Sequence[Offer] = [
-            Offer(kind=kind, port=ports[kind]) for kind in REGISTERED_BY_SERVERS if kind in ports
-        ]
+            used = frozenset((*ports.values(), *(offer.port for offer in foreign)))
+            await _forget_earlier(directory.server, settings, find_host, used)
+        own = [Offer(kind=kind, port=ports[kind]) for kind in REGISTERED_BY_SERVERS if kind in ports]
+        offers: Sequence[Offer] = [*own, *foreign]
         if own_offers is not None:
             offers = own_offers(first_port)
         if offers and settings.auto_register:

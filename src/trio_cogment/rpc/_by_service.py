@@ -1,0 +1,43 @@
+"""Services that are called in different places, as one opener."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trio_cogment.rpc.calls import CallOpener, ClientCall, DirectCall, MetadataLike, Method
+
+
+class ByService(CallOpener):
+    """Calls each service by the opener that it has.
+
+    Args:
+        openers: by the full name of the service.
+    """
+
+    def __init__(self, openers: Mapping[str, CallOpener]) -> None:
+        self._openers = dict(openers)
+
+    def call(
+        self,
+        method: Method,
+        *,
+        metadata: MetadataLike = (),
+        timeout: float | None = None,
+        wait_for_ready: bool = False,
+        compression: str | None = None,
+    ) -> ClientCall:
+        """See `CallOpener.call`.
+
+        Raises:
+            KeyError: the service of the method is none of these.
+        """
+        return self._of(method).call(
+            method, metadata=metadata, timeout=timeout, wait_for_ready=wait_for_ready, compression=compression
+        )
+
+    def call_nowait(self, method: Method, *, metadata: MetadataLike = ()) -> DirectCall | None:
+        """See `CallOpener.call_nowait`."""
+        return self._of(method).call_nowait(method, metadata=metadata)
+
+    def _of(self, method: Method) -> CallOpener:
+        return self._openers[method.path.split("/")[1]]
