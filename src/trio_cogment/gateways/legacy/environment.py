@@ -8,6 +8,7 @@ from typing import Any
 
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.gateways.legacy.actor_ids import ActorIds
+from trio_cogment.gateways.legacy.agent_part import CallOut
 from trio_cogment.gateways.legacy.environment_part import EnvironmentPart, Outcome
 from trio_cogment.gateways.legacy.old_server import ENVIRONMENT, OldServer, RefusedError, open_old_server
 from trio_cogment.gateways.legacy.profile import LegacyProfile
@@ -107,10 +108,12 @@ class LegacyEnvironment:
         self._note(session, first)
         await session.start(first.observations)
         async for event in session.all_events():
-            for call in part.take(event):
-                reply = await server.call(call)
-                if call.method == "Update":
-                    await self._step(session, part.updated(reply))
+            then = part.take(event)
+            if isinstance(then, CallOut):
+                reply = await server.call(then)
+                then = part.updated(reply) if then.method == "Update" else None
+            if then is not None:
+                await self._step(session, then)
 
     async def _step(self, session: EnvironmentSession[Any, Any, Any], outcome: Outcome) -> None:
         self._note(session, outcome)

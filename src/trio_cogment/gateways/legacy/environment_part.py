@@ -54,6 +54,7 @@ class EnvironmentPart:
         self._trial_id = trial_id
         self._ids = ids
         self._snapshots = Snapshots(ids, deltas)
+        self._last: list[tuple[int, bytes]] = []
         self._tick_id = 0
         self._drifted = False
 
@@ -86,20 +87,25 @@ class EnvironmentPart:
         """Note that the environment does not take part, and knows nothing of the trial."""
         self._enter(Input.REFUSED)
 
-    def take(self, event: Event[None, Any]) -> list[CallOut]:
-        """Return the calls that an event brings; the reply to an Update goes to `updated`."""
+    def take(self, event: Event[None, Any]) -> CallOut | Outcome | None:
+        """Return the call that an event brings, whose reply goes to `updated` if it is an Update; or what it leads to.
+
+        None: nothing.
+        """
         if event.actions is not None:
             last = event.type is not EventType.ACTIVE
             do = self._enter(Input.LAST_ACTIONS if last else Input.ACTIONS)
-            return [self._update(event.actions)] if do is Do.UPDATE else []
+            if do is Do.REPEAT:
+                return Outcome(self._last, [], [], ends_trial=False, ignored=[])
+            return self._update(event.actions) if do is Do.UPDATE else None
         if event.message is not None:
             self._enter(Input.MESSAGE)
             received = event.message
             message = legacy_message(received.payload, received.sender_name, ENVIRONMENT, self._ids)
             if message is not None:
                 request = pb.EnvOnMessageRequest(trial_id=self._trial_id, actor_id=ENVIRONMENT, messages=[message])
-                return [CallOut("OnMessage", request)]
-        return []
+                return CallOut("OnMessage", request)
+        return None
 
     def _enter(self, given: Input) -> Do:
         self.state, do = after(self.state, given)
@@ -126,8 +132,8 @@ class EnvironmentPart:
     def _outcome(
         self, observation_set: pb.ObservationSet, feedbacks: Iterable[Any], messages: Iterable[Any], *, ends_trial: bool
     ) -> Outcome:
-        by_place = self._ids.by_place(self._snapshots.take(observation_set))
-        outcome = Outcome(list(enumerate(by_place)), [], [], ends_trial, [])
+        self._last = list(enumerate(self._ids.by_place(self._snapshots.take(observation_set))))
+        outcome = Outcome(self._last, [], [], ends_trial, [])
         for feedback in feedbacks:
             reward = reward_of(feedback, self._ids)
             outcome.ignored.append(reward) if isinstance(reward, str) else outcome.rewards.append(reward)

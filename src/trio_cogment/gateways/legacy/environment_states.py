@@ -4,8 +4,8 @@ Rule 1: everything about states is in this module; it knows neither calls nor me
 
 Rule 2: an environment that may have been told of a trial is told of its end, once.
 
-Rule 3: the actions that come when the trial is ending are made a step, too: they are the actors' last ones, and the
-observations after them are the final ones.
+Rule 3: an environment that did not end the trial itself makes no step for the final observations: its last ones are
+sent again. The legacy API has no call for that, and so an old environment makes as many steps as the trial may have.
 
 What is absent from the table cannot happen: the session that brings the inputs keeps that order.
 """
@@ -49,6 +49,8 @@ class Do(enum.Enum):
 
     NOTHING = "nothing"
     UPDATE = "Update"
+    #: Send the last observations again, as the final ones.
+    REPEAT = "repeat"
     ON_MESSAGE = "OnMessage"
     END = "End"
 
@@ -61,7 +63,7 @@ TABLE: Mapping[State, Mapping[Input, tuple[State, Do]]] = {
     },
     State.PLAYING: {
         Input.ACTIONS: (State.PLAYING, Do.UPDATE),
-        Input.LAST_ACTIONS: (State.ENDING, Do.UPDATE),
+        Input.LAST_ACTIONS: (State.ENDING, Do.REPEAT),
         Input.MESSAGE: (State.PLAYING, Do.ON_MESSAGE),
         Input.ENDS_TRIAL: (State.ENDING, Do.NOTHING),
         Input.STOP: (State.OVER, Do.END),
