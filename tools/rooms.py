@@ -74,7 +74,7 @@ TABLE: dict[str, set[str]] = {
         "rpc",
     },
     "rl": {"sdk", "spec", "spaces", "platform", "rpc", "discovery", "sync"},
-    "gateways": {"rl", "sdk", "spec", "spaces", "rpc", "discovery", "sync"},
+    "gateways": {"platform", "rl", "sdk", "spec", "spaces", "rpc", "discovery", "sync"},
     "trainer": {"rpc", "discovery", "sdk", "spec"},
     "sync": {"platform", "sdk"},
     "aio": {"platform", "sdk", "rpc"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -67,6 +67,14 @@ class SpaceTensors:
             _tensor_of_leaf(leaf, spec, part)
             for leaf, spec, part in zip(self._leaves, self.specs, self.space.leaf_values(value), strict=True)
         ]
+
+    def some_tensors(self, value: Any, wanted: Collection[int]) -> Iterator[tuple[int, pb.Tensor]]:
+        """Yield those tensors of a value whose positions in `specs` are wanted, with their positions."""
+        for index, (leaf, spec, part) in enumerate(
+            zip(self._leaves, self.specs, self.space.leaf_values(value), strict=True)
+        ):
+            if index in wanted:
+                yield index, _tensor_of_leaf(leaf, spec, part)
 
     def value(self, tensors: Sequence[pb.Tensor | None]) -> Any:
         """Return the value that tensors stand for.

@@ -1,0 +1,163 @@
+"""`DmEnvRpcGateway`: trials as worlds of dm_env_rpc, with a platform or in front of an orchestrator elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import trio
+from purerpc import Service
+
+from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
+from trio_cogment.config import DmEnvRpcConfig
+from trio_cogment.errors import AlreadyExistsError, CogmentError, ResourceExhaustedError, UnavailableError
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import make_mapping
+from trio_cogment.gateways.dm_env_rpc.gateway.process import Connection
+from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
+from trio_cogment.gateways.dm_env_rpc.gateway.slots import Slot
+from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
+from trio_cogment.gateways.dm_env_rpc.gateway.worlds import World
+from trio_cogment.host import Host
+from trio_cogment.platform import OpenedExtension, Platform
+from trio_cogment.rpc import CallOpener, OwnNursery, ServerCall, bind
+
+_STOPPING = "the gateway is stopping"
+
+
+class DmEnvRpcGateway:
+    """A gateway for clients of dm_env_rpc, to be opened.
+
+    As an extension it is served with a platform: `open_platform(participants, extensions=[DmEnvRpcGateway(profile)])`.
+
+    Args:
+        profile: which worlds clients can create; see `Profile.of` for one template.
+        config: limits.
+        host: makes names of worlds; the platform's unless given.
+    """
+
+    def __init__(self, profile: Profile, *, config: DmEnvRpcConfig | None = None, host: Host | None = None) -> None:
+        self._profile = profile
+        self._config = config or DmEnvRpcConfig()
+        self._host = host
+
+    def open(self, platform: Platform) -> AbstractAsyncContextManager[OpenedExtension]:
+        """See `trio_cogment.platform.Extension`."""
+        return self.opened(platform.channel, host=platform.participants.host)
+
+    @asynccontextmanager
+    async def opened(self, opener: CallOpener, *, host: Host | None = None) -> AsyncIterator[OpenedGateway]:
+        """Open it in front of an orchestrator, for the time of a block.
+
+        Args:
+            opener: a channel to the orchestrator's services for the lifecycle of trials and for client actors.
+            host: makes names of worlds.
+        """
+        async with OwnNursery() as nursery:
+            gateway = OpenedGateway(nursery, opener, self._profile, self._config, self._host or host or Host())
+            yield gateway
+            await gateway.stop()
+            nursery.cancel_scope.cancel()
+
+
+class OpenedGateway:
+    """A gateway that is open; it is also the implementation of the service `dm_env_rpc.v1.Environment`.
+
+    Attributes:
+        services: the one service.
+        worlds: those that there are, by name.
+        opener, profile, host, leave_seconds: see `sequences.Backstage`.
+    """
+
+    def __init__(
+        self, nursery: trio.Nursery, opener: CallOpener, profile: Profile, config: DmEnvRpcConfig, host: Host
+    ) -> None:
+        self.services: Sequence[Service] = [bind(pb.DESCRIPTOR.services_by_name["Environment"], self)]
+        self._worlds: dict[str, World] = {}
+        self.worlds: Mapping[str, World] = self._worlds
+        self.opener = opener
+        self.profile = profile
+        self.host = host
+        self.leave_seconds = config.leave_seconds
+        self._config = config
+        self._nursery = nursery
+        self._stopping = False
+        #: Of the connections that wait for a request.
+        self._idle: set[trio.CancelScope] = set()
+        self._connections = 0
+        self._gone = trio.Event()
+
+    async def stop(self) -> None:
+        """See `trio_cogment.platform.OpenedExtension`: requests in hand are answered within `leave_seconds`."""
+        self._stopping = True
+        for world in list(self._worlds.values()):
+            world.stop()
+        for scope in list(self._idle):
+            scope.cancel()
+        if self._connections:
+            with trio.move_on_after(self.leave_seconds):
+                await self._gone.wait()
+
+    # The service
+
+    async def Process(self, call: ServerCall) -> None:
+        """Answer the requests of one client, in order."""
+        limit = self._config.max_connections
+        if self._connections >= limit:
+            raise ResourceExhaustedError(f"max_connections: there are {limit} connections already")
+        self._connections += 1
+        connection = Connection(self)
+        try:
+            while (request := await self._next_request(call)) is not None:
+                await call.send(await connection.answer(request))
+        finally:
+            connection.drop()
+            self._connections -= 1
+            if self._stopping and not self._connections:
+                self._gone.set()
+
+    async def _next_request(self, call: ServerCall) -> pb.EnvironmentRequest | None:
+        request: pb.EnvironmentRequest | None = None
+        if not self._stopping:
+            with trio.CancelScope() as scope:
+                self._idle.add(scope)
+                try:
+                    request = await call.receive()
+                finally:
+                    self._idle.discard(scope)
+            if not scope.cancelled_caught:
+                return request
+        raise UnavailableError(_STOPPING)
+
+    # Worlds
+
+    async def create_world(self, settings: Mapping[str, pb.Tensor]) -> World:
+        """See `process.Worlds`."""
+        if self._stopping:
+            raise UnavailableError(_STOPPING)
+        template = self.profile.create_world(settings)
+        if len(self._worlds) >= self._config.max_worlds:
+            raise ResourceExhaustedError(f"max_worlds: there are {self._config.max_worlds} worlds already")
+        name = template.name or self.host.new_id()
+        if name in self._worlds:
+            raise AlreadyExistsError(f"setting 'world_name': there is a world {name!r} already")
+        world = self._worlds[name] = World(self, name, template, max_messages=self._config.max_kept_messages)
+        await self._nursery.start(self._run, world)
+        return world
+
+    async def _run(self, world: World, *, task_status: trio.TaskStatus[None]) -> None:
+        try:
+            await world.run(task_status)
+        finally:
+            if self._worlds.get(world.name) is world:
+                del self._worlds[world.name]
+
+    def forget(self, world: World, why: CogmentError) -> None:
+        """See `process.Worlds`."""
+        if self._worlds.get(world.name) is world:
+            del self._worlds[world.name]
+        world.close(why)
+
+    def make_mapping(self, template: WorldTemplate, slot: Slot, first: bytes | None) -> SlotMapping:
+        """See `sequences.Backstage`."""
+        return make_mapping(self.profile.spec, template, slot.actor_class, first)

@@ -1,0 +1,125 @@
+"""Payloads of `trio_cogment.rl`, which come with their spaces: each leaf of a space is a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from google.protobuf.message import DecodeError
+
+from trio_cogment.api import spaces_pb2
+from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
+from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import Numbering, Verdict
+from trio_cogment.spaces import SpaceError, decode_observation, encode_action
+from trio_cogment.spaces.space_tensors import SpaceTensors
+from trio_cogment.spaces.tensor_specs import OutOfBoundsError, check_names
+
+#: The names of what is one tensor, not a mapping of several.
+ACTION, OBSERVATION = "action", "observation"
+
+
+class EnvelopeMapping:
+    """A `SlotMapping` for messages `Observation` and `Action` of `trio_cogment.spaces`.
+
+    Args:
+        first: the slot's first observation of a trial, which has the spaces.
+        expose_discount: there is an observation `discount`.
+        require_actions: a step has to have every action.
+
+    Raises:
+        FailedPreconditionError: there are no spaces, or they have no tensors.
+    """
+
+    def __init__(self, first: bytes, *, expose_discount: bool = False, require_actions: bool = False) -> None:
+        try:
+            observation = decode_observation(_parsed(first))
+            if observation.observation_space is None or observation.action_space is None:
+                raise FailedPreconditionError("the environment's first observation came without its spaces")
+            self._observations = SpaceTensors(observation.observation_space, OBSERVATION)
+            self._actions = SpaceTensors(observation.action_space, ACTION)
+            self._numbering = Numbering(self._actions.specs, self._observations.specs, expose_discount=expose_discount)
+            for numbered in (self._numbering.actions, self._numbering.observations):
+                check_names(numbered)
+        except SpaceError as error:
+            raise FailedPreconditionError(f"a space of the environment has no tensors: {error}") from None
+        self.specs = self._numbering.specs
+        self._leaves = {uid: index for index, uid in enumerate(self._numbering.observations)}
+        self._require_actions = require_actions
+        try:
+            self.default_action = self._encoded([None] * len(self._actions.specs))
+        except SpaceError:
+            # Nothing stands for an action in its space; who plays for an agent that is away sends an empty message.
+            self.default_action = b""
+
+    def action(self, tensors: Mapping[int, pb.Tensor]) -> bytes:
+        """See `SlotMapping.action`."""
+        self._numbering.check_actions(tensors)
+        missing = [uid for uid in self._numbering.actions if uid not in tensors]
+        if missing and self._require_actions:
+            name = self._numbering.actions[missing[0]].name
+            raise InvalidArgumentError(f"actions: expected all of them, and {name!r} (UID {missing[0]}) is missing")
+        try:
+            return self._encoded([tensors.get(uid) for uid in self._numbering.actions])
+        except SpaceError as error:
+            self._refuse(tensors, error)
+            raise InvalidArgumentError(f"actions: {error}") from None
+
+    def _refuse(self, tensors: Mapping[int, pb.Tensor], error: SpaceError) -> None:
+        """Raise the error of the tensor that is to blame, if one is."""
+        for uid, tensor in tensors.items():
+            spec = self._numbering.actions[uid]
+            try:
+                spec.check(tensor)
+            except OutOfBoundsError as found:
+                raise RpcError(StatusCode.OUT_OF_RANGE, f"actions: UID {uid}: {found}") from None
+            except SpaceError as found:
+                raise InvalidArgumentError(f"actions: UID {uid}: {found}") from None
+
+    def _encoded(self, tensors: list[pb.Tensor | None]) -> bytes:
+        content: bytes = encode_action(self._actions.value(tensors), self._actions.space).SerializeToString()
+        return content
+
+    def check_requested(self, uids: Collection[int]) -> None:
+        """See `SlotMapping.check_requested`."""
+        self._numbering.check_requested(uids)
+
+    def fill(
+        self, response: pb.StepResponse, content: bytes, uids: Iterable[int], reward: float, discount: float
+    ) -> None:
+        """See `SlotMapping.fill`."""
+        wanted = frozenset(uids)
+        self._numbering.fill_numbers(response, wanted, reward, discount)
+        leaves = {self._leaves[uid]: uid for uid in wanted if uid in self._leaves}
+        if not leaves:
+            return
+        try:
+            value = decode_observation(_parsed(content), self._observations.space).value
+        except SpaceError as error:
+            raise RemoteProtocolError(f"the environment's observation: {error}") from None
+        for index, tensor in self._observations.some_tensors(value, leaves):
+            response.observations[leaves[index]].CopyFrom(tensor)
+
+    def verdict(self, content: bytes) -> Verdict | None:
+        """See `SlotMapping.verdict`."""
+        message = _parsed(content)
+        if message.terminated:
+            return Verdict.TERMINATED
+        return Verdict.TRUNCATED if message.truncated else Verdict.GOING_ON
+
+    def describes(self, content: bytes) -> bool:
+        """See `SlotMapping.describes`."""
+        message = _parsed(content)
+        if not (message.HasField("observation_space") and message.HasField("action_space")):
+            return True
+        try:
+            found = decode_observation(message)
+        except SpaceError:
+            return False
+        return bool(found.observation_space == self._observations.space and found.action_space == self._actions.space)
+
+
+def _parsed(content: bytes) -> spaces_pb2.Observation:
+    try:
+        return spaces_pb2.Observation.FromString(content)
+    except DecodeError:
+        raise RemoteProtocolError("the environment's observation: expected a trio_cogment.spaces.Observation") from None

@@ -1,0 +1,190 @@
+"""A sequence of a world: one trial, in which the gateway takes the part of every slot."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import trio
+
+from trio_cogment.errors import CogmentError, RpcError, StatusCode, UnavailableError
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
+from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part
+from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
+from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import SlotInput, SlotState
+from trio_cogment.gateways.dm_env_rpc.gateway.slots import Reply, Slot
+from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
+from trio_cogment.host import Host
+from trio_cogment.rpc import CallOpener
+from trio_cogment.sdk import Controller
+
+_log = logging.getLogger(__name__)
+
+USER_ID = "dm_env_rpc"
+#: So many ids are tried for a trial: an earlier world of the same name may have left trials behind.
+_ATTEMPTS = 8
+
+
+class Backstage(Protocol):
+    """What worlds need of their gateway."""
+
+    opener: CallOpener
+    profile: Profile
+    host: Host
+    #: See `DmEnvRpcConfig.leave_seconds`.
+    leave_seconds: float
+
+    def make_mapping(self, template: WorldTemplate, slot: Slot, first: bytes | None) -> SlotMapping:
+        """Return the mapping of a slot.
+
+        Raises:
+            CogmentError: there is none.
+        """
+
+
+class Sequence:
+    """See the module.
+
+    Args:
+        backstage: the gateway.
+        world: the name of the world.
+        number: of the sequence.
+        template: of the world.
+        slots: those of the world.
+        on_arrival: called when a slot has got its first observation.
+
+    Attributes:
+        template: with which the trial was started.
+        parts: by the names of the actors.
+        begun: clients play; before that the trial waits with its first observations.
+        end_asked: the gateway has asked for its end.
+        failure: why nobody can go on with it; None if they can.
+        reward_mode, max_steps: see `parts.Surroundings`.
+    """
+
+    def __init__(
+        self,
+        backstage: Backstage,
+        world: str,
+        number: int,
+        template: WorldTemplate,
+        slots: Iterable[Slot],
+        on_arrival: Callable[[], None],
+    ) -> None:
+        self.template = template
+        self.parts = {slot.name: Part(slot, self) for slot in slots}
+        self.begun = False
+        self.end_asked = False
+        self.failure: Exception | None = None
+        self.reward_mode = template.reward_mode
+        self.max_steps = template.params.max_steps
+        self._backstage = backstage
+        self._world = world
+        self._number = number
+        self._on_arrival = on_arrival
+        self._controller = Controller(backstage.opener, user_id=USER_ID)
+        self._trial_id = ""
+        self._end = trio.Event()
+        self._hard = False
+
+    # What the world does
+
+    async def run(self) -> None:
+        """Start the trial, play it to its end, and tell who waits if it cannot be started."""
+        try:
+            await self._start()
+        except CogmentError as error:
+            self.fail(_not_started(error))
+        if not self._trial_id:
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._end_when_asked)
+            async with trio.open_nursery() as playing:
+                for part in self.parts.values():
+                    playing.start_soon(
+                        part.run,
+                        self._backstage.opener,
+                        self._trial_id,
+                        self._backstage.host,
+                        name=f"trial {self._trial_id}: slot {part.slot.name}",
+                    )
+            nursery.cancel_scope.cancel()
+
+    async def _start(self) -> None:
+        params = self._backstage.profile.trial(self.template, self._world)
+        name = f"{self._world}.{self._number}"
+        for attempt in range(_ATTEMPTS):
+            wanted = name if not attempt else f"{name}-{self._backstage.host.new_id()[:8]}"
+            self._trial_id = await self._controller.start_trial(params, trial_id=wanted)
+            if self._trial_id:
+                break
+        else:
+            raise UnavailableError(f"no id for the trial: {name!r} is taken")
+        for part in self.parts.values():
+            if part.slot.record is not None:
+                part.slot.record.begin(self._trial_id)
+                part.slot.record.state = "RUNNING"
+
+    def begin(self) -> None:
+        """Let those clients play who wait for it; nobody plays for the others."""
+        self.begun = True
+        for part in list(self.parts.values()):
+            part.begin()
+
+    def end(self) -> None:
+        """Ask for the end of the trial: an orderly one first, unless nobody has acted yet."""
+        if not self.end_asked:
+            self.end_asked = True
+            self._hard = not self.begun
+            self._end.set()
+
+    def end_unless_played(self) -> None:
+        """Ask for the end of the trial if no client plays in it any more."""
+        if self.begun and not any(part.playing for part in self.parts.values()):
+            self.end()
+
+    async def _end_when_asked(self) -> None:
+        await self._end.wait()
+        try:
+            if not self._hard:
+                with trio.move_on_after(self._backstage.leave_seconds):
+                    await self._controller.terminate_trial(self._trial_id)
+                    await trio.sleep_forever()  # until it has ended
+            await self._controller.terminate_trial(self._trial_id, hard=True)
+        except CogmentError as error:
+            _log.warning("trial %s: it cannot be ended: %s", self._trial_id, error)
+            for part in self.parts.values():
+                part.leave()
+
+    # What parts do; see `parts.Surroundings`
+
+    def make_mapping(self, slot: Slot, first: bytes) -> SlotMapping:
+        """See `parts.Surroundings`."""
+        return self._backstage.make_mapping(self.template, slot, first)
+
+    def has_arrived(self) -> None:
+        """See `parts.Surroundings`."""
+        self._on_arrival()
+
+    def fail(self, error: Exception) -> None:
+        """See `parts.Surroundings`."""
+        self.failure = error
+        self._hard = True
+        self.end_asked = True
+        self._end.set()
+        for part in self.parts.values():
+            slot = part.slot
+            part.playing = False
+            if slot.record is not None:
+                slot.record.last_error = str(error)
+            if slot.state in (SlotState.WAITING, SlotState.STEPPING, SlotState.RESETTING):
+                slot.feed(SlotInput.FAILURE, Reply(error=error))
+        self._on_arrival()
+
+
+def _not_started(error: CogmentError) -> CogmentError:
+    """Return why a trial could not be started, as the client of a world is told."""
+    if isinstance(error, RpcError) and error.code in (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED):
+        return UnavailableError(f"the trial could not be started: {error}")
+    return RpcError(StatusCode.FAILED_PRECONDITION, f"the trial could not be started: {error}")

@@ -1,0 +1,136 @@
+"""A slot of a world: its state, the request that waits in it, and what that is answered with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import ConnectionState
+from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import (
+    CONNECTION_STATES,
+    Answer,
+    SlotInput,
+    SlotState,
+    after,
+)
+
+if TYPE_CHECKING:
+    from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
+    from trio_cogment.gateways.dm_env_rpc.gateway.records import SlotRecord
+
+RUNNING, TERMINATED, INTERRUPTED = pb.RUNNING, pb.TERMINATED, pb.INTERRUPTED
+
+#: States between sequences, to which changes are told to those who wait for them.
+_SETTLED = frozenset({SlotState.FREE, SlotState.READY, SlotState.OVER})
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a request is answered with.
+
+    Attributes:
+        state: of the sequence; INVALID_ENVIRONMENT_STATE for the answer to a reset.
+        content: the payload of the observation.
+        reward: since the last reply.
+        error: why the request has failed; None if it has not.
+    """
+
+    state: pb.EnvironmentStateType = pb.INVALID_ENVIRONMENT_STATE
+    content: bytes = b""
+    reward: float = 0.0
+    error: Exception | None = None
+
+    @property
+    def discount(self) -> float:
+        """Of the rewards that would follow."""
+        return 0.0 if self.state == TERMINATED else 1.0
+
+
+class Slot:
+    """An actor of a world that a client can be.
+
+    Args:
+        name: of the actor.
+        actor_class: of the actor.
+        on_settled: called when a sequence has ended for the slot, or its client has come, gone or been told.
+
+    Attributes:
+        state: where it is.
+        mapping: of its payloads, once it is known; it stays for the life of the world.
+        record: what its client can learn by properties; None while it is free.
+    """
+
+    def __init__(self, name: str, actor_class: str, on_settled: Callable[[], None]) -> None:
+        self.name = name
+        self.actor_class = actor_class
+        self.state = SlotState.FREE
+        self.mapping: SlotMapping | None = None
+        self.record: SlotRecord | None = None
+        self._on_settled = on_settled
+        self._reply: Reply | None = None
+        self._answered: trio.Event | None = None
+        #: For a client that is still to be told of the end of a sequence.
+        self._end = Reply()
+
+    @property
+    def connection_state(self) -> ConnectionState:
+        """What the client knows."""
+        return CONNECTION_STATES[self.state]
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether it has a client."""
+        return self.state is not SlotState.FREE
+
+    def feed(self, happened: SlotInput, reply: Reply | None = None) -> None:
+        """Let something happen to the slot; the request that waits is answered if that is what follows.
+
+        Args:
+            happened: what.
+            reply: the answer to the request, if there is one; the end, if the client is told of it later.
+        """
+        self.state, answer = after(self.state, happened)
+        if answer is not Answer.NOTHING:
+            if happened is SlotInput.STEP:
+                reply = self._end
+            self._reply = reply or Reply()
+            if self._answered is not None:
+                self._answered.set()
+        elif self.state is SlotState.OVER and happened is SlotInput.END and reply is not None:
+            self._end = reply
+        if self.state in _SETTLED:
+            self._on_settled()
+
+    async def answered(self, seconds: float, who: str) -> Reply:
+        """Wait for the answer to the request that waits.
+
+        Args:
+            seconds: how long; 0: for ever.
+            who: the world, for errors.
+
+        Returns:
+            The answer. After the time that is an error; the slot is READY then.
+        """
+        if self._reply is None:
+            self._answered = trio.Event()
+            try:
+                with trio.move_on_after(seconds or float("inf")):
+                    await self._answered.wait()
+            finally:
+                self._answered = None
+            if self._reply is None:
+                waited = "others to join and step" if self.state is SlotState.WAITING else "the next observation"
+                text = f"{who}, actor {self.name!r}: waited {seconds:g} s for {waited}"
+                self.feed(SlotInput.TIMEOUT, Reply(error=RpcError(StatusCode.DEADLINE_EXCEEDED, text)))
+        assert self._reply is not None
+        reply, self._reply = self._reply, None
+        return reply
+
+    def forget_request(self) -> None:
+        """Answer nobody any more: the client is gone."""
+        self._reply = None

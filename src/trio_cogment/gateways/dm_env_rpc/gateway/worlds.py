@@ -1,0 +1,335 @@
+"""A world: a template, the slots that clients take, and the sequence that is played in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import trio
+from trio_util import AsyncValue
+
+from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
+from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import needs_first_observation
+from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part
+from trio_cogment.gateways.dm_env_rpc.gateway.records import SlotRecord
+from trio_cogment.gateways.dm_env_rpc.gateway.sequences import Backstage, Sequence
+from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import BLOCKED, SlotInput, SlotState
+from trio_cogment.gateways.dm_env_rpc.gateway.slots import Reply, Slot
+from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
+
+Settings = Mapping[str, pb.Tensor]
+
+
+class World:
+    """See the module. Its methods are called by the tasks of connections, which wait in them.
+
+    Args:
+        backstage: the gateway.
+        name: of the world.
+        template: of its trials.
+        max_messages: so many messages are kept for a client.
+
+    Attributes:
+        name: of the world.
+        template: of its next trial.
+        slots: by the names of the actors.
+        destroyed: why nobody can do anything here any more; None if they can.
+    """
+
+    def __init__(self, backstage: Backstage, name: str, template: WorldTemplate, *, max_messages: int) -> None:
+        self.name = name
+        self.template = template
+        self.destroyed: CogmentError | None = None
+        self._backstage = backstage
+        self._max_messages = max_messages
+        self._changes = AsyncValue(0)
+        self._joined = AsyncValue(0)
+        self._sequence: Sequence | None = None
+        self._number = 0
+        self._leaving = False
+        self.slots = {
+            actor.name: Slot(actor.name, actor.actor_class, self._settled) for actor in template.slots.values()
+        }
+
+    def __str__(self) -> str:
+        return f"world {self.name!r}"
+
+    # Its life
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Play its sequences, until it is destroyed or nobody has joined it for too long."""
+        async with trio.open_nursery() as self._nursery:
+            task_status.started()
+            while self.destroyed is None:
+                seconds = self.template.world_idle_seconds or float("inf")
+                with trio.move_on_after(float("inf")) as self._patience:
+                    await self._joined.wait_value(0, held_for=seconds)
+                    self.close(FailedPreconditionError(f"{self} is gone: nobody had joined it for {seconds:g} s"))
+            if self._sequence is not None:
+                await self._changes.wait_value(lambda _: self._sequence is None)
+
+    def close(self, why: CogmentError) -> None:
+        """End what is played here; requests that wait are refused, and so are later ones.
+
+        Args:
+            why: the reason.
+        """
+        self.destroyed = why
+        if self._sequence is not None:
+            self._sequence.end()
+        for slot in self.slots.values():
+            if slot.state in BLOCKED:
+                slot.feed(SlotInput.FAILURE, Reply(error=why))
+            if (part := self._part(slot)) is not None:
+                part.stop_playing(out=True)
+        self._patience.cancel()
+
+    def stop(self) -> None:
+        """End what is played here in good order: steps that wait for an observation get the last one."""
+        self._leaving = True
+        for slot in self.slots.values():
+            if slot.state is SlotState.WAITING:
+                slot.feed(SlotInput.FAILURE, Reply(error=UnavailableError("the gateway is stopping")))
+        for slot in self.slots.values():
+            if (part := self._part(slot)) is not None and slot.state is not SlotState.STEPPING:
+                part.stop_playing(out=True)
+        if self._sequence is not None:
+            self._sequence.end()
+
+    def _settled(self) -> None:
+        self._changes.value += 1
+
+    @property
+    def is_played(self) -> bool:
+        """Whether there is a trial."""
+        return self._sequence is not None
+
+    @property
+    def free_slots(self) -> list[str]:
+        """The names of the actors that nobody has joined as."""
+        return [name for name, slot in self.slots.items() if not slot.is_joined]
+
+    # Joining and leaving
+
+    async def join(self, settings: Settings) -> Slot:
+        """Join as an actor.
+
+        Where specifications come with the first observation, a trial is started for them.
+
+        Raises:
+            CogmentError: there is no such actor, no free one, or no specifications.
+        """
+        self._check_open()
+        name = self._backstage.profile.join(self.template, settings, self.free_slots)
+        slot = self.slots[name]
+        slot.feed(SlotInput.JOIN)
+        params = self.template.params
+        slot.record = SlotRecord(
+            actor_name=name,
+            actors=[(actor.name, actor.actor_class) for actor in params.actors],
+            environment_name=params.environment.name or "env",
+            max_messages=self._max_messages,
+        )
+        self._joined.value += 1
+        joined = False
+        try:
+            if slot.mapping is None:
+                await self._find_mapping(slot)
+            joined = True
+        finally:
+            if not joined:
+                self.leave(slot)
+        return slot
+
+    async def _find_mapping(self, slot: Slot) -> None:
+        backstage = self._backstage
+        if not needs_first_observation(backstage.profile.spec, slot.actor_class):
+            slot.mapping = backstage.make_mapping(self.template, slot, None)
+            return
+        while slot.mapping is None:
+            if self._sequence is None:
+                self._launch()
+            sequence = self._sequence
+            assert sequence is not None
+            await self._changes.wait_transition()
+            if slot.mapping is None:
+                if self.destroyed is not None:
+                    raise self.destroyed
+                if sequence.failure is not None:
+                    raise sequence.failure
+                if self._sequence is not sequence:
+                    raise UnavailableError(f"{self}: the trial ended before its first observation")
+
+    def leave(self, slot: Slot) -> None:
+        """Let an actor's client go; what becomes of the trial is the template's policy."""
+        was_playing = slot.state in (SlotState.ACTING, SlotState.STEPPING, SlotState.RESETTING)
+        slot.forget_request()
+        slot.record = None
+        slot.feed(SlotInput.LEAVE)
+        self._joined.value -= 1
+        sequence, part = self._sequence, self._part(slot)
+        if sequence is not None and part is not None and not part.over:
+            if was_playing and self.template.on_leave == "vacate":
+                part.playing = False
+                part.leave()
+            else:
+                part.stop_playing()
+            if was_playing and self.template.on_leave == "end":
+                sequence.end()
+            sequence.end_unless_played()
+            if not sequence.begun and not self._joined.value:
+                sequence.end()
+        self.poke()
+
+    # Requests
+
+    async def step(self, slot: Slot, content: bytes | None) -> Reply:
+        """Make a step.
+
+        Args:
+            slot: of the client.
+            content: the action, in the middle of a sequence.
+
+        Raises:
+            CogmentError: it cannot be made.
+        """
+        self._check_open()
+        part = self._part(slot)
+        before = slot.state
+        slot.feed(SlotInput.STEP)
+        if before is SlotState.ACTING:
+            assert part is not None
+            assert content is not None
+            try:
+                part.act(content)
+            except CogmentError:
+                if slot.state is SlotState.STEPPING:
+                    slot.state = before
+                raise
+        elif before is SlotState.READY:
+            self.poke()
+        reply = await slot.answered(self.template.step_timeout_seconds, str(self))
+        if reply.error is not None:
+            self._give_up(slot)
+            raise reply.error
+        return reply
+
+    def _give_up(self, slot: Slot) -> None:
+        """Let nobody play for a client whose step was not answered."""
+        sequence, part = self._sequence, self._part(slot)
+        if sequence is not None and part is not None and part.playing:
+            part.stop_playing(out=True)
+            sequence.end_unless_played()
+
+    async def reset(self, slot: Slot, settings: Settings) -> None:
+        """End the client's sequence, if one runs, and keep settings for the next one.
+
+        Raises:
+            CogmentError: a setting makes no sense, or the trial does not end.
+        """
+        self._check_open()
+        self._take(settings)
+        if slot.state is not SlotState.ACTING:
+            slot.feed(SlotInput.RESET_NOW)
+            self._drop_stale()
+        else:
+            sequence, part = self._sequence, self._part(slot)
+            assert sequence is not None
+            assert part is not None
+            slot.feed(SlotInput.RESET)
+            part.stop_playing(out=True)
+            if self.template.reset == "world":
+                sequence.end()
+            sequence.end_unless_played()
+        reply = await slot.answered(self.template.step_timeout_seconds, str(self))
+        if reply.error is not None:
+            raise reply.error
+
+    async def reset_world(self, caller: Slot | None, settings: Settings) -> None:
+        """End the sequence for everybody; wait until each other client has been told.
+
+        Args:
+            caller: the slot of the client that asks, if it has joined this world.
+            settings: kept for the next sequence.
+
+        Raises:
+            CogmentError: a setting makes no sense, or the world is gone.
+        """
+        self._check_open()
+        self._take(settings)
+        if caller is not None:
+            caller.feed(SlotInput.VOID)
+            if (part := self._part(caller)) is not None:
+                part.stop_playing(out=True)
+        sequence = self._sequence
+        if sequence is not None:
+            sequence.end()
+        with trio.move_on_after(self.template.reset_world_timeout_seconds):
+            await self._changes.wait_value(lambda _: self._is_reset(sequence))
+        self._check_open()
+
+    def _is_reset(self, sequence: Sequence | None) -> bool:
+        if sequence is not None and self._sequence is sequence:
+            return False
+        return not any(slot.state is SlotState.OVER for slot in self.slots.values())
+
+    def _take(self, settings: Settings) -> None:
+        if settings:  # a trial that waits stays good without any
+            self.template = self._backstage.profile.reset(self.template, settings)
+
+    def _check_open(self) -> None:
+        if self.destroyed is not None:
+            raise self.destroyed
+        if self._leaving:
+            raise UnavailableError("the gateway is stopping")
+
+    # Sequences
+
+    def _part(self, slot: Slot) -> Part | None:
+        """Return a slot's part in the trial, if there is one."""
+        return None if self._sequence is None else self._sequence.parts[slot.name]
+
+    def poke(self) -> None:
+        """Begin a sequence if enough clients wait for it."""
+        if self.destroyed is not None or self._leaving or not self._is_quorate():
+            return
+        sequence = self._sequence or self._launch()
+        if not (sequence.begun or sequence.end_asked or self._drop_stale()):
+            self.template = self._backstage.profile.after_trial(self.template)
+            sequence.begin()
+
+    def _is_quorate(self) -> bool:
+        waiting = sum(slot.state is SlotState.WAITING for slot in self.slots.values())
+        wanted = self.template.start_when
+        if wanted == "all":
+            return waiting == len(self.slots)
+        return waiting >= (1 if wanted == "first" else int(wanted))
+
+    def _launch(self) -> Sequence:
+        """Start a trial."""
+        self._number += 1
+        sequence = Sequence(
+            self._backstage, self.name, self._number, self.template, self.slots.values(), self._has_arrived
+        )
+        self._sequence = sequence
+        self._nursery.start_soon(self._play, sequence, name=f"{self}: sequence {self._number}")
+        return sequence
+
+    def _drop_stale(self) -> bool:
+        """End a trial that waits to be a sequence, if settings have changed since it was started."""
+        sequence = self._sequence
+        if sequence is None or sequence.begun or sequence.template is self.template:
+            return False
+        sequence.end()
+        return True
+
+    def _has_arrived(self) -> None:
+        self._settled()
+
+    async def _play(self, sequence: Sequence) -> None:
+        try:
+            await sequence.run()
+        finally:
+            self._sequence = None
+            self._settled()
+        self.poke()
