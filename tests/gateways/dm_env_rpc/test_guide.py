@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.gateways.dm_env_rpc.servers import served, serving
-from trio_cogment.gateways.dm_env_rpc import State, open_connection
+from trio_cogment.gateways.dm_env_rpc import State, load_profile, open_connection
+from trio_cogment.gateways.dm_env_rpc.gateway.property_table import TABLE
+from trio_cogment.gateways.dm_env_rpc.gateway.templates import POLICIES
 
 GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "dm-env-rpc.md").read_text(encoding="utf-8")
 
@@ -18,7 +20,7 @@ GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "dm-env-rpc.md").read_te
 def names() -> dict[str, Any]:
     found: dict[str, Any] = {}
     blocks = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == GUIDE.count("```") // 2 == 4
+    assert len(blocks) == GUIDE.count("```") // 2 - GUIDE.count("```yaml") == 4
     for block in blocks:
         exec(block, found)
     return found
@@ -38,6 +40,24 @@ async def test_the_client(names: dict[str, Any], capsys: pytest.CaptureFixture[s
 def test_the_environment_of_dm_env(names: dict[str, Any]) -> None:
     with serving() as (url, _):
         assert abs(names["score"](url)) == 0.1
+
+
+def test_the_profile(tmp_path: Path) -> None:
+    [text] = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    (tmp_path / "profile.yaml").write_text(text)
+    client = '{name: ann, actor_class: player, endpoint: "cogment://client"}'
+    (tmp_path / "duel.yaml").write_text(f"trial_params: {{actors: [{client}]}}")
+    (tmp_path / "rooms.proto").write_text('syntax = "proto3"; message Rooms { int32 rooms = 1; }')
+    (tmp_path / "cogment.yaml").write_text("import: {proto: [rooms.proto]}\nenvironment: {config_type: Rooms}\n")
+    profile = load_profile(tmp_path / "profile.yaml")
+    assert [list(template.slots) for template in profile.templates.values()] == [["ann"], ["hero"]]
+    assert {template.step_timeout_seconds for template in profile.templates.values()} == {30}
+
+
+def test_every_setting_policy_and_property_is_in_the_guide() -> None:
+    named = set(re.findall(r"`([\w.<>*]+)`", GUIDE))
+    assert {name.replace("*", "<name>") for name, row in TABLE.items() if row.dtype} <= named
+    assert {*POLICIES, "template", "world_name", "seed", "max_steps", "env_config", "actor_name"} <= named
 
 
 def test_the_bridge(names: dict[str, Any]) -> None:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc.client.requests import Step as Step
     from trio_cogment.gateways.dm_env_rpc.client.specs import Specs as Specs
     from trio_cogment.gateways.dm_env_rpc.client.states import State as State
+    from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile as Profile
+    from trio_cogment.gateways.dm_env_rpc.gateway.profile_file import load_profile as load_profile
+    from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate as WorldTemplate
 
 #: The module of each public name, in this package.
 _HOMES = {
@@ -28,12 +31,15 @@ _HOMES = {
     "DM_ENV_RPC_SPEC": "bridge.served_server",
     "DmEnvRpcEnvironment": "client.environment",
     "DmEnvRpcError": "client.errors",
+    "Profile": "gateway.profile",
     "Property": "client.properties",
     "Reply": "client.requests",
     "Specs": "client.specs",
     "State": "client.states",
     "Step": "client.requests",
+    "WorldTemplate": "gateway.templates",
     "dm_env_rpc_environment": "bridge.served_server",
+    "load_profile": "gateway.profile_file",
     "open_connection": "client.connection",
     "participants": "bridge.served_server",
 }
