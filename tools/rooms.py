@@ -33,7 +33,7 @@ LEAVES = (
         "addressing",
         "rewards",
     ),
-    *("log_context", "metrics", "plugins", "api", "outcome"),
+    *("log_context", "metrics", "plugins", "api", "outcome", "sqlite_file"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
@@ -44,6 +44,7 @@ NARROWED = {
     "errors": {"outcome"},
     "metrics": {"config", "errors"},
     "plugins": {"errors", "host"},
+    "sqlite_file": {"errors", "host"},
     "trial": {"addressing", "api", "errors", "endpoints", "outcome", "rewards"},
     "spaces": {"api", "errors"},
     "rpc": {"errors", "config", "host", "backoff"},

@@ -20,11 +20,11 @@ from tests.datastore.killed_writer import BATCH, TRIALS, payload
 from tests.datastore.test_sqlite_disk_reserve import big
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.datastore._sqlite import SqliteStore, open_sqlite
-from trio_cogment.datastore._sqlite_file import connect
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.errors import ResourceExhaustedError, UnavailableError
 from trio_cogment.host import Host, inline_runner
+from trio_cogment.sqlite_file import connect
 from trio_cogment.testing.conformance.trial_store import (
     get,
     ids,

@@ -12,15 +12,17 @@ from tempfile import TemporaryDirectory
 import pytest
 import trio
 
+from trio_cogment import sqlite_file
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.trial_datastore_pb2 import StoredTrialSample
 from trio_cogment.datastore import _sqlite_reader, _sqlite_writer
 from trio_cogment.datastore._sqlite import open_sqlite
-from trio_cogment.datastore._sqlite_file import SCHEMA_VERSION, connect
+from trio_cogment.datastore._sqlite_file import FORMAT
 from trio_cogment.datastore.opening import open_store
 from trio_cogment.datastore.storage import OutcomeWrite, WriteKind
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import Host, inline_runner, run_inline
+from trio_cogment.sqlite_file import connect
 from trio_cogment.testing.conformance.trial_store import ALL, MUCH, get, late, new_trial, read, sample, ticks
 
 NOBODY = 65534
@@ -67,7 +69,7 @@ async def test_a_database_of_somebody_else(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("version", [0, SCHEMA_VERSION + 1])
+@pytest.mark.parametrize("version", [0, FORMAT.version + 1])
 async def test_a_database_of_another_version(version: int, tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with open_store(f"sqlite:{path}") as store:
@@ -105,7 +107,7 @@ async def test_a_newer_version_that_is_in_the_log_only(tmp_path: Path) -> None:
         pass
     with closing(sqlite3.connect(path)) as connection, closing(sqlite3.connect(path)) as other:
         other.execute("SELECT * FROM trials").fetchall()
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+        connection.execute(f"PRAGMA user_version = {FORMAT.version + 1}")
         connection.commit()
         assert (path.parent / "a.db-wal").stat().st_size
         await refused(path, "was written by another version")
@@ -198,7 +200,7 @@ async def test_nothing_is_scanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return connection
 
     monkeypatch.setattr(_sqlite_reader, "connect", traced)
-    monkeypatch.setattr(_sqlite_writer, "connect", traced)
+    monkeypatch.setattr(sqlite_file, "connect", traced)
     path = f"{tmp_path}/a.db"
     for turn in range(2):
         async with open_store(f"sqlite:{path}") as store:
@@ -229,7 +231,7 @@ async def test_a_new_run_is_as_fast_as_the_first(tmp_path: Path, monkeypatch: py
         connection.set_trace_callback(statements.append)
         return connection
 
-    monkeypatch.setattr(_sqlite_writer, "connect", traced)
+    monkeypatch.setattr(sqlite_file, "connect", traced)
     async with open_store(f"sqlite:{tmp_path}/a.db", durability="batch") as store:
         await store.apply([new_trial("a")])
         for run in range(3):

@@ -13,7 +13,7 @@ import trio
 
 from trio_cogment.datastore import _sqlite_reader
 from trio_cogment.datastore._recent_samples import RecentSamples
-from trio_cogment.datastore._sqlite_file import connect, file_errors, lock, prepare
+from trio_cogment.datastore._sqlite_file import FORMAT
 from trio_cogment.datastore._sqlite_reader import Readers
 from trio_cogment.datastore._sqlite_writer import SqliteWriter
 from trio_cogment.datastore._watching import StoreWatch, Watches
@@ -22,6 +22,7 @@ from trio_cogment.errors import CogmentError
 from trio_cogment.host import Host, Runner
 from trio_cogment.host.files import FileLock
 from trio_cogment.rpc import OwnNursery
+from trio_cogment.sqlite_file import connect, file_errors
 
 _logger = logging.getLogger(__name__)
 
@@ -177,8 +178,8 @@ class _Parts:
         self.readers = Readers(path)
 
     def open(self) -> None:
-        self._lock = lock(self._path)
-        prepare(self._path)
+        self._lock = FORMAT.lock(self._path)
+        FORMAT.prepare(self._path)
         with file_errors(f"cannot open {self._path}"):
             self._anchor = connect(self._path, query_only=True)
 

@@ -11,8 +11,8 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 
-from trio_cogment.datastore._sqlite_file import PAGE_BYTES
 from trio_cogment.errors import ResourceExhaustedError
+from trio_cogment.sqlite_file import PAGE_BYTES
 
 #: The reserve: so many bytes, or this part (an eighth) of a small disk.
 _RESERVE_BYTES = 16 * 1024 * 1024

@@ -12,10 +12,10 @@ from operator import itemgetter
 from typing import TypeVar
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.datastore._sqlite_file import connect, file_errors
 from trio_cogment.datastore._write_rules import Head
 from trio_cogment.datastore.storage import StoredSample, StoredTrial, TrialEnd
 from trio_cogment.errors import NotFoundError
+from trio_cogment.sqlite_file import connect, file_errors
 
 T = TypeVar("T")
 

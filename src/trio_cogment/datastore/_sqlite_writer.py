@@ -11,7 +11,6 @@ from typing import Any
 from trio_cogment.datastore._merging import begin_waiting, merge_late
 from trio_cogment.datastore._recent_samples import ChangeSet, TrialChanges
 from trio_cogment.datastore._sqlite_disk_reserve import DiskReserve
-from trio_cogment.datastore._sqlite_file import connect, file_errors
 from trio_cogment.datastore._sqlite_statements import change_heads, insert_samples
 from trio_cogment.datastore._write_rules import MAX_NUMBER, NO_SUCH_TRIAL, NO_TICK, RULES, Action, Found, Head, refusal
 from trio_cogment.datastore.storage import (
@@ -24,6 +23,7 @@ from trio_cogment.datastore.storage import (
     WriteKind,
 )
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.sqlite_file import WritingConnection
 
 #: Trials whose state is cached between batches; that of others is read again.
 _MAX_KNOWN = 4096
@@ -47,11 +47,7 @@ class _Known:
 
 
 class SqliteWriter:
-    """Writes to a database. One thread at a time may use it.
-
-    After any error the transaction is rolled back, the connection is closed, and a new one is opened. After a failed
-    write or sync the log may end with a transaction that was reported as failed, which would be there after a crash. So
-    the new connection overwrites it before anything else.
+    """Writes to a database; see `WritingConnection`. One thread at a time may use it.
 
     Args:
         path: of the file, which must exist.
@@ -61,12 +57,8 @@ class SqliteWriter:
     """
 
     def __init__(self, path: str, *, full: bool, max_bytes: int, clock: Callable[[], float]) -> None:
-        self._path = path
-        self._full = full
-        self._max_bytes = max_bytes
+        self._writing = WritingConnection(path, full=full, max_bytes=max_bytes)
         self._reserve = DiskReserve(path, clock)
-        self._connection: sqlite3.Connection | None = None
-        self._failed = False
         self._known: dict[str, _Known] = {}
         self._data_version = -1
         self._next_position = 1
@@ -74,11 +66,12 @@ class SqliteWriter:
 
     def close(self) -> None:
         """Close the connection; the next call opens another."""
-        connection, self._connection = self._connection, None
+        self._forget()
+        self._writing.close()
+
+    def _forget(self) -> None:
         self._known.clear()
         self._data_version = -1
-        if connection is not None:
-            connection.close()
 
     def write(self, writes: Sequence[Write], watched: Collection[str] = ()) -> tuple[dict[int, str], ChangeSet]:
         """Write a batch in one transaction; return which writes were refused and why, and what has changed.
@@ -140,53 +133,23 @@ class SqliteWriter:
         Args:
             size: of the data it writes; None: it frees space.
         """
+
+        def before(connection: sqlite3.Connection) -> None:
+            if size is None:
+                self._reserve.prepare_to_free(connection)
+            else:
+                self._reserve.check(connection, size)
+
         done = False
         try:
-            with file_errors(f"cannot write to {self._path}"):
-                connection = self._open()
-                try:
-                    if size is None:
-                        self._reserve.prepare_to_free(connection)
-                    else:
-                        self._reserve.check(connection, size)
-                    connection.execute("BEGIN IMMEDIATE")
-                    self._notice_other_writers(connection)
-                    yield connection
-                    connection.execute("COMMIT")
-                except sqlite3.Error:
-                    self._failed = True
-                    raise
+            with self._writing.transaction(before) as connection:
+                self._notice_other_writers(connection)
+                yield connection
             done = True
         finally:
             if not done:
                 self._reserve.recheck()
-                self._drop()
-                self._recover()
-
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is None:
-            self._connection = connect(self._path, full=self._full, max_bytes=self._max_bytes)
-        if self._failed:
-            self._connection.execute("UPDATE recoveries SET count = count + 1")
-            self._failed = False
-        return self._connection
-
-    def _recover(self) -> None:
-        """Overwrite what has failed at once, before it is reported: then it does not come back, whatever happens."""
-        if self._failed:
-            try:
-                self._open()
-            except sqlite3.Error:
-                self._drop()  # the next call tries again
-
-    def _drop(self) -> None:
-        connection = self._connection
-        if connection is not None and connection.in_transaction:
-            try:
-                connection.execute("ROLLBACK")
-            except sqlite3.Error:
-                pass  # closing does it
-        self.close()
+                self._forget()
 
     def _notice_other_writers(self, connection: sqlite3.Connection) -> None:
         """Clear the cache if another process has written, for example an SQLite shell."""

@@ -1,0 +1,284 @@
+"""Files of SQLite: whose they are, which version, how they come into being, what their failures mean, and one writer.
+
+Nothing here knows of Trio: it belongs into worker threads.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trio_cogment.errors import (
+    CogmentError,
+    FailedPreconditionError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
+from trio_cogment.host.files import LOCK, TEMPORARY, FileLock, LockedError, SystemFiles
+
+_logger = logging.getLogger(__name__)
+
+#: Rows of about a kilobyte: larger pages than SQLite's own 4 KiB take a tenth less time.
+PAGE_BYTES = 8192
+#: How long to wait for another process (a backup) that holds the database.
+_BUSY_SECONDS = 5.0
+#: The log is copied into the database after so many pages, which a commit and all who follow wait for; and shrunk to
+#: so many bytes if it was larger.
+_CHECKPOINT_PAGES = 1000
+_LOG_BYTES = 64 * 1024 * 1024
+_CACHE_KIBIBYTES = 16 * 1024
+
+#: What the system calls a lack of room.
+NO_ROOM = frozenset([errno.ENOSPC, errno.EDQUOT])
+
+_HEADER_BYTES = 100
+_MAGIC = b"SQLite format 3\0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteFormat:
+    """What kind of database a file is.
+
+    Attributes:
+        user: what has it open, for the texts of errors.
+        application_id: in the header of the file.
+        version: what is written; in the header, too.
+        schema: makes all tables; one of them is `recoveries`, with a row whose `count` is 0 (see `WritingConnection`).
+        migrations: version -> what leads from it to the next, within one transaction.
+    """
+
+    user: str
+    application_id: int
+    version: int
+    schema: str
+    migrations: Mapping[int, str] = field(default_factory=dict)
+
+    def lock(self, path: str) -> FileLock:
+        """Keep another process away from a database, until the lock is released or this process ends.
+
+        Raises:
+            FailedPreconditionError: another process has it.
+            CogmentError: the file cannot be made; see `file_errors`.
+        """
+        with file_errors(f"cannot lock {path}"):
+            try:
+                return SystemFiles().lock(path + LOCK)
+            except LockedError as error:
+                text = f"storage: {path} is in use by another {self.user}{error.who}"
+                raise FailedPreconditionError(text) from error
+
+    def prepare(self, path: str) -> None:
+        """Make sure that the file has this format; create one if there is no file.
+
+        Raises:
+            FailedPreconditionError: the file belongs to another program or a newer version. It was not changed.
+            CogmentError: see `file_errors`.
+        """
+        with file_errors(f"cannot open {path}"):
+            header = _read_header(path)
+            if not header:
+                self._create(path)
+                return
+        if header[:16] != _MAGIC or len(header) < _HEADER_BYTES:
+            raise FailedPreconditionError(f"storage: {path} is no SQLite database; it was not touched")
+        if int.from_bytes(header[68:72], "big") != self.application_id:
+            raise FailedPreconditionError(f"storage: {path} is a database of another program; it was not touched")
+        self._check_version(path, int.from_bytes(header[60:64], "big"))
+        with file_errors(f"cannot open {path}"), closing(connect(path)) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            self._check_version(path, version)
+            for step in range(version, self.version):
+                connection.executescript(
+                    f"BEGIN IMMEDIATE; {self.migrations[step]}; PRAGMA user_version = {step + 1}; COMMIT;"
+                )
+
+    def _check_version(self, path: str, version: int) -> None:
+        if not 1 <= version <= self.version:
+            raise FailedPreconditionError(
+                f"storage: {path} was written by another version of trio-cogment (its schema is {version}, "
+                f"this one knows 1 to {self.version}); it was not touched"
+            )
+
+    def _create(self, path: str) -> None:
+        """Create a database under a temporary name, then rename it, so that it is never seen incomplete."""
+        files = SystemFiles()
+        temporary = path + TEMPORARY
+        for leftover in (temporary, f"{temporary}-journal", f"{temporary}-wal", f"{temporary}-shm"):
+            try:
+                files.remove(leftover)
+            except FileNotFoundError:
+                pass
+        files.open(temporary).close()  # its error says what is wrong with the folder; SQLite's does not
+        with closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.executescript(
+                f"BEGIN; PRAGMA application_id = {self.application_id}; PRAGMA user_version = {self.version};"
+                f"{self.schema} COMMIT;"
+            )
+        # Closing the only connection has copied the log into the file, synced it, and removed the log.
+        files.replace(temporary, path)
+        files.sync_folder(os.path.dirname(path) or ".")
+
+
+def connect(path: str, *, full: bool = True, query_only: bool = False, max_bytes: int = 0) -> sqlite3.Connection:
+    """Open a connection to a database that is there, to be used by one thread at a time.
+
+    Args:
+        path: of the file.
+        full: a commit waits until it would survive a loss of power.
+        query_only: it never writes.
+        max_bytes: how large the file may become; 0: as large as there is room.
+
+    Raises:
+        sqlite3.Error: it cannot be opened.
+    """
+    address = f"{Path(path).absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(
+        address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    try:
+        for setting in (
+            f"synchronous = {'FULL' if full else 'NORMAL'}",
+            f"fullfsync = {int(full)}",
+            f"wal_autocheckpoint = {_CHECKPOINT_PAGES}",
+            f"journal_size_limit = {_LOG_BYTES}",
+            f"cache_size = -{_CACHE_KIBIBYTES}",
+            # Some builds write zeros over all that is deleted: as much as was there, which a full disk has no room for.
+            "secure_delete = 0",
+            f"query_only = {int(query_only)}",
+        ):
+            connection.execute(f"PRAGMA {setting}")
+        if max_bytes:
+            connection.execute(f"PRAGMA max_page_count = {max(1, max_bytes // PAGE_BYTES)}")
+        # The first read opens the write-ahead log, and finds out if the file is no database.
+        connection.execute("SELECT count FROM recoveries").fetchone()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def file_errors(doing: str) -> Iterator[None]:
+    """Translate the errors of files and SQLite to those of the store.
+
+    Raises:
+        ResourceExhaustedError: there is no room.
+        FailedPreconditionError: the file or its folder is not there, or may not be used.
+        UnavailableError: anything else is wrong with the disk or the database.
+    """
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        raise _translated(doing, error) from error
+
+
+def _translated(doing: str, error: OSError | sqlite3.Error) -> CogmentError:
+    text = f"storage: {doing}: {error}"
+    if isinstance(error, OSError):
+        return (ResourceExhaustedError if error.errno in NO_ROOM else FailedPreconditionError)(text)
+    # The primary code is in the low byte; only what SQLite itself found has one.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return ResourceExhaustedError(f"{text}: there is no room left")
+    _logger.error("%s (%s)", text, getattr(error, "sqlite_errorname", "no code"))
+    return UnavailableError(text)
+
+
+def _read_header(path: str) -> bytes:
+    """Return the first bytes of a file; nothing: there is none, or it is empty."""
+    try:
+        # SQLite would open one that cannot be written to all the same, and then refuse every write.
+        with open(path, "r+b") as file:
+            return file.read(_HEADER_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+class WritingConnection:
+    """The one connection that writes to a database. One thread at a time may use it.
+
+    After any error the transaction is rolled back, the connection is closed, and a new one is opened. After a failed
+    write or sync the log may end with a transaction that was reported as failed, which would be there after a crash. So
+    the new connection overwrites it before anything else.
+
+    Args:
+        path: of the file, which must exist.
+        full: see `connect`.
+        max_bytes: see `connect`.
+    """
+
+    def __init__(self, path: str, *, full: bool, max_bytes: int = 0) -> None:
+        self._path = path
+        self._full = full
+        self._max_bytes = max_bytes
+        self._connection: sqlite3.Connection | None = None
+        self._failed = False
+
+    def close(self) -> None:
+        """Close the connection; the next transaction opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @contextmanager
+    def transaction(self, before: Callable[[sqlite3.Connection], None] | None = None) -> Iterator[sqlite3.Connection]:
+        """Do what the block does in one transaction.
+
+        Args:
+            before: is called with the connection before the transaction begins.
+
+        Raises:
+            CogmentError: see `file_errors`; nothing was written.
+        """
+        done = False
+        try:
+            with file_errors(f"cannot write to {self._path}"):
+                connection = self._open()
+                try:
+                    if before is not None:
+                        before(connection)
+                    connection.execute("BEGIN IMMEDIATE")
+                    yield connection
+                    connection.execute("COMMIT")
+                except sqlite3.Error:
+                    self._failed = True
+                    raise
+            done = True
+        finally:
+            if not done:
+                self._drop()
+                self._recover()
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = connect(self._path, full=self._full, max_bytes=self._max_bytes)
+        if self._failed:
+            self._connection.execute("UPDATE recoveries SET count = count + 1")
+            self._failed = False
+        return self._connection
+
+    def _recover(self) -> None:
+        """Overwrite what has failed at once, before it is reported: then it does not come back, whatever happens."""
+        if self._failed:
+            try:
+                self._open()
+            except sqlite3.Error:
+                self._drop()  # the next transaction tries again
+
+    def _drop(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
+            try:
+                connection.execute("ROLLBACK")
+            except sqlite3.Error:
+                pass  # closing does it
+        self.close()
