@@ -156,6 +156,12 @@ class Account(RuleBasedStateMachine):
         self.ledger.take_back(count)
         self.accepted -= count
 
+    @rule()
+    def spend(self) -> None:
+        before = self.ledger.outstanding
+        self.ledger.spend()
+        assert self.ledger.outstanding == max(0, before - 1)
+
     @rule(balance=st.integers(0, 20))
     def report(self, balance: int) -> None:
         self.ledger.report(balance)

@@ -1,1 +1,37 @@
-"""The trainer: runs of training programs, their workers, telemetry and control."""
+"""The trainer: runs of training programs, their workers, telemetry and control.
+
+The names below are resolved when they are first used: the states of runs and their configurations need no Trio.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trio_cogment.trainer._service import trainer_services as trainer_services
+    from trio_cogment.trainer._trainer import Trainer as Trainer
+    from trio_cogment.trainer.dispatching import Dispatcher as Dispatcher
+    from trio_cogment.trainer.dispatching import RunControl as RunControl
+    from trio_cogment.trainer.dispatching import RunOrder as RunOrder
+    from trio_cogment.trainer.dispatching import RunSink as RunSink
+    from trio_cogment.trainer.opening import open_trainer as open_trainer
+
+_HOMES = {
+    "Dispatcher": "dispatching",
+    "RunControl": "dispatching",
+    "RunOrder": "dispatching",
+    "RunSink": "dispatching",
+    "Trainer": "_trainer",
+    "open_trainer": "opening",
+    "trainer_services": "_service",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

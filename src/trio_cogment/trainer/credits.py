@@ -82,7 +82,8 @@ class Ledger:
 
     def connect(self) -> None:
         """Take note of a new control stream. What is left of the credits stays, and is filled up."""
-        self.connected = self._known = self._fill = True
+        self.connected = self._known = True
+        self._fill = self.outstanding < self._rules.high
 
     def disconnect(self) -> None:
         """Take note that there is no control stream any more."""
@@ -121,6 +122,11 @@ class Ledger:
             raise ValueError(f"count: expected 0 to {self.consumed}, got {count}")
         self.consumed -= count
         self.voided += count
+
+    def spend(self) -> None:
+        """Take note that a credit was used for a message that did not need to be accepted: it had come before."""
+        if self.outstanding > 0:
+            self.voided += 1
 
     def report(self, balance: int) -> None:
         """Take a worker's word for how many credits it has. Those that it does not have are gone; it cannot make any.

@@ -1,0 +1,233 @@
+"""The runs in memory, and the way of their changes into the storage and to those who watch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import trio
+
+from trio_cogment.config import TrainerConfig
+from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError, NotFoundError
+from trio_cogment.trainer._commits import Commits
+from trio_cogment.trainer._control import tell_state
+from trio_cogment.trainer._entries import Entry
+from trio_cogment.trainer._messages import record_of
+from trio_cogment.trainer._telemetry import TelemetryLog
+from trio_cogment.trainer._watching import Events
+from trio_cogment.trainer.run_config import RunConfig
+from trio_cogment.trainer.runs import Cause, Run, RunState, follow
+from trio_cogment.trainer.storage import Kind, Row, RunWrite, StoredRun, Write
+
+_log = logging.getLogger(__name__)
+
+#: How long to wait before a change that must be stored is tried again.
+RETRY_SECONDS = 1.0
+
+
+class Board:
+    """All runs.
+
+    Args:
+        write: writes to the storage.
+        wall_clock: returns the time of the day in nanoseconds since the epoch.
+        config: limits.
+        on_shown: is called when a new or changed run is stored.
+
+    Attributes:
+        commits: the queue of what is to be stored.
+        events: the changes that are stored; set when the storage was read.
+        active: the runs that have not ended, by their numbers in the storage.
+    """
+
+    events: Events
+
+    def __init__(
+        self,
+        write: Callable[[Sequence[Write]], Awaitable[None]],
+        wall_clock: Callable[[], int],
+        config: TrainerConfig,
+        on_shown: Callable[[Entry, RunWrite], None],
+    ) -> None:
+        self.commits = Commits(write, self, config)
+        self._wall_clock = wall_clock
+        self._config = config
+        self._on_shown = on_shown
+        self._entries: dict[str, Entry] = {}
+        self._by_number: dict[int, Entry] = {}
+        self.active: dict[int, Entry] = {}
+        self._next_number = 1
+
+    def entry(self, run_id: str) -> Entry:
+        """Return a run.
+
+        Raises:
+            InvalidArgumentError: there is no id.
+            NotFoundError: there is no such run.
+        """
+        if not run_id:
+            raise InvalidArgumentError("run_id: expected the id of a run, got nothing")
+        found = self._entries.get(run_id)
+        if found is None:
+            raise NotFoundError(f"run_id: there is no run {run_id[:80]!r}")
+        return found
+
+    def find(self, run_id: str) -> Entry | None:
+        """Return a run, None if there is none."""
+        return self._entries.get(run_id)
+
+    def all(self) -> list[Entry]:
+        """Return all runs, in the order in which they were submitted."""
+        return list(self._entries.values())
+
+    def add(
+        self,
+        number: int,
+        run: Run,
+        config: RunConfig | None,
+        last: dict[Kind, int],
+        marks: dict[Kind, dict[str, int]],
+    ) -> Entry:
+        """Add a run, a new or a stored one."""
+        logs = {kind: TelemetryLog(kind, number, last[kind], marks[kind], self._config.recent_rows) for kind in Kind}
+        entry = Entry(number, run, config, logs)
+        self._entries[run.run_id] = self._by_number[number] = self.active[number] = entry
+        self._next_number = max(self._next_number, number + 1)
+        return entry
+
+    def restore(self, stored: StoredRun, config: RunConfig | None) -> None:
+        """Add a run that was found in the storage."""
+        entry = self.add(stored.number, stored.run, config, stored.last, stored.marks)
+        entry.shown = stored.run
+        if stored.run.ended:
+            del self.active[stored.number]
+            entry.started.set()
+            entry.stopped.set()
+
+    def create(self, run_id: str, digest: str, config: RunConfig) -> Entry:
+        """Add a run that was submitted, and queue it for the storage."""
+        now = self._wall_clock()
+        run = Run(run_id=run_id, digest=digest, external=config.external, created_ns=now, updated_ns=now)
+        last, marks = dict.fromkeys(Kind, 0), {kind: dict[str, int]() for kind in Kind}
+        entry = self.add(self._next_number, run, config, last, marks)
+        self._store(entry, config.with_run_id(run_id))
+        return entry
+
+    def change(self, entry: Entry, cause: Cause, reason: str = "", detail: str = "") -> int:
+        """Follow a cause; return the position in the queue of commits at which the run's last change is.
+
+        Raises:
+            FailedPreconditionError: the state of the run does not allow it.
+        """
+        before = entry.latest
+        after = follow(before, cause, self._wall_clock(), reason, detail)
+        if after is before:
+            return entry.position
+        entry.latest = after
+        if before.state is RunState.INIT:
+            entry.began_at = trio.current_time()
+        _log.info("run %s: %s -> %s (%s)", entry.run_id, before.state.name, after.state.name, cause.value)
+        self._store(entry)
+        tell_state(entry, before.state)
+        entry.changed.unpark_all()
+        return entry.position
+
+    def _store(self, entry: Entry, config: str | None = None) -> None:
+        entry.latest = run = self.with_heartbeat(entry, entry.latest)
+        seq = self.events.take_number()
+        event = Row(seq, record_of(run, seq).SerializeToString())
+        entry.position = self.commits.put(RunWrite(entry.number, run, event, config))
+
+    def with_heartbeat(self, entry: Entry, run: Run) -> Run:
+        """Return a state of a run with the time at which its workers were heard last."""
+        if not entry.was_heard:
+            return run
+        ago = trio.current_time() - entry.heard_at
+        return replace(run, heartbeat_ns=self._wall_clock() - round(ago * 1e6) * 1000)
+
+    async def report(self, entry: Entry, cause: Cause, reason: str = "", detail: str = "") -> Run:
+        """Follow a cause that nobody can take back, and return when that is stored, however often it has to be tried.
+
+        Raises:
+            FailedPreconditionError: the state of the run does not allow it.
+        """
+        while True:
+            position = self.change(entry, cause, reason, detail)
+            try:
+                await self.commits.wait(position)
+            except CogmentError as error:
+                _log.warning("run %s: its %s is not stored yet: %s", entry.run_id, cause.value, error)
+                await trio.sleep(RETRY_SECONDS)
+            else:
+                return entry.latest
+
+    async def report_if_possible(
+        self, entry: Entry, cause: Cause, reason: str = "", done: trio.Event | None = None
+    ) -> None:
+        """Follow a cause as `report` does, or note that the state of the run does not allow it.
+
+        Args:
+            entry: the run.
+            cause: what has happened.
+            reason: why.
+            done: is set at the end.
+        """
+        try:
+            await self.report(entry, cause, reason)
+        except FailedPreconditionError as error:
+            _log.info("%s", error)
+        if done is not None:
+            done.set()
+
+    def on_stored(self, writes: Sequence[Write]) -> None:
+        """See `Owner.on_stored`."""
+        grown: set[TelemetryLog] = set()
+        for write in writes:
+            entry = self._by_number[write.number]
+            if isinstance(write, RunWrite):
+                self._show(entry, write)
+            else:
+                log = entry.logs[write.kind]
+                log.on_stored(write)
+                grown.add(log)
+        for log in grown:
+            log.changed.unpark_all()
+
+    def _show(self, entry: Entry, write: RunWrite) -> None:
+        entry.shown = write.run
+        if write.event is not None:
+            self.events.on_stored(write.event)
+        if write.run.ended and self.active.pop(entry.number, None) is not None:
+            for log in entry.logs.values():
+                log.changed.unpark_all()
+        self._on_shown(entry, write)
+        entry.changed.unpark_all()
+
+    def on_failed(self, writes: Sequence[Write]) -> None:
+        """See `Owner.on_failed`."""
+        self.events.on_failed()
+        for write in writes:
+            entry = self._by_number.get(write.number)
+            if entry is None:
+                continue
+            if not isinstance(write, RunWrite):
+                self._take_back(entry, write.kind, write.worker_id)
+            elif entry.shown is None:
+                del self._by_number[write.number], self.active[write.number], self._entries[entry.run_id]
+            else:
+                entry.latest = entry.shown
+                entry.position = 0
+                entry.changed.unpark_all()
+
+    def _take_back(self, entry: Entry, kind: Kind, worker_id: str) -> None:
+        entry.logs[kind].on_failed()
+        entry.workers[worker_id].ledger.take_back(1)
+
+    def hear(self, entry: Entry) -> None:
+        """Take note that a worker of a run lives; now and then that is stored, too."""
+        entry.heard()
+        if entry.heard_at - entry.heartbeat_stored_at >= self._config.heartbeat_store_seconds and not entry.over:
+            entry.heartbeat_stored_at = entry.heard_at
+            entry.latest = self.with_heartbeat(entry, entry.latest)
+            self.commits.put(RunWrite(entry.number, entry.latest))

@@ -1,0 +1,142 @@
+"""What a trainer does by itself: it starts runs, cleans up behind them, and sees when their time is over."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import trio
+
+from trio_cogment.config import TrainerConfig
+from trio_cogment.errors import CogmentError
+from trio_cogment.host import Runner
+from trio_cogment.trainer._board import RETRY_SECONDS, Board
+from trio_cogment.trainer._entries import Entry
+from trio_cogment.trainer.dispatching import Dispatcher, RunOrder, RunSink
+from trio_cogment.trainer.runs import Cause, RunState
+from trio_cogment.trainer.storage import Database, RunWrite
+
+_log = logging.getLogger(__name__)
+
+_WITH_WORKER = (RunState.READY, RunState.EXECUTING, RunState.PAUSED)
+
+
+class Chores:
+    """The tasks of a trainer.
+
+    Args:
+        board: the runs.
+        database: where old changes are forgotten.
+        run_writer: runs what writes to it.
+        config: limits.
+        dispatcher: starts workers and trials, if there is one.
+        sink: what the dispatcher reports to.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        database: Database,
+        run_writer: Runner,
+        config: TrainerConfig,
+        dispatcher: Dispatcher | None,
+        sink: RunSink,
+    ) -> None:
+        self._board = board
+        self._database = database
+        self._run_writer = run_writer
+        self._config = config
+        self._dispatcher = dispatcher
+        self._sink = sink
+        self._deadlines_changed = trio.lowlevel.ParkingLot()
+        self._prune_wanted = trio.lowlevel.ParkingLot()
+
+    def begin(self, nursery: trio.Nursery) -> None:
+        """Start the tasks, and see to the runs that a previous process has left behind."""
+        self._nursery = nursery
+        nursery.start_soon(self._watch_deadlines, name="trainer: deadlines")
+        nursery.start_soon(self._prune, name="trainer: old changes")
+        for entry in self._board.active.values():
+            nursery.start_soon(self._restart, entry, name=f"restart of run {entry.run_id}")
+
+    def on_shown(self, entry: Entry, write: RunWrite) -> None:
+        """Do what the new state of a run asks for."""
+        self._deadlines_changed.unpark_all()
+        if write.event is not None:
+            self._prune_wanted.unpark_all()
+            if write.run.state in (RunState.FAULT, RunState.TERM):
+                self._nursery.start_soon(self._clean_up, entry, name=f"cleanup of run {entry.run_id}")
+        if write.config is not None:
+            self._nursery.start_soon(self._start, entry, name=f"start of run {entry.run_id}")
+
+    async def _restart(self, entry: Entry) -> None:
+        if entry.latest.state is RunState.FAULT:
+            await self._clean_up(entry)
+            return
+        await self._board.report_if_possible(entry, entry.latest.restart, "daemon restarted")
+        if entry.latest.state is RunState.INIT:
+            await self._start(entry)
+        else:
+            entry.started.set()
+
+    async def _start(self, entry: Entry) -> None:
+        """Give a run to the dispatcher."""
+        config = entry.config
+        if self._dispatcher is not None and config is not None and not config.external and not entry.over:
+            try:
+                await self._dispatcher.start(RunOrder(entry.run_id, config), self._sink)
+            except CogmentError as error:
+                entry.refusal = error
+                await self._board.report_if_possible(entry, Cause.REFUSED, f"dispatch_error: {error}")
+        entry.started.set()
+
+    async def _clean_up(self, entry: Entry) -> None:
+        """End what is left of a run that is over."""
+        if self._dispatcher is not None and not entry.stopped.is_set():
+            await self._dispatcher.stop(entry.run_id)
+        entry.started.set()
+        if entry.latest.state is RunState.FAULT:
+            await self._board.report_if_possible(entry, Cause.CLEANED)
+            return
+        entry.stopped.set()
+        for worker in entry.workers.values():
+            if worker.stream is not None:
+                worker.stream.close()
+        for log in entry.logs.values():
+            log.close()
+
+    async def _prune(self) -> None:
+        while True:
+            await self._prune_wanted.park()
+            before = self._board.events.outdated()
+            if before:
+                try:
+                    await self._run_writer(self._database.forget_events, before)
+                except CogmentError as error:
+                    _log.warning("old changes of runs could not be removed: %s", error)
+
+    async def _watch_deadlines(self) -> None:
+        while True:
+            due = math.inf
+            for entry in self._board.active.values():
+                when, cause, reason = self._deadline(entry)
+                if when <= trio.current_time():
+                    self._nursery.start_soon(self._board.report_if_possible, entry, cause, reason)
+                    when = trio.current_time() + RETRY_SECONDS
+                due = min(due, when)
+            with trio.move_on_at(due):
+                await self._deadlines_changed.park()
+
+    def _deadline(self, entry: Entry) -> tuple[float, Cause, str]:
+        """Return when what happens to a run by itself."""
+        config, state = self._config, entry.latest.state
+        found: list[tuple[float, Cause, str]] = [(math.inf, Cause.LIMIT, "")]
+        if state is RunState.HANDSHAKE and config.registration_timeout_seconds:
+            when = entry.began_at + config.registration_timeout_seconds
+            found.append((when, Cause.NOT_REGISTERED, "registration_timeout"))
+        if state in _WITH_WORKER and config.heartbeat_timeout_seconds:
+            found.append((entry.heard_at + config.heartbeat_timeout_seconds, Cause.NO_HEARTBEAT, "worker_timeout"))
+        limit = entry.config.schedule.max_duration_seconds if entry.config is not None else None
+        if limit is not None and state in (RunState.HANDSHAKE, *_WITH_WORKER):
+            found.append((entry.began_at + limit, Cause.LIMIT, "schedule limit"))
+        return min(found, key=lambda deadline: deadline[0])

@@ -1,0 +1,184 @@
+"""What a trainer keeps in memory about its runs and their workers."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import trio
+
+from trio_cogment.api.trainer.trainer_pb2 import ControlEvent
+from trio_cogment.errors import CogmentError, ResourceExhaustedError
+from trio_cogment.trainer._telemetry import TelemetryLog
+from trio_cogment.trainer.credits import CreditRules, Ledger
+from trio_cogment.trainer.run_config import RunConfig
+from trio_cogment.trainer.runs import Run, RunState
+from trio_cogment.trainer.storage import Kind
+
+#: Over at least so many seconds the rate of telemetry is measured.
+_RATE_SECONDS = 1.0
+
+
+class WorkerLink(Protocol):
+    """The control stream of a worker.
+
+    Attributes:
+        pending_grant: credits that are granted when the stream takes them.
+        paused: the worker has said that it has paused.
+    """
+
+    pending_grant: int
+    paused: bool
+
+    def give(self, amount: int) -> None:
+        """Give credits, as soon as the stream takes them."""
+
+    def tell_pause(self, paused: bool) -> None:
+        """Tell the worker to pause, or to go on."""
+
+    def tell_rate(self, max_rate_hz: int) -> None:
+        """Tell the worker not to send more a second."""
+
+    def close(self) -> None:
+        """End the stream."""
+
+
+class ControllerLink(Protocol):
+    """The control stream of a controller."""
+
+    def tell(self, kind: str, event: ControlEvent) -> None:
+        """Tell what has become of a run: the latest of each kind is sent; grants are added up."""
+
+
+class Worker:
+    """A worker of a run.
+
+    Attributes:
+        worker_id: its name within the run.
+        token: of its registration; empty: it has not registered.
+        supports_pause: it says so when it has paused.
+        ledger: its credits.
+        stream: its control stream.
+    """
+
+    __slots__ = ("ledger", "stream", "supports_pause", "token", "worker_id")
+
+    def __init__(self, worker_id: str, rules: CreditRules) -> None:
+        self.worker_id = worker_id
+        self.token = ""
+        self.supports_pause = False
+        self.ledger = Ledger(rules)
+        self.stream: WorkerLink | None = None
+
+
+class Figures:
+    """Measurements of one run, since the trainer was started.
+
+    Attributes:
+        grants_sent: how many grants.
+        pauses: how often it was paused.
+        resumes: how often it went on.
+        drops_due_to_credit: messages that were refused because there was no credit.
+        ingest_rate_hz: steps and episodes accepted a second, of late.
+    """
+
+    __slots__ = ("_accepted", "_since", "drops_due_to_credit", "grants_sent", "ingest_rate_hz", "pauses", "resumes")
+
+    def __init__(self) -> None:
+        self.grants_sent = self.pauses = self.resumes = self.drops_due_to_credit = 0
+        self.ingest_rate_hz = 0.0
+        self._since = 0.0
+        self._accepted = 0
+
+    def note_accepted(self, now: float) -> None:
+        """Count a message."""
+        self._accepted += 1
+        if now - self._since >= _RATE_SECONDS:
+            self.ingest_rate_hz = self._accepted / (now - self._since)
+            self._since, self._accepted = now, 0
+
+
+class Entry:
+    """A run in memory.
+
+    Args:
+        number: of the run in the storage.
+        run: the run.
+        config: its configuration; None: it has ended before the trainer was started.
+        logs: its steps and episodes.
+
+    Attributes:
+        latest: as it is, although that may not be stored yet; decisions are made by it.
+        shown: as it is stored; None: it is not yet. Clients see this one.
+        changed: unparked when its state, its credits or what controllers want have changed.
+        heard_at: when a worker was heard last, on Trio's clock; at first, when the trainer learned of the run.
+        was_heard: whether one was heard since then.
+        heartbeat_stored_at: when that was stored last by itself.
+        began_at: on Trio's clock, when its worker was started or has registered.
+        max_rate_hz: what controllers allow; 0: no limit.
+        pause_wanted: a controller wants it to pause.
+        started: set when the dispatcher has it, or has refused it.
+        refusal: why it was refused.
+        stopped: set when the dispatcher has nothing of it any more.
+    """
+
+    def __init__(self, number: int, run: Run, config: RunConfig | None, logs: dict[Kind, TelemetryLog]) -> None:
+        self.number = number
+        self.config = config
+        self.logs = logs
+        self.latest = run
+        self.shown: Run | None = None
+        self.position = 0
+        self.changed = trio.lowlevel.ParkingLot()
+        self.heard_at = self.began_at = trio.current_time()
+        self.was_heard = False
+        self.heartbeat_stored_at = trio.current_time()
+        self.max_rate_hz = 0
+        self.pause_wanted = run.state is RunState.PAUSED
+        self.started = trio.Event()
+        self.refusal: CogmentError | None = None
+        self.stopped = trio.Event()
+        self.workers: dict[str, Worker] = {}
+        self.controllers: set[ControllerLink] = set()
+        self.figures = Figures()
+
+    @property
+    def run_id(self) -> str:
+        """The name of the run."""
+        return self.latest.run_id
+
+    @property
+    def run_class(self) -> str:
+        """Its class."""
+        return self.config.schedule.run_class if self.config is not None else "batch"
+
+    @property
+    def over(self) -> bool:
+        """Whether it has failed or ended."""
+        return self.latest.outcome is not None
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether one of its workers has registered since the trainer was started."""
+        return any(worker.token for worker in self.workers.values())
+
+    def heard(self) -> None:
+        """Take note that a worker lives."""
+        self.heard_at = trio.current_time()
+        self.was_heard = True
+
+    def worker(self, worker_id: str, rules: CreditRules, most: int) -> Worker:
+        """Return a worker, known or new.
+
+        Raises:
+            ResourceExhaustedError: there are too many.
+        """
+        found = self.workers.get(worker_id)
+        if found is None:
+            if len(self.workers) >= most:
+                raise ResourceExhaustedError(f"worker_id: run {self.run_id!r} has {most} workers, which is the limit")
+            found = self.workers[worker_id] = Worker(worker_id, rules)
+        return found
+
+    def by_token(self, token: str) -> Worker | None:
+        """Return the worker that has registered with a token."""
+        return next((worker for worker in self.workers.values() if token and worker.token == token), None)

@@ -1,0 +1,48 @@
+"""Runs as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from trio_cogment.api.trainer.trainer_pb2 import RunRecord, RunStatus
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.trainer.runs import Run
+
+_STATUSES = frozenset(RunStatus.values())
+
+
+def record_of(run: Run, seq: int = 0) -> RunRecord:
+    """Return a run as clients see it.
+
+    Args:
+        run: the run.
+        seq: the number of the change; 0: it is none.
+    """
+    record = RunRecord(
+        run_id=run.run_id,
+        status=RunStatus.Name(run.state),
+        digest=run.digest,
+        gpu_slots=run.gpu_slots,
+        seq_id=seq,
+    )
+    record.created_at.FromNanoseconds(run.created_ns)
+    record.updated_at.FromNanoseconds(run.updated_ns)
+    if run.heartbeat_ns:
+        record.last_heartbeat.FromNanoseconds(run.heartbeat_ns)
+    if run.gpu_slots:
+        record.gpu_slot = run.gpu_slots[0]
+    if run.failure_reason:
+        record.failure_reason = run.failure_reason
+    return record
+
+
+def statuses_of(status_filter: Collection[int]) -> frozenset[int]:
+    """Return the wanted statuses; all of them if none is named.
+
+    Raises:
+        InvalidArgumentError: one does not exist.
+    """
+    for status in status_filter:
+        if status not in _STATUSES or not status:
+            raise InvalidArgumentError(f"status_filter: expected statuses from 1 to {max(_STATUSES)}, got {status}")
+    return frozenset(status_filter) or _STATUSES

@@ -1,0 +1,233 @@
+"""Taking steps and episodes of workers: who may publish, credits, pauses, and what was sent before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from trio_cogment.api.trainer.trainer_pb2 import PublishTelemetryResponse
+from trio_cogment.config import TrainerConfig
+from trio_cogment.errors import (
+    CogmentError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    ResourceExhaustedError,
+    RpcError,
+    StatusCode,
+    status_of,
+)
+from trio_cogment.rpc import ServerCall
+from trio_cogment.trainer._commits import Commits
+from trio_cogment.trainer._control import Grants
+from trio_cogment.trainer._entries import Entry, Worker
+from trio_cogment.trainer._telemetry import Telemetry
+from trio_cogment.trainer.credits import CreditRules
+from trio_cogment.trainer.runs import RunState
+from trio_cogment.trainer.storage import Kind
+
+#: Metadata: which registration a call belongs to.
+SESSION_TOKEN = "session-token"
+#: Trailing metadata of a stream that was refused: how many of its messages were stored, and the worker's own number of
+#: the last one, 0 if it has none.
+ACCEPTED, LAST_SEQ = "accepted", "last-seq"
+
+_NOT_YET = (RunState.INIT, RunState.HANDSHAKE)
+_OVER = (RunState.FAULT, RunState.TERM)
+STOPPING = "the trainer is stopping"
+
+
+class Intake:
+    """Decides whether a message is accepted, and waits for a while where it is not yet.
+
+    Args:
+        commits: where it goes.
+        grants: gives credits.
+        config: how long it waits.
+        begin: is called with a run before each of its messages is queued.
+        end: is called behind each.
+    """
+
+    def __init__(
+        self,
+        commits: Commits,
+        grants: Grants,
+        config: TrainerConfig,
+        begin: Callable[[Entry, Kind], None],
+        end: Callable[[Entry, Kind], None],
+    ) -> None:
+        self.commits = commits
+        self.config = config
+        self.grants = grants
+        self._begin = begin
+        self._end = end
+        self.rules = CreditRules(
+            low=config.credit_low,
+            high=config.credit_high,
+            enforced=config.credits_enforced,
+            fail_open=config.credits_fail_open,
+        )
+
+    def check_open(self, entry: Entry) -> None:
+        """Check that a run takes telemetry, or may do so when it goes on.
+
+        Raises:
+            FailedPreconditionError: it has no worker yet, or not any more, or it has ended.
+        """
+        state = entry.latest.state
+        if state in _OVER:
+            raise FailedPreconditionError(f"run {entry.run_id!r} has ended, and takes nothing any more")
+        if state in _NOT_YET or not entry.is_registered:
+            raise FailedPreconditionError(f"run {entry.run_id!r}: no worker has registered (RegisterWorker)")
+
+    async def wait_accepted(self, entry: Entry, worker: Worker, pause_seconds: float) -> None:
+        """Return when a message of a worker is accepted; its credit is consumed.
+
+        Args:
+            entry: the run.
+            worker: who has sent it.
+            pause_seconds: how long a pause is waited for.
+
+        Raises:
+            FailedPreconditionError: the run is paused, or takes nothing at all.
+            ResourceExhaustedError: the worker has no credit.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while True:
+            if not self.commits.has_room:
+                await self.commits.wait_room()
+            self.check_open(entry)
+            if entry.latest.state is RunState.PAUSED:
+                await self._wait_while_paused(entry, pause_seconds)
+            elif worker.ledger.accept():
+                return
+            else:
+                await self._wait_for_credit(entry, worker)
+
+    async def _wait_while_paused(self, entry: Entry, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            while entry.latest.state is RunState.PAUSED:
+                await entry.changed.park()
+            return
+        raise FailedPreconditionError(f"run {entry.run_id!r} is paused")
+
+    async def _wait_for_credit(self, entry: Entry, worker: Worker) -> None:
+        with trio.move_on_after(self.config.credit_grace_seconds):
+            while worker.ledger.outstanding <= 0 and worker.ledger.enforcing and not entry.over:
+                await entry.changed.park()
+            return
+        entry.figures.drops_due_to_credit += 1
+        raise ResourceExhaustedError(
+            f"run {entry.run_id!r}: worker {worker.worker_id!r} has no credit left: {worker.ledger.granted} were "
+            f"granted, {worker.ledger.consumed} are used"
+        )
+
+    def store(self, entry: Entry, kind: Kind, message: Telemetry, worker: Worker) -> int:
+        """Queue an accepted message; return its position."""
+        self._begin(entry, kind)
+        entry.figures.note_accepted(trio.current_time())
+        position = self.commits.put(entry.logs[kind].accept(message, worker.worker_id))
+        self._end(entry, kind)
+        self.grants.ask(entry, worker)
+        return position
+
+
+class Publication:
+    """One stream of steps or episodes.
+
+    Args:
+        call: its call.
+        kind: which of the two.
+        find: returns a run by its id.
+        intake: takes the messages.
+
+    Attributes:
+        accepted: how many messages were taken.
+        dropped: how many were not.
+    """
+
+    def __init__(self, call: ServerCall, kind: Kind, find: Callable[[str], Entry], intake: Intake) -> None:
+        self._call = call
+        self._kind = kind
+        self._find = find
+        self._intake = intake
+        self._token = next(iter(call.metadata.texts(SESSION_TOKEN)), "")
+        self._entry: Entry | None = None
+        self._position = 0
+        self._last_seq = 0
+        self.accepted = self.dropped = 0
+
+    async def run(self) -> PublishTelemetryResponse:
+        """Take all messages; return when they are stored.
+
+        Raises:
+            CogmentError: one was refused. Those before it are stored, and text and trailers say how many; or the
+                storage has failed.
+        """
+        try:
+            async for message in self._call:
+                await self._take(message)
+        except CogmentError as error:
+            await self._intake.commits.wait(self._position)  # its error would say more: nobody knows what is stored
+            self._call.set_trailing_metadata({ACCEPTED: str(self.accepted), LAST_SEQ: str(self._last_seq)})
+            code, text = status_of(error)
+            raise RpcError(code, f"{text}; accepted={self.accepted} last_seq={self._last_seq}") from error
+        await self._intake.commits.wait(self._position)
+        return PublishTelemetryResponse(accepted=self.accepted, dropped=self.dropped)
+
+    async def _take(self, message: Telemetry) -> None:
+        entry = self._entry_of(message)
+        self._intake.check_open(entry)
+        worker = self._worker_of(entry, message)
+        entry.heard()
+        worker_seq = message.seq_id
+        log = entry.logs[self._kind]
+        if log.is_repeated(worker.worker_id, worker_seq):
+            worker.ledger.spend()
+            self._drop(entry, worker)
+            return
+        await self._intake.wait_accepted(entry, worker, self._intake.config.pause_grace_seconds)
+        if log.is_repeated(worker.worker_id, worker_seq):
+            # Another stream of the same worker has brought it meanwhile.
+            worker.ledger.take_back(1)
+            self._drop(entry, worker)
+            return
+        self._position = self._intake.store(entry, self._kind, message, worker)
+        self.accepted += 1
+        self._last_seq = worker_seq or self._last_seq
+
+    def _drop(self, entry: Entry, worker: Worker) -> None:
+        self.dropped += 1
+        self._intake.grants.ask(entry, worker)
+
+    def _entry_of(self, message: Telemetry) -> Entry:
+        if not message.run_id:
+            raise InvalidArgumentError("run_id: expected the id of a run, got nothing")
+        if self._entry is None:
+            self._entry = self._find(message.run_id)
+        elif message.run_id != self._entry.run_id:
+            raise InvalidArgumentError(
+                f"run_id: expected {self._entry.run_id!r} for the whole stream, got {message.run_id[:80]!r}"
+            )
+        return self._entry
+
+    def _worker_of(self, entry: Entry, message: Telemetry) -> Worker:
+        config = self._intake.config
+        if self._token:
+            worker = entry.by_token(self._token)
+            if worker is None:
+                raise unauthenticated(f"{SESSION_TOKEN}: it is not that of a worker of run {entry.run_id!r}")
+            if message.worker_id and message.worker_id != worker.worker_id:
+                raise InvalidArgumentError(
+                    f"worker_id: expected {worker.worker_id!r}, as registered, got {message.worker_id[:80]!r}"
+                )
+            message.worker_id = worker.worker_id
+            return worker
+        if config.token_required:
+            raise unauthenticated(f"{SESSION_TOKEN}: expected the token of a registration, got nothing")
+        return entry.worker(message.worker_id, self._intake.rules, config.max_workers)
+
+
+def unauthenticated(text: str) -> RpcError:
+    """Return the error of somebody who is not who they should be."""
+    return RpcError(StatusCode.UNAUTHENTICATED, text)

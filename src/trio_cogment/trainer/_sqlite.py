@@ -1,0 +1,231 @@
+"""The SQLite database of a trainer. Nothing here knows of Trio."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+from trio_cogment.host.files import FileLock
+from trio_cogment.sqlite_file import SqliteFormat, WritingConnection, connect, file_errors
+from trio_cogment.trainer.runs import Run, RunOutcome, RunState
+from trio_cogment.trainer.storage import Kind, Row, RunWrite, StoredRun, TelemetryWrite, Write, grouped
+
+_SCHEMA = """
+CREATE TABLE runs (
+    number INTEGER PRIMARY KEY,
+    run_id TEXT NOT NULL UNIQUE,
+    digest TEXT NOT NULL,
+    external INTEGER NOT NULL,
+    created_ns INTEGER NOT NULL,
+    updated_ns INTEGER NOT NULL,
+    heartbeat_ns INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    outcome TEXT NOT NULL,
+    failure_reason TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    gpu_slots TEXT NOT NULL,
+    published INTEGER NOT NULL
+);
+CREATE TABLE configs (number INTEGER PRIMARY KEY, config TEXT NOT NULL);
+CREATE TABLE events (seq INTEGER PRIMARY KEY AUTOINCREMENT, data BLOB NOT NULL);
+CREATE TABLE steps (
+    run INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (run, seq)
+) WITHOUT ROWID;
+CREATE TABLE episodes (
+    run INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    PRIMARY KEY (run, seq)
+) WITHOUT ROWID;
+CREATE TABLE marks (
+    run INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    worker_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    PRIMARY KEY (run, kind, worker_id)
+) WITHOUT ROWID;
+CREATE TABLE recoveries (count INTEGER NOT NULL);
+INSERT INTO recoveries VALUES (0);
+"""
+
+FORMAT = SqliteFormat(
+    user="trainer",
+    application_id=0x54435472,  # "TCTr"
+    version=1,
+    schema=_SCHEMA,
+)
+
+_TABLES = {Kind.STEPS: "steps", Kind.EPISODES: "episodes"}
+_COLUMNS = (
+    "number, run_id, digest, external, created_ns, updated_ns, heartbeat_ns, state, outcome, failure_reason, detail, "
+    "gpu_slots, published"
+)
+_PUT_RUN = f"INSERT OR REPLACE INTO runs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+#: SQLite's integers end here; numbers of workers may be larger.
+_MOST = 2**63
+
+
+class SqliteDatabase:
+    """A `storage.Database` in a file, which is made if it is not there.
+
+    Args:
+        path: of the file; links are followed.
+        full: a commit waits until it would survive a loss of power; else until it survives the end of the process.
+    """
+
+    def __init__(self, path: str, *, full: bool = True) -> None:
+        # Two paths of one file must not be two locks.
+        self._path = os.path.realpath(path)
+        self._writing = WritingConnection(self._path, full=full)
+        self._lock: FileLock | None = None
+        self._reader: sqlite3.Connection | None = None
+
+    def open(self) -> None:
+        """Open the file.
+
+        Raises:
+            FailedPreconditionError: it cannot be used, or another trainer uses it; the text says which.
+            ResourceExhaustedError: the disk is full.
+            UnavailableError: the disk or the database is damaged.
+        """
+        self._lock = FORMAT.lock(self._path)
+        FORMAT.prepare(self._path)
+        with file_errors(f"cannot open {self._path}"):
+            self._reader = connect(self._path, query_only=True)
+
+    def close(self) -> None:
+        """See `Database.close`."""
+        self._writing.close()
+        if self._reader is not None:
+            self._reader.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def write(self, writes: Sequence[Write]) -> None:
+        """See `Database.write`."""
+        runs, telemetry = grouped(writes)
+        with self._writing.transaction() as connection:
+            _write_runs(connection, runs)
+            for kind, rows in telemetry.items():
+                connection.executemany(
+                    f"INSERT INTO {_TABLES[kind]} (run, seq, data) VALUES (?, ?, ?)",
+                    [(write.number, write.row.seq, write.row.data) for write in rows],
+                )
+                _write_marks(connection, kind, rows)
+
+    def runs(self) -> list[StoredRun]:
+        """See `Database.runs`."""
+        found = {
+            row[0]: StoredRun(row[0], _run_of(row), dict.fromkeys(Kind, 0), {kind: {} for kind in Kind})
+            for row in self._query(f"SELECT {_COLUMNS} FROM runs ORDER BY number")
+        }
+        for kind, table in _TABLES.items():
+            # One look into the index for each run: `GROUP BY` would read all of it.
+            last = f"SELECT number, (SELECT max(seq) FROM {table} WHERE run = number) FROM runs"
+            for number, seq in self._query(last):
+                found[number].last[kind] = seq or 0
+        for number, kind, worker_id, seq in self._query("SELECT run, kind, worker_id, seq FROM marks"):
+            found[number].marks[Kind(kind)][worker_id] = seq + _MOST
+        return list(found.values())
+
+    def config(self, number: int) -> str:
+        """See `Database.config`."""
+        ((config,),) = self._query("SELECT config FROM configs WHERE number = ?", number)
+        return str(config)
+
+    def rows(self, kind: Kind, number: int, *, after: int, limit: int, max_bytes: int) -> list[Row]:
+        """See `Database.rows`."""
+        statement = f"SELECT seq, data FROM {_TABLES[kind]} WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
+        found: list[Row] = []
+        size = 0
+        with file_errors(f"cannot read from {self._path}"):
+            assert self._reader is not None
+            with closing(self._reader.execute(statement, (number, min(after, _MOST - 1), limit))) as cursor:
+                for row in cursor:
+                    found.append(Row(*row))
+                    size += len(row[1])
+                    if size >= max_bytes:
+                        break
+        return found
+
+    def events(self, *, after: int, limit: int) -> list[Row]:
+        """See `Database.events`."""
+        rows = self._query(
+            "SELECT seq, data FROM events WHERE seq > ? ORDER BY seq LIMIT ?", min(after, _MOST - 1), limit
+        )
+        return [Row(*row) for row in rows]
+
+    def event_range(self) -> tuple[int, int]:
+        """See `Database.event_range`."""
+        # SQLite remembers the last number of such a table, also when it is empty.
+        last = self._query("SELECT max(seq) FROM sqlite_sequence WHERE name = 'events'")[0][0] or 0
+        return self._query("SELECT min(seq) FROM events")[0][0] or last + 1, last
+
+    def forget_events(self, before: int) -> None:
+        """See `Database.forget_events`."""
+        with self._writing.transaction() as connection:
+            connection.execute("DELETE FROM events WHERE seq < ?", (before,))
+
+    def _query(self, statement: str, *values: object) -> list[Any]:
+        with file_errors(f"cannot read from {self._path}"):
+            assert self._reader is not None
+            return self._reader.execute(statement, values).fetchall()
+
+
+def _write_runs(connection: sqlite3.Connection, writes: Sequence[RunWrite]) -> None:
+    connection.executemany(_PUT_RUN, [_values_of(write.number, write.run) for write in writes])
+    configs = [(write.number, write.config) for write in writes if write.config is not None]
+    connection.executemany("INSERT OR REPLACE INTO configs (number, config) VALUES (?, ?)", configs)
+    events = [write.event for write in writes if write.event is not None]
+    connection.executemany("INSERT INTO events (seq, data) VALUES (?, ?)", events)
+
+
+def _write_marks(connection: sqlite3.Connection, kind: Kind, writes: Sequence[TelemetryWrite]) -> None:
+    # A later write has a larger number. SQLite's integers have a sign, and those of workers have none.
+    marks = {(write.number, write.worker_id): write.worker_seq - _MOST for write in writes if write.worker_seq}
+    connection.executemany(
+        "INSERT OR REPLACE INTO marks (run, kind, worker_id, seq) VALUES (?, ?, ?, ?)",
+        [(number, kind, worker_id, seq) for (number, worker_id), seq in marks.items()],
+    )
+
+
+def _values_of(number: int, run: Run) -> tuple[object, ...]:
+    return (
+        number,
+        run.run_id,
+        run.digest,
+        run.external,
+        run.created_ns,
+        run.updated_ns,
+        run.heartbeat_ns,
+        run.state,
+        run.outcome.value if run.outcome is not None else "",
+        run.failure_reason,
+        run.detail,
+        json.dumps(run.gpu_slots),
+        run.published,
+    )
+
+
+def _run_of(row: tuple[Any, ...]) -> Run:
+    return Run(
+        run_id=row[1],
+        digest=row[2],
+        external=bool(row[3]),
+        created_ns=row[4],
+        updated_ns=row[5],
+        heartbeat_ns=row[6],
+        state=RunState(row[7]),
+        outcome=RunOutcome(row[8]) if row[8] else None,
+        failure_reason=row[9],
+        detail=row[10],
+        gpu_slots=tuple(json.loads(row[11])),
+        published=bool(row[12]),
+    )

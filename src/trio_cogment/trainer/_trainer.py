@@ -1,0 +1,283 @@
+"""`Trainer`: runs and their states, put together with the storage, the dispatcher and those who watch and control."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+
+import trio
+
+from trio_cogment.api.trainer.trainer_pb2 import RunRecord
+from trio_cogment.config import TrainerConfig
+from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, InvalidArgumentError, UnavailableError
+from trio_cogment.host import Host, Runner
+from trio_cogment.rpc import OwnNursery, ServerCall
+from trio_cogment.trainer._board import Board
+from trio_cogment.trainer._chores import Chores
+from trio_cogment.trainer._commanding import Commanding
+from trio_cogment.trainer._control import Grants
+from trio_cogment.trainer._entries import Entry
+from trio_cogment.trainer._messages import record_of
+from trio_cogment.trainer._publishing import STOPPING, Intake
+from trio_cogment.trainer._reports import Reports
+from trio_cogment.trainer._watching import Events
+from trio_cogment.trainer.config_check import parse_config
+from trio_cogment.trainer.credits import ClassShare, GrantTurns
+from trio_cogment.trainer.dispatching import Dispatcher
+from trio_cogment.trainer.run_config import check_run_id
+from trio_cogment.trainer.run_ids import RANDOM_BYTES, new_ulid
+from trio_cogment.trainer.runs import Cause, RunState
+from trio_cogment.trainer.storage import Database, Kind, Row, RunWrite, Write
+
+
+class Trainer:
+    """A trainer, as an asynchronous context manager; serve its `trainer_services` inside the block.
+
+    On leaving, and after `Cancelled`, all that was accepted is stored, if that takes no longer than
+    `farewell_seconds`. What a dispatcher has started is its own matter then.
+
+    Args:
+        database: where runs are kept; it is used by this trainer alone, and closed by the caller.
+        run_writer: runs what writes to it, one at a time.
+        run_reader: runs what reads from it, one at a time.
+        config: limits and timeouts.
+        host: gives the time of the day, ids and tokens.
+        dispatcher: starts workers and trials; None: only external runs are possible.
+
+    Attributes:
+        board: the runs.
+        grants: gives credits to workers.
+        intake: takes steps and episodes.
+        commanding: what controllers can do.
+        reports: what workers and the dispatcher can tell.
+        started_ns: when it was made, in nanoseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        run_writer: Runner,
+        run_reader: Runner,
+        *,
+        config: TrainerConfig | None = None,
+        host: Host | None = None,
+        dispatcher: Dispatcher | None = None,
+    ) -> None:
+        self.config = config = config or TrainerConfig()
+        self._database = database
+        self._run_writer = run_writer
+        self._run_reader = run_reader
+        self._host = host or Host()
+        self._dispatcher = dispatcher
+        self._streams: set[trio.CancelScope] = set()
+        self._stopping = False
+        self._tasks = OwnNursery()
+        self.started_ns = self._host.wall_clock()
+        self.board = board = Board(self._write, self._host.wall_clock, config, self._on_shown)
+        shares = {
+            "interactive": ClassShare(weight=config.interactive_weight, rate_hz=config.interactive_rate_hz),
+            "batch": ClassShare(weight=config.batch_weight, rate_hz=config.batch_rate_hz),
+        }
+        self.grants = Grants(GrantTurns(shares, chunk=config.credit_low, capacity=config.credit_high))
+        self.intake = Intake(board.commits, self.grants, config, self._begin_telemetry, self._end_telemetry)
+        self.commanding = Commanding(board, config)
+        self.reports = Reports(board, self.intake, self.commanding, config, self._host)
+        self._chores = Chores(board, database, run_writer, config, dispatcher, self.reports)
+
+    async def __aenter__(self) -> Trainer:
+        """Read the storage, begin, and end the runs that a previous process has left behind."""
+        stored_runs = await self._run_reader(self._database.runs)
+        first, last = await self._run_reader(self._database.event_range)
+        self.board.events = Events(first, last, self._database, self._run_reader, self.config.kept_events)
+        for stored in stored_runs:
+            config = None
+            if not stored.run.ended:
+                text = await self._run_reader(self._database.config, stored.number)
+                config = parse_config(text, max_characters=max(len(text), 1))
+            self.board.restore(stored, config)
+        self._nursery = self.commanding.nursery = await self._tasks.__aenter__()
+        self._nursery.start_soon(self.board.commits.run, name="trainer: commits")
+        self._nursery.start_soon(self.grants.run, name="trainer: grants")
+        self._chores.begin(self._nursery)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        """Stop."""
+        self.stop()
+        with trio.move_on_after(self.config.farewell_seconds, shield=True):
+            await self.board.commits.drain()
+        self._nursery.cancel_scope.cancel()
+        return await self._tasks.__aexit__(kind, value, traceback)
+
+    def stop(self) -> None:
+        """Take no more runs, and end all streams, so that a draining server need not wait for them."""
+        self._stopping = True
+        for scope in self._streams:
+            scope.cancel()
+
+    @contextmanager
+    def until_stopped(self) -> Iterator[None]:
+        """Serve a stream within the block.
+
+        Raises:
+            UnavailableError: the trainer is stopping.
+        """
+        if self._stopping:
+            raise UnavailableError(STOPPING)
+        scope = trio.CancelScope()
+        self._streams.add(scope)
+        try:
+            with scope:
+                yield
+        finally:
+            self._streams.discard(scope)
+        if scope.cancelled_caught:
+            raise UnavailableError(STOPPING)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the last write succeeded, and the trainer is not stopping."""
+        return self.board.commits.healthy and not self._stopping
+
+    # Runs
+
+    def records(self, statuses: frozenset[int]) -> list[RunRecord]:
+        """Return the runs in some states, as they are stored, in the order in which they were submitted."""
+        shown = [(entry, entry.shown) for entry in self.board.all() if entry.shown is not None]
+        return [record_of(self.board.with_heartbeat(entry, run)) for entry, run in shown if run.state in statuses]
+
+    async def submit(self, run_id: str, config_json: str) -> tuple[str, str]:
+        """Take a run; return its id and the digest of its configuration. The id is that of a run that goes on already,
+        if that has the same configuration, and no other id was asked for.
+
+        Raises:
+            InvalidArgumentError: the configuration or the id is not valid.
+            AlreadyExistsError: another run has the id.
+            FailedPreconditionError: nothing can start it.
+            ResourceExhaustedError: there is not what it asks for. The run is there, and has failed.
+        """
+        if self._stopping:
+            raise UnavailableError(STOPPING)
+        config = parse_config(config_json, max_characters=self.config.max_config_characters)
+        if run_id and config.run_id and run_id != config.run_id:
+            raise InvalidArgumentError(
+                f"run_id: expected {config.run_id!r}, as in metadata.worker.config.run_id, got {run_id[:80]!r}"
+            )
+        if run_id:
+            check_run_id("run_id", run_id)
+        digest = config.digest
+        entry = self._same(run_id or config.run_id, digest)
+        if entry is None:
+            if not config.external and self._dispatcher is None:
+                raise FailedPreconditionError("entry_point: expected 'external': this trainer starts no workers")
+            entry = self.board.create(run_id or config.run_id or self._new_id(), digest, config)
+        await self.board.commits.wait(entry.position)
+        await entry.started.wait()
+        if entry.refusal is not None:
+            raise entry.refusal
+        return entry.run_id, digest
+
+    def _same(self, run_id: str, digest: str) -> Entry | None:
+        if run_id:
+            entry = self.board.find(run_id)
+            if entry is not None and entry.latest.digest != digest:
+                raise AlreadyExistsError(f"run_id: there is another run {run_id!r}, with another configuration")
+            return entry
+        same = (entry for entry in self.board.active.values() if entry.latest.digest == digest and not entry.over)
+        return next(same, None)
+
+    def _new_id(self) -> str:
+        return new_ulid(self._host.wall_clock(), self._host.secret_bytes(RANDOM_BYTES))
+
+    async def cancel(self, run_id: str) -> None:
+        """Cancel a run; return when its processes and trials have ended, or after `cancel_seconds`.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        entry = self.board.entry(run_id)
+        await self.board.commits.wait(self.board.change(entry, Cause.CANCEL, "user_cancel"))
+        with trio.move_on_after(self.config.cancel_seconds):
+            await entry.stopped.wait()
+
+    def heartbeat(self, run_id: str) -> None:
+        """Take note that a worker of a run lives.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        self.board.hear(self.board.entry(run_id))
+
+    def figures(self, run_id: str) -> dict[str, float]:
+        """Return the measurements of a run: its credits, of all workers together, and those of `Figures`.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        entry = self.board.entry(run_id)
+        ledgers = [worker.ledger for worker in entry.workers.values()]
+        figures = entry.figures
+        return {
+            "credits_granted": sum(ledger.granted for ledger in ledgers),
+            "credits_consumed": sum(ledger.consumed for ledger in ledgers),
+            "current_outstanding": sum(ledger.outstanding for ledger in ledgers),
+            "grants_sent": figures.grants_sent,
+            "pauses": figures.pauses,
+            "resumes": figures.resumes,
+            "drops_due_to_credit": figures.drops_due_to_credit,
+            "ingest_rate_hz": figures.ingest_rate_hz,
+        }
+
+    def _begin_telemetry(self, entry: Entry, kind: Kind) -> None:
+        """Take note that a step or an episode is about to be stored."""
+        self.board.hear(entry)
+        if entry.latest.state is RunState.READY or not entry.latest.published:
+            self.board.change(entry, Cause.TELEMETRY)
+
+    def _end_telemetry(self, entry: Entry, kind: Kind) -> None:
+        """Take note that one will be: it may be the last one that the run is allowed."""
+        limit = entry.config.schedule.max_steps if entry.config is not None else None
+        if limit is not None and kind is Kind.STEPS and entry.logs[kind].accepted >= limit and not entry.over:
+            self.board.change(entry, Cause.LIMIT, "schedule limit")
+            self._nursery.start_soon(self.board.report_if_possible, entry, Cause.LIMIT, "schedule limit")
+
+    async def _write(self, writes: Sequence[Write]) -> None:
+        await self._run_writer(self._database.write, writes)
+
+    def _on_shown(self, entry: Entry, write: RunWrite) -> None:
+        self._chores.on_shown(entry, write)
+
+    # Streams
+
+    async def stream(self, call: ServerCall, kind: Kind, run_id: str, since: int) -> None:
+        """Send the stored steps or episodes behind a known one, then new ones, until the run has ended.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        entry = self.board.entry(run_id)
+        await self.board.commits.wait(entry.position)  # it may be new
+        await call.send_initial_metadata()
+        log, position = entry.logs[kind], since
+        message_type = call.method.response_type
+        while True:
+            ended = entry.shown is not None and entry.shown.ended
+            page = log.recent(position, self.config.page_rows, self.config.page_bytes)
+            if page is None:
+                page = await self._run_reader(_read, self._database, kind, entry.number, position, self.config)
+            for row in page:
+                await call.send(message_type.FromString(row.data))
+                position = row.seq
+            if page:
+                continue
+            if ended:
+                return
+            while position >= log.stored and not (entry.shown is not None and entry.shown.ended):
+                await log.changed.park()
+
+
+def _read(database: Database, kind: Kind, number: int, after: int, config: TrainerConfig) -> list[Row]:
+    return database.rows(kind, number, after=after, limit=config.page_rows, max_bytes=config.page_bytes)
