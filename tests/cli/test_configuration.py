@@ -21,6 +21,7 @@ from trio_cogment.cli.participants import participants
 from trio_cogment.cli.rl.openenv import openenv
 from trio_cogment.cli.rl.serve import serve as rl_serve
 from trio_cogment.cli.serve import serve
+from trio_cogment.cli.services.dm_env_rpc import dm_env_rpc
 from trio_cogment.cli.services.orchestrator import OrchestratorSettings, orchestrator
 from trio_cogment.cli.services.trial_datastore import trial_datastore
 from trio_cogment.config import PlatformConfig
@@ -270,6 +271,10 @@ def test_the_document_has_every_flag_with_its_variables() -> None:
 
 def test_the_document_has_the_flags_of_a_datastore() -> None:
     documented_flags("Trial datastore", trial_datastore, but_those_of=serve)
+
+
+def test_the_document_has_the_flags_of_a_gateway() -> None:
+    documented_flags("Gateway for dm_env_rpc", dm_env_rpc, but_those_of=serve)
 
 
 def test_the_document_has_the_flags_of_environments() -> None:

@@ -10,6 +10,7 @@ from trio_cogment.service_names import (
     DATALOG,
     DATASTORE,
     DIRECTORY,
+    DM_ENV_RPC,
     LIFECYCLE,
     LOG_EXPORTER,
     MODEL_REGISTRY,
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 DIRECTORY_SERVICES = (DIRECTORY,)
 DATASTORE_SERVICES = (DATALOG, LOG_EXPORTER, DATASTORE)
 REGISTRY_SERVICES = (MODEL_REGISTRY,)
+DM_ENV_RPC_SERVICES = (DM_ENV_RPC,)
 
 
 def orchestrator_parts(
-    *, datastore: bool, model_registry: bool, directory: bool, one_port: bool
+    *, datastore: bool, model_registry: bool, directory: bool, one_port: bool, dm_env_rpc: bool = False
 ) -> tuple[str, list[list[str]]]:
     """Return the name of an orchestrator with what is in its process, and the services of its two ports."""
     names, lifecycle, others = ["orchestrator"], [LIFECYCLE], [CLIENT_ACTOR]
@@ -39,6 +41,9 @@ def orchestrator_parts(
     if model_registry:
         names.append("model_registry")
         others += REGISTRY_SERVICES
+    if dm_env_rpc:
+        names.append("dm_env_rpc")
+        others += DM_ENV_RPC_SERVICES
     if directory:
         names.append("directory")
         # It is on the first port.

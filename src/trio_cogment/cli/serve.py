@@ -8,6 +8,7 @@ import click
 
 from trio_cogment.cli.options import port_option
 from trio_cogment.cli.services.directory_flags import own_directory_option
+from trio_cogment.cli.services.dm_env_rpc import gateway_option
 from trio_cogment.cli.services.model_registry import archive_folder, archive_option
 from trio_cogment.cli.services.orchestrator import (
     DEFAULT_PORT,
@@ -21,13 +22,22 @@ from trio_cogment.cli.services.trial_datastore import storage_options, storage_s
 @click.command()
 @port_option("--port", default=DEFAULT_PORT, text="TCP port; 0: any free one.")
 @own_directory_option
+@gateway_option
 @archive_option
 @storage_options
 @orchestrator_options
 @click.pass_context
 def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:
-    """Serve everything on one port: orchestrator, trial datastore, model registry and directory."""
+    """Serve everything on one port: orchestrator, trial datastore, model registry and directory.
+
+    With --dm_env_rpc, clients of dm_env_rpc take parts in trials, too.
+    """
     settings = orchestrator_settings(
-        ctx, lifecycle_port=port, actor_port=port, storage=storage_settings(ctx), archive=archive_folder(ctx)
+        ctx,
+        lifecycle_port=port,
+        actor_port=port,
+        storage=storage_settings(ctx),
+        archive=archive_folder(ctx),
+        profile=ctx.params["dm_env_rpc"],
     )
     run_orchestrator(settings)

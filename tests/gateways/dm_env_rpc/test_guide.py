@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateways.dm_env_rpc.servers import served, serving
+from tests.gateways.dm_env_rpc.servers import Catch, served, serving
 from trio_cogment.gateways.dm_env_rpc import State, load_profile, open_connection
 from trio_cogment.gateways.dm_env_rpc.gateway.property_table import TABLE
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import POLICIES
@@ -20,7 +20,7 @@ GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "dm-env-rpc.md").read_te
 def names() -> dict[str, Any]:
     found: dict[str, Any] = {}
     blocks = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == GUIDE.count("```") // 2 - GUIDE.count("```yaml") == 4
+    assert len(blocks) == GUIDE.count("```") // 2 - GUIDE.count("```yaml") == 5
     for block in blocks:
         exec(block, found)
     return found
@@ -40,6 +40,13 @@ async def test_the_client(names: dict[str, Any], capsys: pytest.CaptureFixture[s
 def test_the_environment_of_dm_env(names: dict[str, Any]) -> None:
     with serving() as (url, _):
         assert abs(names["score"](url)) == 0.1
+
+
+async def test_the_gateway(names: dict[str, Any]) -> None:
+    async with served() as (url, server, _):
+        participants = names["participants_of"](url)
+        assert await names["length"](participants) == Catch.ROWS
+        assert server.log[:3] == ["create_world", "join_world", "reset"]
 
 
 def test_the_profile(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from trio_cogment.cli.options import Group, not_built
 
 _COMMANDS = {
     "directory": ("trio_cogment.cli.services.directory", "Run a directory."),
+    "dm_env_rpc": ("trio_cogment.cli.services.dm_env_rpc", "Run a gateway for clients of dm_env_rpc."),
     "model_registry": ("trio_cogment.cli.services.model_registry", "Run a model registry."),
     "orchestrator": ("trio_cogment.cli.services.orchestrator", "Run an orchestrator."),
     "trial_datastore": ("trio_cogment.cli.services.trial_datastore", "Run a trial datastore."),

@@ -13,10 +13,12 @@ import click
 from click.core import ParameterSource
 
 from trio_cogment.cli.announced import orchestrator_parts
+from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import FilePath, applied, as_list, port_option
 from trio_cogment.cli.services.directory_flags import directory_options
+from trio_cogment.cli.services.dm_env_rpc import read_profile
 from trio_cogment.cli.services.in_use import refuse_directory_file_in_use
 from trio_cogment.cli.services.model_registry import opened_registry, refuse_archive_in_use
 from trio_cogment.cli.services.run import run_server
@@ -30,8 +32,10 @@ from trio_cogment.services import SERVICES, ServiceKind
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
     from trio_cogment.datastore import TrialStore
+    from trio_cogment.gateways.dm_env_rpc import Profile
     from trio_cogment.metrics import OrchestratorMetrics
     from trio_cogment.model_registry import ModelRegistry
+    from trio_cogment.platform import Extension
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -46,7 +50,7 @@ _MAX_DIGITS = 9
 class OrchestratorSettings(ServerSettings):
     """The settings of an orchestrator.
 
-    With a storage it has a datastore too, with an archive a model registry.
+    With a storage it has a datastore too, with an archive a model registry, with a profile a gateway for dm_env_rpc.
     """
 
     lifecycle_port: int
@@ -55,6 +59,7 @@ class OrchestratorSettings(ServerSettings):
     pre_trial_hooks: Sequence[str] = ()
     storage: StorageSettings | None = None
     archive: Path | None = None
+    profile: Path | None = None
 
 
 def _as_count(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
@@ -141,6 +146,7 @@ def orchestrator_settings(
     actor_port: int,
     storage: StorageSettings | None = None,
     archive: Path | None = None,
+    profile: Path | None = None,
 ) -> OrchestratorSettings:
     """Collect the settings from the flags of `orchestrator_options`.
 
@@ -160,6 +166,7 @@ def orchestrator_settings(
         status_file=ctx.params["status_file"],
         storage=storage,
         archive=archive,
+        profile=profile,
     )
 
 
@@ -219,14 +226,21 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
         model_registry=settings.archive is not None,
         directory=settings.directory is not None and settings.directory.endpoint is None,
         one_port=settings.lifecycle_port == settings.actor_port,
+        dm_env_rpc=settings.profile is not None,
     )
     params = cache(partial(_load_params, settings))
+    profile = cache(partial(_profile, settings))
+
+    def check() -> None:
+        params()
+        profile()
+
     return Application(
         name=name,
         ports=[settings.lifecycle_port, settings.actor_port],
         services=services,
-        check=params if settings.params is not None else None,
-        open=partial(_opened, settings, params),
+        check=check if settings.params is not None or settings.profile is not None else None,
+        open=partial(_opened, settings, params, profile),
         # As of the directory: launch files of the reference wait for it.
         ready="Trial Lifecycle service active",
     )
@@ -234,7 +248,10 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
 
 @asynccontextmanager
 async def _opened(
-    settings: OrchestratorSettings, params: Callable[[], TrialParams | None], resources: Resources
+    settings: OrchestratorSettings,
+    params: Callable[[], TrialParams | None],
+    profile: Callable[[], Profile | None],
+    resources: Resources,
 ) -> AsyncIterator[Running]:
     from trio_cogment.config import PlatformConfig
     from trio_cogment.platform import open_platform
@@ -256,6 +273,7 @@ async def _opened(
             metrics=_metrics(settings, resources),
             store=store,
             model_registry=registry,
+            extensions=_extensions(profile(), configuration),
         ) as platform,
     ):
 
@@ -284,6 +302,18 @@ async def _registry(settings: OrchestratorSettings) -> AsyncIterator[ModelRegist
         return
     async with opened_registry(settings.archive, settings.configuration) as registry:
         yield registry
+
+
+def _profile(settings: OrchestratorSettings) -> Profile | None:
+    return None if settings.profile is None else read_profile("--dm_env_rpc", settings.profile)
+
+
+def _extensions(profile: Profile | None, configuration: Configuration) -> list[Extension]:
+    if profile is None:
+        return []
+    from trio_cogment.gateways.dm_env_rpc import DmEnvRpcGateway
+
+    return [DmEnvRpcGateway(profile, config=configuration.dm_env_rpc)]
 
 
 def _metrics(settings: OrchestratorSettings, resources: Resources) -> OrchestratorMetrics | None:

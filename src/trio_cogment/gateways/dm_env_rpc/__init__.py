@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc.client.requests import Step as Step
     from trio_cogment.gateways.dm_env_rpc.client.specs import Specs as Specs
     from trio_cogment.gateways.dm_env_rpc.client.states import State as State
+    from trio_cogment.gateways.dm_env_rpc.gateway.gateway import DmEnvRpcGateway as DmEnvRpcGateway
     from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile as Profile
     from trio_cogment.gateways.dm_env_rpc.gateway.profile_file import load_profile as load_profile
     from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate as WorldTemplate
@@ -31,6 +32,7 @@ _HOMES = {
     "DM_ENV_RPC_SPEC": "bridge.served_server",
     "DmEnvRpcEnvironment": "client.environment",
     "DmEnvRpcError": "client.errors",
+    "DmEnvRpcGateway": "gateway.gateway",
     "Profile": "gateway.profile",
     "Property": "client.properties",
     "Reply": "client.requests",

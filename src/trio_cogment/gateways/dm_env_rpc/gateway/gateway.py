@@ -21,6 +21,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway.worlds import World
 from trio_cogment.host import Host
 from trio_cogment.platform import OpenedExtension, Platform
 from trio_cogment.rpc import CallOpener, OwnNursery, ServerCall, bind
+from trio_cogment.spec import Spec
 
 _STOPPING = "the gateway is stopping"
 
@@ -43,18 +44,26 @@ class DmEnvRpcGateway:
 
     def open(self, platform: Platform) -> AbstractAsyncContextManager[OpenedExtension]:
         """See `trio_cogment.platform.Extension`."""
-        return self.opened(platform.channel, host=platform.participants.host)
+        participants = platform.participants
+        return self.opened(platform.channel, host=participants.host, spec=participants.spec)
 
     @asynccontextmanager
-    async def opened(self, opener: CallOpener, *, host: Host | None = None) -> AsyncIterator[OpenedGateway]:
+    async def opened(
+        self, opener: CallOpener, *, host: Host | None = None, spec: Spec | None = None
+    ) -> AsyncIterator[OpenedGateway]:
         """Open it in front of an orchestrator, for the time of a block.
 
         Args:
             opener: a channel to the orchestrator's services for the lifecycle of trials and for client actors.
             host: makes names of worlds.
+            spec: the types of the project, if the profile has none.
+
+        Raises:
+            InvalidArgumentError: a configuration in the profile is not of its type.
         """
+        profile = self._profile.typed(spec or Spec())
         async with OwnNursery() as nursery:
-            gateway = OpenedGateway(nursery, opener, self._profile, self._config, self._host or host or Host())
+            gateway = OpenedGateway(nursery, opener, profile, self._config, self._host or host or Host())
             yield gateway
             await gateway.stop()
             nursery.cancel_scope.cancel()

@@ -153,7 +153,9 @@ class Connection:
     async def _extension(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
         worlds = {name: world.free_slots for name, world in self._gateway.worlds.items()}
         place = Place(worlds, None if self._slot is None else self._slot.record)
-        response.extension.CopyFrom(answer_extension(request.extension, place))
+        answer = answer_extension(request.extension, place)
+        # By fields: the class of another descriptor pool is another class.
+        response.extension.type_url, response.extension.value = answer.type_url, answer.value
 
 
 _Handler = Callable[[Connection, pb.EnvironmentRequest, pb.EnvironmentResponse], Awaitable[None]]

@@ -73,6 +73,14 @@ class Profile:
         """
         return cls(templates={DEFAULT: WorldTemplate(params=params, **policies)}, spec=spec or Spec())
 
+    def typed(self, spec: Spec) -> Profile:
+        """Return the profile with these types, if it has none of its own.
+
+        Raises:
+            InvalidArgumentError: a configuration is not of its type.
+        """
+        return replace(self, spec=spec) if self.spec == Spec() else self
+
     # Settings
 
     def create_world(self, settings: Mapping[str, pb.Tensor]) -> WorldTemplate:

@@ -1,0 +1,200 @@
+"""`trio-cogment services dm_env_rpc`: its flags, and what it serves.
+
+The profile of a gateway is here for `serve` too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trio_cogment.cli.announced import DM_ENV_RPC_SERVICES
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import FilePath, applied
+from trio_cogment.cli.services.directory_flags import directory_options
+from trio_cogment.cli.services.run import run_server
+from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
+from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.endpoints import DISCOVER, DiscoverEndpoint, parse_server_endpoint
+from trio_cogment.errors import CogmentError, EndpointError
+from trio_cogment.services import ServiceKind, default_address
+
+if TYPE_CHECKING:
+    from trio_cogment.gateways.dm_env_rpc import Profile
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+_SERVICE = "DM_ENV_RPC"
+_DEFAULT_PORT = 9010
+_DEFAULT_PROFILE = Path("cogment.yaml")
+_MAX_COUNT = 2**31 - 1
+
+
+# Flags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings(ServerSettings):
+    """The settings of a gateway in front of an orchestrator."""
+
+    port: int
+    profile: Path
+    orchestrator: str
+
+
+def _profile_option(flag: str, *, text: str, default: Path | None) -> Callable[[_Decorated], _Decorated]:
+    return click.option(
+        flag,
+        type=FilePath(path_type=Path),
+        default=default,
+        metavar="PATH",
+        envvar=f"COGMENT_{_SERVICE}_PROFILE",
+        show_default=default is not None,
+        show_envvar=True,
+        help=text,
+    )
+
+
+def gateway_option(command: _Decorated) -> _Decorated:
+    """Add the profile with which `serve` has a gateway."""
+    text = "Have a gateway for clients of dm_env_rpc, with this profile: a project file, or one of its own."
+    return _profile_option("--dm_env_rpc", text=text, default=None)(command)
+
+
+def _as_orchestrator(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    if value is not None:
+        try:
+            parse_server_endpoint(value, discovery=True, field_name="")
+        except EndpointError as error:
+            raise click.BadParameter(str(error)) from None
+    return value
+
+
+def gateway_options(command: _Decorated) -> _Decorated:
+    """Add the flags of a gateway in front of an orchestrator."""
+    options = (
+        directory_options(_SERVICE),
+        service_options(_SERVICE, port=_DEFAULT_PORT),
+        *(
+            click.option(
+                f"--{name}",
+                type=click.IntRange(1, _MAX_COUNT),
+                default=None,
+                metavar="NUMBER",
+                envvar=f"COGMENT_{_SERVICE}_{name.upper()}",
+                show_envvar=True,
+                help=text,
+            )
+            for name, text in (
+                ("max_connections", "How many connections of clients may be open; the default is 1000."),
+                ("max_worlds", "How many worlds there may be; the default is 1000."),
+            )
+        ),
+        click.option(
+            "--orchestrator",
+            callback=_as_orchestrator,
+            default=None,
+            metavar="ENDPOINT",
+            envvar=f"COGMENT_{_SERVICE}_ORCHESTRATOR",
+            show_envvar=True,
+            help=f"Where trials are started: grpc://host:port, or {DISCOVER}, which is the default with "
+            f"--directory_endpoint; without it, the default is {default_address(ServiceKind.LIFECYCLE)}.",
+        ),
+        _profile_option(
+            "--profile",
+            text="The worlds that clients can create: a project file, or a file of its own.",
+            default=_DEFAULT_PROFILE,
+        ),
+    )
+    return applied(options, command)
+
+
+def gateway_settings(ctx: click.Context) -> GatewaySettings:
+    """Collect the settings from the flags of `gateway_options`.
+
+    Raises:
+        Failure: the flags contradict each other.
+    """
+    common = common_settings(ctx)
+    common["configuration"] = common["configuration"].overridden(
+        "dm_env_rpc", max_worlds=ctx.params["max_worlds"], max_connections=ctx.params["max_connections"]
+    )
+    has_directory = common["directory"] is not None
+    endpoint = ctx.params["orchestrator"] or (DISCOVER if has_directory else default_address(ServiceKind.LIFECYCLE))
+    found = parse_server_endpoint(endpoint, discovery=True, field_name="--orchestrator")
+    if isinstance(found, DiscoverEndpoint) and not has_directory:
+        raise Failure(f"--orchestrator: {endpoint}: discovery needs a directory (--directory_endpoint)")
+    return GatewaySettings(**common, port=ctx.params["port"], profile=ctx.params["profile"], orchestrator=endpoint)
+
+
+@click.command("dm_env_rpc")
+@gateway_options
+@click.pass_context
+def dm_env_rpc(ctx: click.Context, /, **_options: Any) -> None:
+    """Run a gateway in front of an orchestrator: clients of dm_env_rpc take parts in its trials.
+
+    The profile says which trials there are, and which parts: the actors whose endpoint is cogment://client. It is the
+    section dm_env_rpc of a cogment.yaml, or of a file of its own; the trial_params of the file are enough.
+    """
+    run_gateway(gateway_settings(ctx))
+
+
+# What is served
+
+
+def run_gateway(settings: GatewaySettings) -> None:
+    """Serve until SIGTERM or SIGINT; then answer what is being answered, end the trials, and return.
+
+    Raises:
+        Failure: it cannot start.
+    """
+    profile = cache(partial(read_profile, "--profile", settings.profile))
+    application = Application(
+        name="dm_env_rpc",
+        ports=[settings.port],
+        services=[DM_ENV_RPC_SERVICES],
+        check=profile,
+        open=partial(_opened, settings, profile),
+    )
+    run_server(settings, application)
+
+
+@asynccontextmanager
+async def _opened(
+    settings: GatewaySettings, profile: Callable[[], Profile], resources: Resources
+) -> AsyncIterator[Running]:
+    from trio_cogment.gateways.dm_env_rpc import DmEnvRpcGateway
+    from trio_cogment.sdk import connect
+
+    gateway = DmEnvRpcGateway(profile(), config=settings.configuration.dm_env_rpc)
+    async with (
+        connect(
+            settings.orchestrator,
+            directory=resources.directory or "",
+            tls=resources.client_tls,
+            config=settings.configuration.rpc,
+            variables={},
+        ) as client,
+        gateway.opened(await client.orchestrator()) as opened,
+    ):
+        yield Running(services=[opened.services], stop=opened.stop)
+
+
+def read_profile(flag: str, path: Path) -> Profile:
+    """Read the file of a flag.
+
+    Raises:
+        Failure: it cannot be read, or makes no sense.
+    """
+    try:
+        from trio_cogment.gateways.dm_env_rpc import load_profile
+
+        return load_profile(path)
+    except CogmentError as error:
+        raise Failure(f"{flag}: {error}") from error
