@@ -15,6 +15,7 @@ import pytest
 from tests.interop.processes import HERE, Process
 from tests.interop.scenes import Scene
 
+SPACES = HERE.parents[1] / "protos" / "trio_cogment" / "api" / "spaces.proto"
 BUSY_LOOPS = 4
 #: How much longer everything may take beside them.
 BUSY_SLOWNESS = 4
@@ -43,6 +44,17 @@ def project(foreign_python: str, tmp_path_factory: pytest.TempPathFactory) -> Pa
         check=False,
     )
     assert made.returncode == 0, made.stdout + made.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def rl_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of `rl/` with their messages, made as docs/rl-seats.md says."""
+    folder = tmp_path_factory.mktemp("rl") / "rl"
+    shutil.copytree(HERE / "rl", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(SPACES, folder)
+    command = [sys.executable, "-m", "trio_cogment", "generate"]
+    subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=True)
     return folder
 
 

@@ -1,4 +1,4 @@
-"""Environments of the project that are played over dm_env_rpc: catch, and one with tensors of every kind."""
+"""Environments of the project that are played over dm_env_rpc: catch, tensors of every kind, numbers for several."""
 
 from __future__ import annotations
 
@@ -114,6 +114,57 @@ class Everything:
     @property
     def over(self) -> bool:
         return self._steps == self.STEPS
+
+    def frame(self) -> None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+class Numbers:
+    """Each agent gives a digit and sees all of them, its own first, behind the number of the step.
+
+    Its reward is half of what it gave more than the one after it. Each episode is longer than the one before.
+    """
+
+    name = "numbers"
+    metadata: ClassVar[dict[str, Any]] = {}
+    _STEPS = 4
+
+    def __init__(self, *agents: str) -> None:
+        self.agents = agents
+        seen = Box(0, 100, (len(agents) + 1,), "int64")
+        self.observation_spaces: Mapping[str, Space] = dict.fromkeys(agents, seen)
+        self.action_spaces: Mapping[str, Space] = dict.fromkeys(agents, Discrete(10))
+        self._episodes = self._step = 0
+
+    def reset(self, seed: int | None, options: dict[str, Any] | None) -> Mapping[str, Observation]:
+        self._step = 0
+        self._episodes += 1
+        return self._seen([self._episodes] * len(self.agents), None)
+
+    def step(self, actions: Mapping[str, Any]) -> Mapping[str, Observation]:
+        self._step += 1
+        numbers = [int(actions[agent]) for agent in self.agents]
+        following = [*numbers[1:], numbers[0]]
+        return self._seen(numbers, [(own - other) / 2 for own, other in zip(numbers, following, strict=True)])
+
+    @property
+    def over(self) -> bool:
+        return self._step == self._STEPS + self._episodes
+
+    def _seen(self, numbers: list[int], rewards: list[float] | None) -> Mapping[str, Observation]:
+        return {
+            agent: Observation(
+                np.array([self._step, *numbers[index:], *numbers[:index]]),
+                active=not self.over,
+                alive=not self.over,
+                terminated=self.over,
+                reward=None if rewards is None else rewards[index],
+            )
+            for index, agent in enumerate(self.agents)
+        }
 
     def frame(self) -> None:
         return None

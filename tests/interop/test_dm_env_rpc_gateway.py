@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,9 +15,10 @@ import trio
 from google.protobuf.wrappers_pb2 import StringValue
 
 from tests.gateways.dm_env_rpc.servers import served
-from tests.interop.dm_env_rpc_worlds import Catch, Everything
-from tests.interop.processes import HERE, Stage
+from tests.interop.dm_env_rpc_worlds import Catch, Everything, Numbers
+from tests.interop.processes import HERE, Stage, check_errors
 from trio_cogment._version import __version__
+from trio_cogment.api.common_pb2 import ActorParams
 from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC, dm_env_rpc_environment
 from trio_cogment.gateways.dm_env_rpc.gateway.gateway import DmEnvRpcGateway
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
@@ -35,7 +36,7 @@ from trio_cogment.sdk import (
     actor_params,
     trial_params,
 )
-from trio_cogment.spaces import encode_action
+from trio_cogment.spaces import decode_action, decode_observation, encode_action
 from trio_cogment.spec import Spec
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
@@ -82,20 +83,22 @@ async def gateway(
     *,
     clients: Collection[str] = (SINGLE_AGENT,),
     friend: ActorImplementation | None = None,
+    others: Sequence[ActorParams] = (),
     required_settings: Collection[str] = (),
     **policies: Any,
 ) -> AsyncIterator[tuple[Platform, int]]:
-    """Serve a gateway on a real socket, with clients and maybe a service actor in its trials; yield platform, port."""
+    """Serve a gateway on a real socket, with clients and maybe service actors in its trials; yield platform, port."""
     participants = Participants(spec)
     participants.register_environment(world)
     actors = [actor_params(name, PLAYER, endpoint="cogment://client", spec=spec) for name in clients]
     if friend is not None:
         participants.register_actor(friend, "friend")
         actors.append(actor_params("friend", PLAYER, implementation="friend", spec=spec))
-    template = WorldTemplate(params=trial_params(actors, spec=spec), **policies)
+    params = trial_params([*actors, *others], datalog_endpoint="cogment://discover", spec=spec)
+    template = WorldTemplate(params=params, **policies)
     profile = Profile(templates={"default": template}, spec=spec, required_settings=required_settings)
     async with (
-        open_platform(participants, extensions=[DmEnvRpcGateway(profile)]) as platform,
+        open_platform(participants, store="memory:", extensions=[DmEnvRpcGateway(profile)]) as platform,
         trio.open_nursery() as nursery,
     ):
         server: Any = await nursery.start(serve, platform.services, await open_listeners("127.0.0.1"))
@@ -190,6 +193,82 @@ async def test_properties(stage: Stage, python: str) -> None:
         "wrong value": "ValueError",
     }
     assert sorted(heard, key=str) == [2.0, "hello"]
+
+
+class Heard(NamedTuple):
+    """What an agent of `Numbers` saw at a tick, what it did, and its rewards since the last one, with their ticks."""
+
+    seen: list[int]
+    number: int | None
+    rewards: list[list[float]]
+
+
+def of_library(played: Any) -> dict[tuple[str, int], Heard]:
+    """Return what `play_numbers.py` has recorded, by trial and tick."""
+    return {
+        (sequence["trial"], tick): Heard(step["seen"], step["number"], [[tick - 1, step["reward"]]] if tick else [])
+        for sequence in played
+        for tick, step in enumerate(sequence["steps"])
+    }
+
+
+async def test_agents_of_three_kinds_and_the_datastore_agree(
+    stage: Stage, python: str, foreign_python: str, rl_project: Path
+) -> None:
+    """One of dm_env_rpc, one of the published SDK and one of this project, in processes of their own."""
+    heard: dict[tuple[str, int], Heard] = {}
+
+    async def friend(session: ActorSession[Any, Any, Any]) -> None:
+        rewards: list[list[float]] = []
+        async for event in session.all_events():
+            if event.reward is not None:
+                rewards.append([event.reward.tick_id, event.reward.value])
+            if event.observation is None:
+                continue
+            seen = decode_observation(event.observation.payload, copy=True).value.tolist()
+            number = None if event.type.name == "ENDING" else (sum(seen) * 9 + 4) % 10
+            heard[session.trial_id, event.observation.tick_id] = Heard(seen, number, rewards)
+            rewards = []
+            if number is not None:
+                # What others give is part of the reward, too.
+                await session.add_reward(number / 4, 1.0, [SINGLE_AGENT, "foreign"], tick_id=event.observation.tick_id)
+                await session.do_action(encode_action(np.int64(number)))
+
+    process = stage.start("numbers", foreign_python, str(rl_project / "numbers_agent.py"), str(stage.folder))
+    endpoint = f"grpc://127.0.0.1:{await trio.to_thread.run_sync(stage.port, 'numbers')}"
+    foreign = actor_params("foreign", PLAYER, endpoint=endpoint, implementation="numbers", spec=RL_SPEC)
+    names = (SINGLE_AGENT, "friend", "foreign")
+    async with gateway(environment(lambda: Numbers(*names)), friend=friend, others=[foreign]) as (platform, port):
+        played = await trio.to_thread.run_sync(ran, stage, python, "play_numbers.py", str(port), "3")
+        assert [sequence["trial"] for sequence in played] == ["numbers.1", "numbers.2", "numbers.3"]
+        stored: dict[tuple[str, int], Any] = {}
+        for trial in [sequence["trial"] for sequence in played]:
+            await platform.controller.wait_trial(trial)
+            with trio.fail_after(10):
+                stored |= {
+                    (trial, each.tick_id): each
+                    async for each in platform.datastore_client().samples(trial, follow=True)
+                }
+    check_errors(stage, process)
+    lines = [json.loads(line) for line in (stage.folder / "numbers.lines").read_text().splitlines()]
+    told = {
+        SINGLE_AGENT: of_library(played),
+        "friend": heard,
+        "foreign": {(trial, tick): Heard(seen, number, rewards) for trial, tick, seen, number, rewards in lines},
+    }
+    # Each trial has one tick more than the one before: they are episodes of one environment object.
+    assert [tick for _, tick in stored] == [*range(6), *range(7), *range(8)]
+    assert {len({each.number for each in found.values()}) > 3 for found in told.values()} == {True}
+    spaces = Numbers(*names)
+    for name in names:
+        expected = {}
+        for (trial, tick), sample in stored.items():
+            actor = sample.actors[name]
+            seen = decode_observation(actor.observation, spaces.observation_spaces[name]).value.tolist()
+            number = None if actor.action is None else int(decode_action(actor.action, spaces.action_spaces[name]))
+            rewards = [[tick - 1, stored[trial, tick - 1].actors[name].reward]] if tick else []
+            expected[trial, tick] = Heard(seen, number, rewards)
+        assert told[name] == expected, name
 
 
 def bridged(port: int, **settings: Any) -> EnvironmentImplementation:

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.interop.processes import HERE, Process, Stage, check_errors
+from tests.interop.processes import Process, Stage, check_errors
 from tests.rl.environments._games import Countdown, Rps
 from trio_cogment import rl
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 
 JOIN_SECONDS = 30.0
-SPACES = HERE.parents[1] / "protos" / "trio_cogment" / "api" / "spaces.proto"
 
 
-@pytest.fixture(scope="module")
-def player(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The client's program with its messages, made as docs/rl-seats.md says."""
-    folder = tmp_path_factory.mktemp("player") / "rl"
-    shutil.copytree(HERE / "rl", folder, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(SPACES, folder)
-    command = [sys.executable, "-m", "trio_cogment", "generate"]
-    subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=True)
-    return folder / "player.py"
+@pytest.fixture
+def player(rl_project: Path) -> Path:
+    return rl_project / "player.py"
 
 
 class Table:

@@ -243,10 +243,10 @@ class Part:
         record = self.slot.record
         if record is not None:
             record.sending, record.state = None, "ENDED"
-            record.last_error = self._details()
+            record.last_error = self.details
         if self.playing:
             if self.slot.state is SlotState.WAITING:
-                reason = self._error or UnavailableError(f"the trial ended before it began: {self._details()}")
+                reason = self._error or UnavailableError(f"the trial ended before it began: {self.details}")
                 self.slot.feed(SlotInput.FAILURE, Reply(error=reason))
             else:
                 self._tell_end(self._verdict())
@@ -254,7 +254,9 @@ class Part:
             self.slot.feed(SlotInput.END)
         self.playing = False
 
-    def _details(self) -> str:
+    @property
+    def details(self) -> str:
+        """Why the trial is over for this actor, as far as somebody has said so."""
         if self._error is not None:
             return str(self._error)
         return "" if self._session is None else self._session.details or ""

@@ -158,7 +158,8 @@ class World:
                 if sequence.failure is not None:
                     raise sequence.failure
                 if self._sequence is not sequence:
-                    raise UnavailableError(f"{self}: the trial ended before its first observation")
+                    why = sequence.parts[slot.name].details
+                    raise UnavailableError(f"{self}: the trial ended before its first observation: {why}")
 
     def leave(self, slot: Slot) -> None:
         """Let an actor's client go; what becomes of the trial is the template's policy."""
