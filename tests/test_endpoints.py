@@ -11,6 +11,7 @@ from trio_cogment.endpoints import (
     DiscoverEndpoint,
     Endpoint,
     GrpcEndpoint,
+    LegacyEndpoint,
     is_client_endpoint,
     parse_endpoint,
     parse_server_endpoint,
@@ -29,6 +30,9 @@ D = DiscoverEndpoint
         ("grpc://h\N{LATIN SMALL LETTER O WITH DIAERESIS}st:1", GrpcEndpoint("h\xf6st", 1)),
         ("grpc://[::1]:9000", GrpcEndpoint("::1", 9000)),
         ("GRPC://Host:65535", GrpcEndpoint("Host", 65535)),
+        # a server of the legacy API
+        ("legacy://host:9000", LegacyEndpoint("host", 9000)),
+        ("Legacy://[::1]:1", LegacyEndpoint("::1", 1)),
         # blanks around
         (" \tgrpc://10.0.0.1:80\n", GrpcEndpoint("10.0.0.1", 80)),
         (" client ", ClientEndpoint()),
@@ -84,7 +88,11 @@ def test_good_endpoints(text: str, expected: Endpoint) -> None:
         "grpc://:80",
         "grpc://[]:80",
         "grpc://::1:9000",
+        "legacy://",
+        "legacy://host",
+        "legacy://host:0",
         # more than a host and a port
+        "legacy://host:1/path",
         "grpc://a b:1",
         "grpc://a\0b:1",
         "grpc://user@host:1",
@@ -223,7 +231,10 @@ def test_endpoints_of_servers() -> None:
     assert parse_server_endpoint("", discovery=True) == DiscoverEndpoint()
 
 
-@pytest.mark.parametrize("text", ["", "nowhere", "client", "cogment://client", "cogment://discover", "grpc://h:0"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "nowhere", "client", "cogment://client", "cogment://discover", "grpc://h:0", "legacy://h:1"],
+)
 def test_other_endpoints_are_none_of_a_server(text: str) -> None:
     with pytest.raises(EndpointError, match=r"^hook: .*: expected grpc://host:port"):
         parse_server_endpoint(text, field_name="hook")
@@ -234,6 +245,13 @@ def test_no_server_is_a_client() -> None:
         EndpointError, match=r"^'client': expected .*cogment://discover; cogment://client is for actors"
     ):
         parse_server_endpoint("client", discovery=True, field_name="")
+
+
+def test_servers_of_the_legacy_api_only_where_they_may_be() -> None:
+    with pytest.raises(EndpointError, match=r"^hook: .*cogment://discover; legacy://host:port is for participants"):
+        parse_server_endpoint("legacy://h:1", discovery=True, field_name="hook")
+    found = parse_server_endpoint("legacy://h:1", discovery=True, legacy=True)
+    assert (found, str(found)) == (LegacyEndpoint("h", 1), "legacy://h:1")
 
 
 def test_tokens_of_refused_discoveries_are_not_shown() -> None:

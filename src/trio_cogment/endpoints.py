@@ -1,6 +1,7 @@
 """The endpoint grammar, shared by parameters, hooks, command lines and clients.
 
 * ``grpc://host:port``: connect there.
+* ``legacy://host:port``: a server of the legacy API there; for participants of trials only.
 * ``cogment://client``: the actor connects to the orchestrator; for actors only. The bare word ``client`` is the
   deprecated spelling.
 * ``cogment://discover``, or an empty text: any service of the required kind, actor class and implementation. The
@@ -44,8 +45,22 @@ class GrpcEndpoint:
     port: int
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"grpc://{host}:{self.port}"
+        return f"grpc://{_address(self.host, self.port)}"
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyEndpoint:
+    """A host and a port where a server of the legacy API is."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"legacy://{_address(self.host, self.port)}"
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +108,7 @@ class DiscoverEndpoint:
         return f"{DISCOVER}{path}?{query}" if query else f"{DISCOVER}{path}"
 
 
-Endpoint: TypeAlias = GrpcEndpoint | ClientEndpoint | DiscoverEndpoint
+Endpoint: TypeAlias = GrpcEndpoint | LegacyEndpoint | ClientEndpoint | DiscoverEndpoint
 
 
 def parse_endpoint(text: str, *, field_name: str = "endpoint") -> Endpoint:
@@ -130,18 +145,25 @@ def parse_server_endpoint(text: str, *, discovery: Literal[False] = ..., field_n
 
 @overload
 def parse_server_endpoint(
-    text: str, *, discovery: Literal[True], field_name: str = ...
+    text: str, *, discovery: Literal[True], legacy: Literal[False] = ..., field_name: str = ...
 ) -> GrpcEndpoint | DiscoverEndpoint: ...
 
 
+@overload
 def parse_server_endpoint(
-    text: str, *, discovery: bool = False, field_name: str = "endpoint"
-) -> GrpcEndpoint | DiscoverEndpoint:
+    text: str, *, discovery: Literal[True], legacy: Literal[True], field_name: str = ...
+) -> GrpcEndpoint | LegacyEndpoint | DiscoverEndpoint: ...
+
+
+def parse_server_endpoint(
+    text: str, *, discovery: bool = False, legacy: bool = False, field_name: str = "endpoint"
+) -> GrpcEndpoint | LegacyEndpoint | DiscoverEndpoint:
     """Parse the endpoint of a server: never ``cogment://client``.
 
     Args:
         text: the endpoint.
         discovery: whether the server may be discovered; an empty text then means ``cogment://discover``.
+        legacy: whether it may be one of the legacy API.
         field_name: named in errors; nothing is named if it is empty.
 
     Raises:
@@ -152,6 +174,9 @@ def parse_server_endpoint(
     endpoint = parse_endpoint(text, field_name=field_name)
     if isinstance(endpoint, ClientEndpoint):
         raise _refusal(text, field_name, f"expected grpc://host:port or {DISCOVER}; {CLIENT} is for actors only")
+    if isinstance(endpoint, LegacyEndpoint) and not legacy:
+        expected = "expected grpc://host:port" + (f" or {DISCOVER}" if discovery else "")
+        raise _refusal(text, field_name, f"{expected}; legacy://host:port is for participants of trials only")
     return endpoint
 
 
@@ -177,13 +202,15 @@ def _parse(text: str) -> Endpoint:
         raise _GrammarError("expected UTF-8")  # how Python decodes invalid bytes in arguments and variables
     scheme, separator, rest = text.partition("://")
     if separator and scheme.lower() == "grpc":
-        return _parse_grpc(rest)
+        return GrpcEndpoint(*_parse_address("grpc", rest))
+    if separator and scheme.lower() == "legacy":
+        return LegacyEndpoint(*_parse_address("legacy", rest))
     if separator and scheme.lower() == "cogment":
         return _parse_cogment(rest)
     raise _GrammarError("expected grpc://host:port, cogment://client or cogment://discover")
 
 
-def _parse_grpc(rest: str) -> GrpcEndpoint:
+def _parse_address(scheme: str, rest: str) -> tuple[str, int]:
     host, separator, port = rest.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -191,8 +218,8 @@ def _parse_grpc(rest: str) -> GrpcEndpoint:
         separator = ""
     usable = separator and host.isprintable() and not set("/?#@ ") & set(host)
     if not (usable and host and 0 < _number(port) < 65536):
-        raise _GrammarError("expected grpc://host:port with a port from 1 to 65535")
-    return GrpcEndpoint(host, _number(port))
+        raise _GrammarError(f"expected {scheme}://host:port with a port from 1 to 65535")
+    return host, _number(port)
 
 
 def _parse_cogment(rest: str) -> Endpoint:

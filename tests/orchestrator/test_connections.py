@@ -10,8 +10,8 @@ import trio
 from trio_cogment.config import RpcConfig
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import CogmentError, EndpointError, FailedPreconditionError
-from trio_cogment.orchestrator._connections import IDLE_CHANNEL_SECONDS, Connections
-from trio_cogment.rpc import CallOpener, InProcessChannel
+from trio_cogment.orchestrator._connections import Connections
+from trio_cogment.rpc import IDLE_CHANNEL_SECONDS, CallOpener, InProcessChannel
 from trio_cogment.services import ServiceKind
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 import trio
-from trio_util import AsyncValue
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.discovery import DirectoryClient
@@ -19,22 +17,22 @@ from trio_cogment.endpoints import (
     DiscoverEndpoint,
     Endpoint,
     GrpcEndpoint,
+    LegacyEndpoint,
     parse_endpoint,
     parse_server_endpoint,
 )
 from trio_cogment.errors import EndpointError, FailedPreconditionError
 from trio_cogment.host import Host
-from trio_cogment.rpc import CallOpener, open_channel
+from trio_cogment.rpc import CallOpener, SharedChannels, open_channel
 from trio_cogment.services import TRIAL_KINDS, ServiceKind
-
-#: A channel nobody uses is kept this long: the next trial usually goes to the same place.
-IDLE_CHANNEL_SECONDS = 30.0
 
 #: The pause between attempts to connect where the caller makes pauses of its own: just enough that a crowd of trials
 #: with one data log does not try all at once.
 SELF_PACED_BACKOFF_SECONDS = 0.25
 
 Target: TypeAlias = GrpcEndpoint | CallOpener
+#: Returns what answers calls to a service of some kind in the name of a server of the legacy API.
+FindLegacy: TypeAlias = Callable[[LegacyEndpoint, ServiceKind], CallOpener]
 
 
 class LocalServices(Protocol):
@@ -69,7 +67,6 @@ class Connections:
         client_tls: ssl.SSLContext | None = None,
         host: Host | None = None,
     ) -> None:
-        self._nursery = nursery
         self._local = local
         self._config = config
         self._directory = directory
@@ -81,8 +78,9 @@ class Connections:
             connect_backoff_max_seconds=min(config.connect_backoff_max_seconds, SELF_PACED_BACKOFF_SECONDS),
             await_server_seconds=0.0,
         )
-        self._channels: dict[tuple[GrpcEndpoint, bool], _SharedChannel] = {}
-        self._abandoned_at = math.inf
+        self._channels = SharedChannels(nursery, self._make)
+        #: See `Orchestrator.call_old_servers`.
+        self.find_legacy: FindLegacy | None = None
 
     async def resolve(
         self, text: str, kind: ServiceKind, field_name: str, properties: Mapping[str, str] | None = None
@@ -104,12 +102,25 @@ class Connections:
         if kind is ServiceKind.ACTOR:
             endpoint = parse_endpoint(text, field_name=field_name)
         else:
-            endpoint = parse_server_endpoint(text, discovery=True, field_name=field_name)
+            endpoint = parse_server_endpoint(text, discovery=True, legacy=True, field_name=field_name)
         if isinstance(endpoint, DiscoverEndpoint):
             return await self._discover(endpoint.in_context(kind, properties or {}), kind, field_name)
         if isinstance(endpoint, ClientEndpoint):
             return None
+        if isinstance(endpoint, LegacyEndpoint):
+            return self._legacy(endpoint, kind, field_name)
         return endpoint
+
+    def _legacy(self, endpoint: LegacyEndpoint, kind: ServiceKind, field_name: str) -> CallOpener:
+        if self.find_legacy is None:
+            raise FailedPreconditionError(
+                f"{field_name}: {endpoint}: nothing in this process speaks the legacy API; give it the project's "
+                "profile (--legacy, or open_platform(extensions=[LegacyGateway(profile)]))"
+            )
+        try:
+            return self.find_legacy(endpoint, kind)
+        except EndpointError as error:
+            raise EndpointError(f"{field_name}: {error}") from error
 
     async def _discover(self, wanted: DiscoverEndpoint, kind: ServiceKind, field_name: str) -> Target | None:
         assert wanted.kind is not None
@@ -155,52 +166,14 @@ class Connections:
         if isinstance(target, CallOpener):
             yield target
             return
-        shared = self._channels.get((target, self_paced))
-        if shared is None:
-            shared = self._channels[target, self_paced] = _SharedChannel()
-            if self._abandoned_at < math.inf:
-                shared.abandon(self._abandoned_at)
-            self._nursery.start_soon(self._keep, target, self_paced, shared, name=f"channel to {target}")
-        shared.users.value += 1
-        try:
-            await shared.ready.wait()
-            assert shared.channel is not None
-            yield shared.channel
-        finally:
-            shared.users.value -= 1
+        async with self._channels.open((target, self_paced), str(target)) as channel:
+            yield channel
 
-    async def _keep(self, target: GrpcEndpoint, self_paced: bool, shared: _SharedChannel) -> None:
+    def _make(self, key: tuple[GrpcEndpoint, bool]) -> AbstractAsyncContextManager[CallOpener]:
+        target, self_paced = key
         config = self._self_paced_config if self_paced else self._config
-        # Shielded, so that END can leave when the host cancels.
-        with shared.shield:
-            opened = open_channel(self._host, target.host, target.port, tls=self._client_tls, config=config)
-            async with opened as channel:
-                shared.channel = channel
-                shared.ready.set()
-                idle = False
-                while not idle:
-                    kept = IDLE_CHANNEL_SECONDS if self._abandoned_at == math.inf else 0
-                    with trio.CancelScope() as shared.patience:
-                        await shared.users.wait_value(0, held_for=kept)
-                        # Somebody may have come in the very turn in which the wait was over.
-                        idle = shared.users.value == 0
-                del self._channels[target, self_paced]
+        return open_channel(self._host, target.host, target.port, tls=self._client_tls, config=config)
 
     def abandon(self, deadline: float) -> None:
-        """The host cancels: channels are closed when nobody uses them any more, and at the deadline at the latest."""
-        self._abandoned_at = min(self._abandoned_at, deadline)
-        for shared in self._channels.values():
-            shared.abandon(self._abandoned_at)
-
-
-class _SharedChannel:
-    def __init__(self) -> None:
-        self.shield = trio.CancelScope(shield=True)
-        self.patience = trio.CancelScope()  # of the wait for somebody to use it again
-        self.channel: CallOpener | None = None
-        self.ready = trio.Event()
-        self.users = AsyncValue(0)
-
-    def abandon(self, deadline: float) -> None:
-        self.shield.deadline = deadline
-        self.patience.cancel()
+        """See `SharedChannels.abandon`."""
+        self._channels.abandon(deadline)

@@ -24,11 +24,12 @@ from trio_cogment.errors import (
 )
 from trio_cogment.host import Host
 from trio_cogment.metrics import OrchestratorMetrics
-from trio_cogment.orchestrator._connections import Connections, LocalServices, Target
+from trio_cogment.orchestrator._connections import Connections, FindLegacy, LocalServices, Target
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._info import check_describable
 from trio_cogment.orchestrator._metering import MakeMachine, gauges, machine_for
 from trio_cogment.orchestrator._remote_sink import sink_of
+from trio_cogment.orchestrator._rules import rules_of
 from trio_cogment.orchestrator._trial import STOPPING, Trial
 from trio_cogment.orchestrator._trial_registry import TrialRegistry
 from trio_cogment.orchestrator._trial_run import TrialRun
@@ -38,10 +39,7 @@ from trio_cogment.rpc import OwnNursery
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 from trio_cogment.trial import (
     ENVIRONMENT,
-    MAX_HELD_BYTES,
-    MAX_HELD_MESSAGES,
     Begin,
-    TrialRules,
     validate_params,
     validate_trial_id,
     validate_user_id,
@@ -107,7 +105,7 @@ class Orchestrator:
         self._client_tls = client_tls
         self._metrics = metrics
         self.make_machine: MakeMachine = machine_for(metrics)
-        self._rules = _rules_of(self.config)
+        self._rules = rules_of(self.config)
         self._rng = self._host.random("orchestrator")
         self.lost_samples = 0
         self.trials = TrialRegistry(self.config)
@@ -144,6 +142,15 @@ class Orchestrator:
         self._stopping = True
         self._nursery.cancel_scope.cancel()
         return await self._tasks.__aexit__(kind, value, traceback)
+
+    def call_old_servers(self, find: FindLegacy | None) -> None:
+        """Set who answers for servers of the legacy API (`legacy://host:port`); None: nobody does.
+
+        Args:
+            find: returns what is called instead of such a server, for a kind of service, which speaks today's API. It
+                raises EndpointError for a kind that it does not have.
+        """
+        self._connections.find_legacy = find
 
     @property
     def runs(self) -> list[TrialRun]:
@@ -380,18 +387,3 @@ def _of_trial(trial_id: str, error: CogmentError) -> CogmentError:
     if isinstance(error, RpcError):
         return RpcError(error.code, prefix + error.message, error.trailing_metadata)
     return type(error)(f"{prefix}{error}")
-
-
-def _rules_of(config: OrchestratorConfig) -> TrialRules:
-    """Return what the settings mean to the machine of a trial."""
-    return TrialRules(
-        soft_end_patience_seconds=config.soft_end_patience_seconds,
-        environment_init_timeout_seconds=config.environment_init_timeout_seconds,
-        environment_ack_timeout_seconds=config.environment_ack_timeout_seconds,
-        actor_ack_timeout_seconds=config.actor_ack_timeout_seconds,
-        heartbeat_seconds=config.heartbeat_seconds,
-        # What waits for a participant fills its outbox at once when it comes, and must not overflow it; half of the
-        # bytes are left for what it is sent besides.
-        max_held_messages=min(MAX_HELD_MESSAGES, config.max_outbox_messages),
-        max_held_bytes=min(MAX_HELD_BYTES, config.max_outbox_bytes // 2),
-    )

@@ -10,6 +10,8 @@ from trio_cogment.rpc._call_host import open_in_process as open_in_process
 from trio_cogment.rpc._nursery import OwnNursery as OwnNursery
 from trio_cogment.rpc._observer import MethodObserver as MethodObserver
 from trio_cogment.rpc._observer import ServerObserver as ServerObserver
+from trio_cogment.rpc._shared_channels import IDLE_CHANNEL_SECONDS as IDLE_CHANNEL_SECONDS
+from trio_cogment.rpc._shared_channels import SharedChannels as SharedChannels
 from trio_cogment.rpc._standard import standard_services as standard_services
 from trio_cogment.rpc._with_metadata import WithMetadata as WithMetadata
 from trio_cogment.rpc.calls import IN_PROCESS as IN_PROCESS

@@ -35,6 +35,7 @@ class LegacyAgent:
         server: `grpc://host:port`, or a channel that is open.
         profile: the project.
         trials: tells all actors of a trial; see `trials.asking`.
+        name: of the server, for errors; by default its address.
         tls: encrypt; old servers do not.
         config: limits and timeouts of the channel.
         host: connects; by default the system.
@@ -46,6 +47,7 @@ class LegacyAgent:
         profile: LegacyProfile,
         trials: TrialSource,
         *,
+        name: str = "",
         tls: ssl.SSLContext | None = None,
         config: RpcConfig | None = None,
         host: Host | None = None,
@@ -53,6 +55,7 @@ class LegacyAgent:
         self._server = server
         self._profile = profile
         self._trials = trials
+        self._name = name
         self._tls = tls
         self._config = config
         self._host = host
@@ -70,6 +73,7 @@ class LegacyAgent:
         opened = open_old_server(
             self._server,
             AGENT,
+            name=self._name,
             call_timeout_seconds=self._profile.call_timeout_seconds,
             tls=self._tls,
             config=self._config,

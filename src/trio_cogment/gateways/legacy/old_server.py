@@ -92,6 +92,7 @@ async def open_old_server(
     server: str | CallOpener,
     methods: Mapping[str, Method],
     *,
+    name: str = "",
     call_timeout_seconds: float = 0.0,
     tls: ssl.SSLContext | None = None,
     config: RpcConfig | None = None,
@@ -102,6 +103,7 @@ async def open_old_server(
     Args:
         server: `grpc://host:port`; or a channel that is open, and stays so.
         methods: of its service.
+        name: of the server, for errors; by default its address.
         call_timeout_seconds: see `OldServer`.
         tls: encrypt; old servers do not.
         config: limits and timeouts of the channel.
@@ -111,8 +113,9 @@ async def open_old_server(
         EndpointError: `server` is no endpoint of a server.
     """
     if not isinstance(server, str):
-        yield OldServer(server, getattr(server, "authority", "") or "old server", methods, call_timeout_seconds)
+        name = name or getattr(server, "authority", "") or "old server"
+        yield OldServer(server, name, methods, call_timeout_seconds)
         return
     endpoint = parse_server_endpoint(server, field_name="server")
     async with open_channel(host or Host(), endpoint.host, endpoint.port, tls=tls, config=config) as channel:
-        yield OldServer(channel, str(endpoint), methods, call_timeout_seconds)
+        yield OldServer(channel, name or str(endpoint), methods, call_timeout_seconds)

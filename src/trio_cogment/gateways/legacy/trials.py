@@ -7,10 +7,11 @@ from typing import TypeAlias
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import NotFoundError
+from trio_cogment.platform import Platform
 from trio_cogment.sdk import Controller
 
 #: Returns the parameters of a running trial by its id. They have all actors, with names and classes, in order; an
-#: orchestrator that is asked over the network tells nothing else of them.
+#: orchestrator that is asked over the network tells nothing else of them. It raises NotFoundError for an unknown trial.
 TrialSource: TypeAlias = Callable[[str], Awaitable[TrialParams]]
 
 
@@ -24,5 +25,17 @@ def asking(controller: Controller) -> TrialSource:
         if not params.actors:
             raise NotFoundError(f"trial {trial_id!r}: the orchestrator does not tell its actors")
         return params
+
+    return params_of
+
+
+def within(platform: Platform) -> TrialSource:
+    """Return a source that looks into the platform of this process: it tells everything."""
+
+    async def params_of(trial_id: str) -> TrialParams:
+        trial = platform.orchestrator.trials.get(trial_id)
+        if trial is None or trial.machine.params is None:
+            raise NotFoundError(f"there is no trial {trial_id!r}")
+        return trial.machine.params
 
     return params_of
