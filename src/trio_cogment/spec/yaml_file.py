@@ -103,6 +103,20 @@ class YamlFile:
                 own.setdefault(entry[0], entry)
         return list(own.values())
 
+    def values(self, node: yaml.Node | None, name: str, known: tuple[str, ...]) -> dict[str, yaml.Node]:
+        """Return the values of a mapping that are not blank, by key; of none for no node.
+
+        Raises:
+            InvalidArgumentError: the node is not a mapping, or has a key that is not among the known ones.
+        """
+        found = {}
+        for key, place, value in [] if node is None or is_blank(node) else self.entries(node, name):
+            if key not in known:
+                raise self.unknown_key(place, name, key, known)
+            if not is_blank(value):
+                found[key] = value
+        return found
+
     def items(self, node: yaml.Node, name: str) -> Iterator[tuple[str, yaml.Node]]:
         """Yield the name for errors and the node of each item of a list.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.gateways.dm_env_rpc.servers import Catch, served, serving
-from trio_cogment.gateways.dm_env_rpc import State, load_profile, open_connection
+from trio_cogment.gateways.dm_env_rpc import FieldAnnotation, State, load_profile, open_connection
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import make_mapping
 from trio_cogment.gateways.dm_env_rpc.gateway.property_table import TABLE
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import POLICIES
 
@@ -50,7 +52,7 @@ async def test_the_gateway(names: dict[str, Any]) -> None:
 
 
 def test_the_profile(tmp_path: Path) -> None:
-    [text] = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    text = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[0]
     (tmp_path / "profile.yaml").write_text(text)
     client = '{name: ann, actor_class: player, endpoint: "cogment://client"}'
     (tmp_path / "duel.yaml").write_text(f"trial_params: {{actors: [{client}]}}")
@@ -59,6 +61,34 @@ def test_the_profile(tmp_path: Path) -> None:
     profile = load_profile(tmp_path / "profile.yaml")
     assert [list(template.slots) for template in profile.templates.values()] == [["ann"], ["hero"]]
     assert {template.step_timeout_seconds for template in profile.templates.values()} == {30}
+
+
+def test_annotations(tmp_path: Path) -> None:
+    text = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[1]
+    (tmp_path / "pilot.proto").write_text(
+        """syntax = "proto3";
+        message Picture { bytes pixels = 1; }
+        message Seen { Picture camera = 1; repeated float lidar = 2; bytes depth = 3; string debug = 4; }
+        message Done { float thrust = 1; }
+        """
+    )
+    (tmp_path / "cogment.yaml").write_text(
+        text
+        + "import: {proto: [pilot.proto]}\n"
+        + "actor_classes: [{name: pilot, observation: {space: Seen}, action: {space: Done}}]\n"
+        + 'trial_params: {actors: [{name: ann, actor_class: pilot, endpoint: "cogment://client"}]}\n'
+    )
+    profile = load_profile(tmp_path / "cogment.yaml")
+    template = profile.templates["default"]
+    specs = make_mapping(profile.spec, template, "pilot", None).specs
+    assert [(spec.name, list(spec.shape)) for _, spec in sorted(specs.observations.items())] == [
+        ("camera.pixels", [84, 84, 3]),
+        ("lidar", [360]),
+        ("depth", [84, 84]),
+        ("reward", []),
+    ]
+    assert list(specs.actions[1].max.floats.array) == [1.0]
+    assert {field.name for field in dataclasses.fields(FieldAnnotation)} <= set(re.findall(r"`(\w+)`", GUIDE))
 
 
 def test_every_setting_policy_and_property_is_in_the_guide() -> None:

@@ -1,4 +1,4 @@
-"""dm_env_rpc: a client of its servers, and such a server as the environment of trials.
+"""dm_env_rpc: a client of its servers, such a server as the environment of trials, and trials as worlds of a server.
 
 The names below are resolved when they are first used, so that the extra `dm-env` is needed only by what uses it.
 """
@@ -22,17 +22,21 @@ if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc.client.specs import Specs as Specs
     from trio_cogment.gateways.dm_env_rpc.client.states import State as State
     from trio_cogment.gateways.dm_env_rpc.gateway.gateway import DmEnvRpcGateway as DmEnvRpcGateway
+    from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import ClassMapping as ClassMapping
+    from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import FieldAnnotation as FieldAnnotation
     from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile as Profile
     from trio_cogment.gateways.dm_env_rpc.gateway.profile_file import load_profile as load_profile
     from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate as WorldTemplate
 
 #: The module of each public name, in this package.
 _HOMES = {
+    "ClassMapping": "gateway.mappings.annotations",
     "Connection": "client.connection",
     "DM_ENV_RPC_SPEC": "bridge.served_server",
     "DmEnvRpcEnvironment": "client.environment",
     "DmEnvRpcError": "client.errors",
     "DmEnvRpcGateway": "gateway.gateway",
+    "FieldAnnotation": "gateway.mappings.annotations",
     "Profile": "gateway.profile",
     "Property": "client.properties",
     "Reply": "client.requests",

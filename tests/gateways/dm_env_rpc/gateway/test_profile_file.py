@@ -10,6 +10,7 @@ import pytest
 from tests.gateways.dm_env_rpc.gateway.projects import PROTO, SPEC_FILE
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import ClassMapping, FieldAnnotation
 from trio_cogment.gateways.dm_env_rpc.gateway.profile_file import load_profile
 from trio_cogment.rl.spec import RL_SPEC
 
@@ -21,6 +22,9 @@ trial_params:
     - {name: anna, actor_class: clerk, endpoint: "cogment://client"}
     - {name: bert, actor_class: buyer, endpoint: "cogment://client"}
 """
+
+
+CLASSES = "dm_env_rpc:\n  classes:\n    clerk:\n      actions:\n        what: "
 
 
 def written(folder: Path, **files: str) -> Path:
@@ -120,6 +124,20 @@ def test_types_of_its_own(tmp_path: Path) -> None:
             1,
             "start_when: expected 'all', 'first' or 1 to 1",
         ),
+        (
+            "dm_env_rpc:\n  classes:\n    clerk: {layer: magic}",
+            3,
+            "classes.clerk.layer: expected one of auto, native, reflecti",
+        ),
+        ("dm_env_rpc:\n  classes:\n    clerk: {action: {}}", 3, "unknown key 'action'; did you mean 'actions'?"),
+        (CLASSES + "{shap: [1]}", 5, "classes.clerk.actions.what: unknown key 'shap'; did you mean 'shape'?"),
+        (CLASSES + "{shape: [1, x]}", 5, "what.shape[1]: expected a number, got 'x'"),
+        (CLASSES + "{shape: [1.5]}", 5, "what.shape[0]: expected a length, or -1 for any"),
+        (CLASSES + "{shape: [-2]}", 5, "what.shape[0]: expected a length, or -1 for any"),
+        (CLASSES + "{shape: 3}", 5, "what.shape: expected a list, got '3'"),
+        (CLASSES + "{minimum: nan}", 5, "what.minimum: expected a number, got 'nan'"),
+        (CLASSES + "{maximum: [1, [2, many]]}", 5, "what.maximum[1][1]: expected a number, got 'many'"),
+        (CLASSES + "{skip: 1}", 5, "what.skip: expected true or false, got '1'"),
         ("dm_env_rpc:\n  required_settings: seed", 2, "dm_env_rpc.required_settings: expected a list, got 'seed'"),
         (
             "dm_env_rpc: {}",
@@ -144,3 +162,48 @@ def test_a_configuration_that_is_not_of_its_type(tmp_path: Path) -> None:
     )
     with pytest.raises(InvalidArgumentError, match=r"dm_env_rpc: template 'a': environment\.config: expected a shop"):
         load_profile(written(tmp_path, cogment=SPEC_FILE, profile=text))
+
+
+def test_annotations_of_classes(tmp_path: Path) -> None:
+    text = (
+        PARAMS
+        + """
+dm_env_rpc:
+  classes:
+    clerk: {layer: raw}
+    buyer:
+      actions:
+        what: {minimum: -1, maximum: 5.0, dtype: int8}
+      observations:
+        what: {skip: true}
+"""
+    )
+    found = load_profile(written(tmp_path, cogment=SPEC_FILE, profile=text))
+    assert found.templates["default"].classes == {
+        "clerk": ClassMapping(layer="raw"),
+        "buyer": ClassMapping(
+            actions={"what": FieldAnnotation(minimum=-1, maximum=5.0, dtype="int8")},
+            observations={"what": FieldAnnotation(skip=True)},
+        ),
+    }
+
+
+def test_annotations_of_one_template(tmp_path: Path) -> None:
+    trial = "trial_params: {actors: [{name: a, actor_class: clerk, endpoint: cogment://client}]}"
+    text = f"""
+dm_env_rpc:
+  classes: {{clerk: {{layer: raw}}, buyer: {{layer: raw}}}}
+  templates:
+    one:
+      classes: {{clerk: {{actions: {{what: {{minimum: [[1, 2], [3, 4]], shape: [2, 2]}}}}}}}}
+      {trial}
+    two: {{{trial}}}
+"""
+    with pytest.raises(InvalidArgumentError, match=r"classes\.clerk\.actions: what: shape: expected none"):
+        load_profile(written(tmp_path, cogment=SPEC_FILE, profile=text))
+    found = load_profile(
+        written(tmp_path, cogment=SPEC_FILE, profile=text.replace("[[1, 2], [3, 4]], shape: [2, 2]", "1"))
+    )
+    one, two = (found.templates[name].classes for name in ("one", "two"))
+    assert (one["clerk"].actions, one["buyer"].layer) == ({"what": FieldAnnotation(minimum=1)}, "raw")
+    assert two == {name: ClassMapping(layer="raw") for name in ("clerk", "buyer")}

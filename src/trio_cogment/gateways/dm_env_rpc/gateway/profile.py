@@ -10,6 +10,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, ResourceExhaustedError
 from trio_cogment.gateways.dm_env_rpc.gateway import setting_values as values
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import check_classes
 from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError
 from trio_cogment.gateways.dm_env_rpc.gateway.settings import Settings
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import CHOICES, FLAGS, SECONDS, WorldTemplate
@@ -45,7 +46,8 @@ class Profile:
         seed_field: the field of the environment's configuration that the setting `seed` sets.
 
     Raises:
-        InvalidArgumentError: there is no template, or the configurations of one are not of their types.
+        InvalidArgumentError: there is no template, or the configurations or annotations of one do not go with
+            the types.
     """
 
     templates: Mapping[str, WorldTemplate]
@@ -59,6 +61,8 @@ class Profile:
         for name, template in self.templates.items():
             try:
                 check_configs(template.params, self.spec)
+                if self.spec != Spec():
+                    check_classes(self.spec, template.classes)
             except InvalidArgumentError as error:
                 raise InvalidArgumentError(f"template {name!r}: {error}") from None
 

@@ -11,6 +11,7 @@ import yaml
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.gateways.dm_env_rpc.gateway.mapping_file import read_classes
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import DEFAULT, Profile
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import CHOICES, FLAGS, POLICIES, SECONDS, WorldTemplate
 from trio_cogment.spec import Spec, load_params, read_params
@@ -22,8 +23,8 @@ _PARAMS = "trial_params"
 #: What a file means by the types of its trials, besides the path of a project file.
 _OWN_TYPES = ("rl", "dm_env_rpc")
 _PROJECT_FILES = ("cogment.yaml", "cogment.yml")
-_KEYS = ("spec", "required_settings", "seed_field", "policies", "templates")
-_TEMPLATE_KEYS = ("params", _PARAMS, "policies")
+_KEYS = ("spec", "required_settings", "seed_field", "policies", "classes", "templates")
+_TEMPLATE_KEYS = ("params", _PARAMS, "policies", "classes")
 _MOST_DIGITS = 9
 
 
@@ -49,7 +50,7 @@ class _Reader:
         self._folder = Path(file.path).parent
         root = [] if file.root is None or is_blank(file.root) else file.entries(file.root, "the file")
         self._root = {key: node for key, _, node in root if not is_blank(node)}
-        self._section = self._values(self._root.get(SECTION), SECTION, _KEYS)
+        self._section = file.values(self._root.get(SECTION), SECTION, _KEYS)
         self._spec = self._found_spec()
 
     def profile(self) -> Profile:
@@ -61,28 +62,19 @@ class _Reader:
             given["required_settings"] = tuple(self._file.text(node, name) for name, node in items)
         if "seed_field" in section:
             given["seed_field"] = self._file.text(section["seed_field"], f"{SECTION}.seed_field")
-        policies = self._policies(section.get("policies"), f"{SECTION}.policies")
+        common = self._policies(section.get("policies"), f"{SECTION}.policies")
+        common["classes"] = read_classes(self._file, section.get("classes"), f"{SECTION}.classes")
         if "templates" in section:
             name = f"{SECTION}.templates"
             entries = self._file.entries(section["templates"], name)
-            templates = {key: self._template(node, f"{name}.{key}", policies) for key, _, node in entries}
+            templates = {key: self._template(node, f"{name}.{key}", common) for key, _, node in entries}
         else:
             params = read_params(self._file, self._root.get(_PARAMS), _PARAMS, spec=self._spec)
-            templates = {DEFAULT: self._made(self._root.get(_PARAMS), _PARAMS, params, policies)}
+            templates = {DEFAULT: self._made(self._root.get(_PARAMS), _PARAMS, params, common)}
         try:
             return Profile(templates=templates, spec=self._spec, **given)
         except InvalidArgumentError as error:
             raise self._file.fault(self._root.get(SECTION), f"{SECTION}: {error}") from None
-
-    def _values(self, node: yaml.Node | None, name: str, known: tuple[str, ...]) -> dict[str, yaml.Node]:
-        """Return the values of a mapping that are not blank."""
-        found = {}
-        for key, place, value in [] if node is None or is_blank(node) else self._file.entries(node, name):
-            if key not in known:
-                raise self._file.unknown_key(place, name, key, known)
-            if not is_blank(value):
-                found[key] = value
-        return found
 
     def _found_spec(self) -> Spec:
         node = self._section.get("spec")
@@ -106,8 +98,8 @@ class _Reader:
             raise self._file.fault(node, f"{SECTION}.spec: {what}")
         return load_spec(self._folder / text)
 
-    def _template(self, node: yaml.Node, name: str, policies: Mapping[str, Any]) -> WorldTemplate:
-        values = self._values(node, name, _TEMPLATE_KEYS)
+    def _template(self, node: yaml.Node, name: str, common: Mapping[str, Any]) -> WorldTemplate:
+        values = self._file.values(node, name, _TEMPLATE_KEYS)
         if ("params" in values) == (_PARAMS in values):
             got = "both" if "params" in values else "neither"
             raise self._file.fault(node, f"{name}: expected one of params (a file) and {_PARAMS}, got {got}")
@@ -120,7 +112,8 @@ class _Reader:
         else:
             params = read_params(self._file, values[_PARAMS], f"{name}.{_PARAMS}", spec=self._spec)
         own = self._policies(values.get("policies"), f"{name}.policies")
-        return self._made(node, name, params, {**policies, **own})
+        own["classes"] = {**common["classes"], **read_classes(self._file, values.get("classes"), f"{name}.classes")}
+        return self._made(node, name, params, {**common, **own})
 
     def _made(
         self, node: yaml.Node | None, name: str, params: TrialParams, policies: Mapping[str, Any]
@@ -132,7 +125,7 @@ class _Reader:
 
     def _policies(self, node: yaml.Node | None, name: str) -> dict[str, Any]:
         found = {}
-        for key, value in self._values(node, name, POLICIES).items():
+        for key, value in self._file.values(node, name, POLICIES).items():
             text = self._file.text(value, f"{name}.{key}")
             try:
                 found[key] = _READERS[key](text)

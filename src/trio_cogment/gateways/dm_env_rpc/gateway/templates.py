@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams
 from trio_cogment.endpoints import is_client_endpoint
 from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.annotations import ClassMapping
 
 OnLeave: TypeAlias = Literal["end", "autopilot", "vacate"]
 Reset: TypeAlias = Literal["wait", "world"]
@@ -60,7 +61,7 @@ class WorldTemplate:
     """
 
     params: TrialParams
-    classes: Mapping[str, Any] = field(default_factory=dict)
+    classes: Mapping[str, ClassMapping] = field(default_factory=dict)
     start_when: int | Literal["all", "first"] = "all"
     on_leave: OnLeave = "end"
     reset: Reset = "wait"

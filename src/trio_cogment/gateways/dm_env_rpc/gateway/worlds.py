@@ -143,7 +143,7 @@ class World:
 
     async def _find_mapping(self, slot: Slot) -> None:
         backstage = self._backstage
-        if not needs_first_observation(backstage.profile.spec, slot.actor_class):
+        if not needs_first_observation(backstage.profile.spec, self.template, slot.actor_class):
             slot.mapping = backstage.make_mapping(self.template, slot, None)
             return
         while slot.mapping is None:

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.spaces.tensor_specs import TensorSpec
+from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
+from trio_cogment.spaces import SpaceError
+from trio_cogment.spaces.tensor_specs import TensorSpec, check_names
 
 #: Observations by the protocol's convention.
 REWARD, DISCOUNT = "reward", "discount"
@@ -52,7 +53,7 @@ class SlotMapping(Protocol):
         """
 
     def fill(
-        self, response: pb.StepResponse, content: bytes, uids: Iterable[int], reward: float, discount: float
+        self, response: pb.StepResponse, content: bytes, uids: Collection[int], reward: float, discount: float
     ) -> None:
         """Write observations of a payload into a response.
 
@@ -88,6 +89,9 @@ class Numbering:
         observations: likewise.
         reward: the UID of the observation `reward`.
         discount: likewise; 0 if there is none.
+
+    Raises:
+        FailedPreconditionError: two names are the same, or one is nested in another.
     """
 
     def __init__(
@@ -107,6 +111,13 @@ class Numbering:
         for uid, spec in shown.items():
             self.specs.observations[uid].CopyFrom(spec.message())
         self._known = frozenset(shown)
+        for numbered in (self.actions, shown):
+            try:
+                check_names(numbered)
+            except SpaceError as error:
+                raise FailedPreconditionError(
+                    f"actions and observations: {error}; 'reward' and 'discount' are the gateway's own"
+                ) from None
 
     def check_requested(self, uids: Collection[int]) -> None:
         """See `SlotMapping.check_requested`."""
@@ -115,16 +126,23 @@ class Numbering:
             known = ", ".join(map(str, sorted(self._known)))
             raise InvalidArgumentError(f"requested_observations: expected some of {known}; got UID {unknown}")
 
-    def check_actions(self, uids: Collection[int]) -> None:
+    def check_actions(self, uids: Collection[int], *, all_of_them: bool = False) -> None:
         """See that actions with these UIDs exist.
 
+        Args:
+            uids: of the actions of a step.
+            all_of_them: none may be missing.
+
         Raises:
-            InvalidArgumentError: one does not; the text names it.
+            InvalidArgumentError: one does not exist, or is missing; the text names it.
         """
         for uid in uids:
             if uid not in self.actions:
                 known = ", ".join(map(str, self.actions)) or "none"
                 raise InvalidArgumentError(f"actions: expected some of {known}; got UID {uid}")
+        if all_of_them and len(uids) < len(self.actions):
+            uid, spec = next((uid, spec) for uid, spec in self.actions.items() if uid not in uids)
+            raise InvalidArgumentError(f"actions: expected all of them, and {spec.name!r} (UID {uid}) is missing")
 
     def fill_numbers(self, response: pb.StepResponse, uids: Collection[int], reward: float, discount: float) -> None:
         """Write reward and discount into a response, if they are wanted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from google.protobuf.message import DecodeError
 
@@ -12,7 +12,7 @@ from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, R
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import Numbering, Verdict
 from trio_cogment.spaces import SpaceError, decode_observation, encode_action
 from trio_cogment.spaces.space_tensors import SpaceTensors
-from trio_cogment.spaces.tensor_specs import OutOfBoundsError, check_names
+from trio_cogment.spaces.tensor_specs import OutOfBoundsError
 
 #: The names of what is one tensor, not a mapping of several.
 ACTION, OBSERVATION = "action", "observation"
@@ -38,8 +38,6 @@ class EnvelopeMapping:
             self._observations = SpaceTensors(observation.observation_space, OBSERVATION)
             self._actions = SpaceTensors(observation.action_space, ACTION)
             self._numbering = Numbering(self._actions.specs, self._observations.specs, expose_discount=expose_discount)
-            for numbered in (self._numbering.actions, self._numbering.observations):
-                check_names(numbered)
         except SpaceError as error:
             raise FailedPreconditionError(f"a space of the environment has no tensors: {error}") from None
         self.specs = self._numbering.specs
@@ -53,11 +51,7 @@ class EnvelopeMapping:
 
     def action(self, tensors: Mapping[int, pb.Tensor]) -> bytes:
         """See `SlotMapping.action`."""
-        self._numbering.check_actions(tensors)
-        missing = [uid for uid in self._numbering.actions if uid not in tensors]
-        if missing and self._require_actions:
-            name = self._numbering.actions[missing[0]].name
-            raise InvalidArgumentError(f"actions: expected all of them, and {name!r} (UID {missing[0]}) is missing")
+        self._numbering.check_actions(tensors, all_of_them=self._require_actions)
         try:
             return self._encoded([tensors.get(uid) for uid in self._numbering.actions])
         except SpaceError as error:
@@ -84,7 +78,7 @@ class EnvelopeMapping:
         self._numbering.check_requested(uids)
 
     def fill(
-        self, response: pb.StepResponse, content: bytes, uids: Iterable[int], reward: float, discount: float
+        self, response: pb.StepResponse, content: bytes, uids: Collection[int], reward: float, discount: float
     ) -> None:
         """See `SlotMapping.fill`."""
         wanted = frozenset(uids)
