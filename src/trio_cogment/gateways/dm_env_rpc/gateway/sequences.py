@@ -12,7 +12,7 @@ from trio_cogment.errors import CogmentError, RpcError, StatusCode, UnavailableE
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
 from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
-from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import SlotInput, SlotState
+from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import BLOCKED, SlotInput
 from trio_cogment.gateways.dm_env_rpc.gateway.slots import Reply, Slot
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
 from trio_cogment.host import Host
@@ -175,11 +175,12 @@ class Sequence:
         self._end.set()
         for part in self.parts.values():
             slot = part.slot
-            part.playing = False
             if slot.record is not None:
                 slot.record.last_error = str(error)
-            if slot.state in (SlotState.WAITING, SlotState.STEPPING, SlotState.RESETTING):
+            if slot.state in BLOCKED:
+                part.playing = False
                 slot.feed(SlotInput.FAILURE, Reply(error=error))
+            # Who is to act still plays: to the end of the trial, of which the next step tells.
         self._on_arrival()
 
 

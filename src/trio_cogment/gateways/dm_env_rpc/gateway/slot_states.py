@@ -6,6 +6,9 @@ requests come one at a time, and from the trial, whose observations and end may 
 Each row gives the next state and the answer to the request that waits, if one does. In the states WAITING, STEPPING and
 RESETTING a request waits; every row that leads from one of them to another state answers it, but for the client's
 leaving: nobody is there any more to be told. A pair without a row cannot happen.
+
+An error has no effect that the client knows of: a sequence that was running for it still is, and so it is told of the
+end by the next step.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ class SlotState(enum.Enum):
     STEPPING = "stepping"
     #: A reset waits for the end of the trial.
     RESETTING = "resetting"
-    #: The trial has ended, and the client, which has a running sequence, has not been told yet.
+    #: The sequence has ended, and the client, for whom it is running, has not been told yet.
     OVER = "over"
 
 
@@ -106,14 +109,14 @@ TABLE: Mapping[tuple[SlotState, SlotInput], tuple[SlotState, Answer]] = {
     (_S.STEPPING, _I.LEAVE): (_S.FREE, _A.NOTHING),
     (_S.STEPPING, _I.OBSERVATION): (_S.ACTING, _A.RUNNING),
     (_S.STEPPING, _I.END): (_S.READY, _A.END),
-    (_S.STEPPING, _I.FAILURE): (_S.READY, _A.ERROR),
-    (_S.STEPPING, _I.TIMEOUT): (_S.READY, _A.ERROR),
+    (_S.STEPPING, _I.FAILURE): (_S.OVER, _A.ERROR),
+    (_S.STEPPING, _I.TIMEOUT): (_S.OVER, _A.ERROR),
     #
     (_S.RESETTING, _I.LEAVE): (_S.FREE, _A.NOTHING),
     (_S.RESETTING, _I.OBSERVATION): (_S.RESETTING, _A.NOTHING),
     (_S.RESETTING, _I.END): (_S.READY, _A.SPECS),
-    (_S.RESETTING, _I.FAILURE): (_S.READY, _A.ERROR),
-    (_S.RESETTING, _I.TIMEOUT): (_S.READY, _A.ERROR),
+    (_S.RESETTING, _I.FAILURE): (_S.OVER, _A.ERROR),
+    (_S.RESETTING, _I.TIMEOUT): (_S.OVER, _A.ERROR),
     #
     (_S.OVER, _I.LEAVE): (_S.FREE, _A.NOTHING),
     (_S.OVER, _I.STEP): (_S.READY, _A.END),

@@ -74,6 +74,8 @@ class Slot:
         self._on_settled = on_settled
         self._reply: Reply | None = None
         self._answered: trio.Event | None = None
+        #: The last observation of a running sequence.
+        self._last = b""
         #: For a client that is still to be told of the end of a sequence.
         self._end = Reply()
 
@@ -97,7 +99,11 @@ class Slot:
         self.state, answer = after(self.state, happened)
         if answer is not Answer.NOTHING:
             if happened is SlotInput.STEP:
-                reply = self._end
+                reply, self._end = self._end, Reply()
+            elif answer is Answer.RUNNING and reply is not None:
+                self._last = reply.content
+            elif answer is Answer.ERROR and self.state is SlotState.OVER:
+                self._end = Reply(INTERRUPTED, self._last)
             self._reply = reply or Reply()
             if self._answered is not None:
                 self._answered.set()
@@ -114,7 +120,7 @@ class Slot:
             who: the world, for errors.
 
         Returns:
-            The answer. After the time that is an error; the slot is READY then.
+            The answer. After the time that is an error, and nothing waits in the slot any more.
         """
         if self._reply is None:
             self._answered = trio.Event()
