@@ -14,8 +14,6 @@ class DmEnvRpcConfig:
     Attributes:
         max_worlds: how many worlds there may be at the same time.
         max_connections: how many connections may be open at the same time.
-        max_pipelined_requests: how many requests of a connection may wait behind the one in hand; then it is
-            read no further.
         max_kept_messages: how many messages from others are kept for a client that does not read `messages.in`; then
             the oldest ones are dropped.
         leave_seconds: how long the end of a trial may take that nobody waits for: when a client vanishes, and when the
@@ -24,7 +22,6 @@ class DmEnvRpcConfig:
 
     max_worlds: int = 1000
     max_connections: int = 1000
-    max_pipelined_requests: int = 64
     max_kept_messages: int = 256
     leave_seconds: float = 3.0
 

@@ -8,8 +8,8 @@ from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import TABLE, ConnectionState, Request, Verdict, judge
 
 NOT_JOINED, NOT_RUNNING, RUNNING = ConnectionState
-#: What the protocol's document says of each pair: True where the request is carried out, False where there is nothing to
-#: do, and what has to come first where it is refused.
+#: What the protocol's document says of each pair: True where the request is carried out, False where there is nothing
+#: to do, and what has to come first where it is refused.
 RULES: dict[tuple[ConnectionState, Request], bool | str] = {
     **{(state, request): True for state in ConnectionState for request in Request},
     **{(state, Request.UNKNOWN): "one of the payloads" for state in ConnectionState},

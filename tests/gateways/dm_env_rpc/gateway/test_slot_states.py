@@ -47,7 +47,11 @@ RULES: dict[tuple[SlotState, SlotInput], tuple[SlotState, Answer]] = {
     (WAITING, TIMEOUT): (READY, Answer.ERROR),
     **{(state, happened): (OVER, Answer.ERROR) for state in (STEPPING, RESETTING) for happened in (FAILURE, TIMEOUT)},
     # What does not concern the client.
-    **{(state, happened): (state, Answer.NOTHING) for state in (READY, OVER) for happened in (OBSERVATION, END, FAILURE)},
+    **{
+        (state, happened): (state, Answer.NOTHING)
+        for state in (READY, OVER)
+        for happened in (OBSERVATION, END, FAILURE)
+    },
     (ACTING, OBSERVATION): (ACTING, Answer.NOTHING),
     (RESETTING, OBSERVATION): (RESETTING, Answer.NOTHING),
     (WAITING, END): (WAITING, Answer.NOTHING),

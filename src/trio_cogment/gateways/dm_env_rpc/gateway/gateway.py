@@ -97,15 +97,20 @@ class OpenedGateway:
         self._gone = trio.Event()
 
     async def stop(self) -> None:
-        """See `trio_cogment.platform.OpenedExtension`: requests in hand are answered within `leave_seconds`."""
+        """See `trio_cogment.platform.OpenedExtension`: requests in hand are answered and trials end in good order.
+
+        Both take `leave_seconds` at most.
+        """
         self._stopping = True
         for world in list(self._worlds.values()):
             world.stop()
         for scope in list(self._idle):
             scope.cancel()
-        if self._connections:
-            with trio.move_on_after(self.leave_seconds):
+        with trio.move_on_after(self.leave_seconds):
+            if self._connections:
                 await self._gone.wait()
+            for world in list(self._worlds.values()):
+                await world.wait_unplayed()
 
     # The service
 

@@ -7,38 +7,36 @@ often has its answer when its action has been sent.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import trio
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError
+from google.protobuf.struct_pb2 import Struct
 
 from trio_cogment.api import common_pb2
 from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
+from trio_cogment.gateways.dm_env_rpc.gateway.gathered_rewards import GatheredRewards
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping, Verdict
 from trio_cogment.gateways.dm_env_rpc.gateway.records import Sending
 from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import SlotInput, SlotState
 from trio_cogment.gateways.dm_env_rpc.gateway.slots import INTERRUPTED, RUNNING, TERMINATED, Reply, Slot
+from trio_cogment.gateways.dm_env_rpc.gateway.templates import RewardMode
 from trio_cogment.host import Host
 from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import CallOpener
-from trio_cogment.sdk import ActorSession, Event, EventType, join_trial
-from trio_cogment.sdk import RecvReward as Received
+from trio_cogment.sdk import ActorSession, Event, EventType, RecvMessage, join_trial
 
 _log = logging.getLogger(__name__)
 
 
-def _mean(rewards: list[Received]) -> float:
-    sources = [source for reward in rewards for source in reward.sources]
-    weight = sum(source.confidence for source in sources)
-    return sum(source.value * source.confidence for source in sources) / weight if weight > 0 else 0.0
-
-
-#: How the rewards since the last reply become one number.
-REWARDS: dict[str, Callable[[list[Received]], float]] = {
-    "sum": lambda rewards: sum(reward.value for reward in rewards),
-    "last": lambda rewards: rewards[-1].value if rewards else 0.0,
-    "weighted": _mean,
-}
+def is_truncation(payload: AnyMessage) -> bool:
+    """Whether a message of an environment says that the episode is cut off: a Struct with `"truncated": true`."""
+    found = Struct()
+    try:
+        return payload.Unpack(found) and found.fields["truncated"].bool_value
+    except DecodeError:
+        return False
 
 
 class Surroundings(Protocol):
@@ -48,8 +46,10 @@ class Surroundings(Protocol):
     begun: bool
     #: The gateway itself has asked for the end of the trial.
     end_asked: bool
+    #: The orchestrator has not confirmed that yet.
+    is_asking: bool
     #: See `templates.WorldTemplate`.
-    reward_mode: str
+    reward_mode: RewardMode
     max_steps: int
 
     def make_mapping(self, slot: Slot, first: bytes) -> SlotMapping:
@@ -84,10 +84,14 @@ class Part:
         self.over = False
         self._around = around
         self._session: ActorSession[Any, Any, Any] | None = None
-        self._rewards: list[Received] = []
+        self._rewards = GatheredRewards(around.reward_mode)
         #: An observation waits for its action.
         self._owes = False
         self._final = False
+        #: What the last observation itself says of the end.
+        self._verdict: Verdict | None = None
+        #: The environment has said in a message that the episode is cut off.
+        self._truncated = False
         self._error: Exception | None = None
         self._scope = trio.CancelScope()
 
@@ -126,22 +130,28 @@ class Part:
             self._observe(observation.payload, event.type is EventType.ENDING)
         elif event.reward is not None:
             reward = event.reward
-            self._rewards.append(reward)
+            self._rewards.add(reward)
             if self.slot.record is not None:
                 self.slot.record.add_reward(
                     common_pb2.Reward(tick_id=reward.tick_id, value=reward.value, sources=reward.sources)
                 )
-        elif event.message is not None and self.slot.record is not None:
-            message = event.message
+        elif event.message is not None:
+            self._hear(event.message)
+
+    def _hear(self, message: RecvMessage) -> None:
+        session = self._session
+        if session is not None and message.sender_name == session.environment_name and is_truncation(message.payload):
+            self._truncated = True
+        if self.slot.record is not None:
             self.slot.record.add_message(
                 common_pb2.Message(tick_id=message.tick_id, sender_name=message.sender_name, payload=message.payload)
             )
 
     def _observe(self, content: bytes, final: bool) -> None:
         first = self.content is None
-        self.content, self._owes, self._final = content, not final, final
-        if first and not self._fits(content):
+        if not self._is_understood(content, first):
             return
+        self.content, self._owes, self._final = content, not final, final
         if self.slot.record is not None and self._session is not None:
             self.slot.record.tick = self._session.tick_id
         if self._around.begun:
@@ -149,17 +159,18 @@ class Part:
         if first:
             self._around.has_arrived()
 
-    def _fits(self, content: bytes) -> bool:
-        """See that the specifications fit a trial's first observation; make them if there are none yet."""
+    def _is_understood(self, content: bytes, first: bool) -> bool:
+        """Read what an observation says of the end; the first one has to fit the specifications, or makes them."""
         slot = self.slot
         try:
             if slot.mapping is None:
                 slot.mapping = self._around.make_mapping(slot, content)
-            elif not slot.mapping.describes(content):
+            elif first and not slot.mapping.describes(content):
                 raise FailedPreconditionError(
                     f"actor {slot.name!r}: the environment has other spaces than in the world's earlier sequences; "
                     "specifications stay as they are: create another world"
                 )
+            self._verdict = slot.mapping.verdict(content)
         except CogmentError as error:
             self._around.fail(error)
             return False
@@ -189,13 +200,12 @@ class Part:
                 self._equip()
             slot.feed(SlotInput.OBSERVATION, Reply(RUNNING, self.content))
         elif not self._final:
-            verdict = self._verdict()
-            if verdict in (Verdict.TERMINATED, Verdict.TRUNCATED):
-                self._tell_end(verdict)
+            if self._verdict in (Verdict.TERMINATED, Verdict.TRUNCATED):
+                self._tell_end()
                 self.out = True
                 self.play_default()
             else:
-                slot.feed(SlotInput.OBSERVATION, Reply(RUNNING, self.content, self._reward()))
+                slot.feed(SlotInput.OBSERVATION, Reply(RUNNING, self.content, self._rewards.take()))
         # The answer to a final observation comes with the end: until then there may be more rewards.
 
     def _is_open(self) -> bool:
@@ -209,23 +219,16 @@ class Part:
             CogmentError: it cannot be sent.
         """
         if self._session is not None and not self.over:
-            self._owes = False
-            self._session.do_action_nowait(content)
-
-    def stop_playing(self, *, out: bool = False) -> None:
-        """Let nobody play any more, because the client has left, or does not want to go on.
-
-        Args:
-            out: the client does not come back before the next trial.
-        """
-        self.playing = False
-        self.out = self.out or out
-        if self._around.begun:
-            self.play_default()
+            self._owes = False  # before it is sent: in process this may bring the next observation
+            try:
+                self._session.do_action_nowait(content)
+            except CogmentError:
+                self._owes = True
+                raise
 
     def play_default(self) -> None:
-        """Act for the client, if the trial waits for it."""
-        if self._owes and self.slot.mapping is not None:
+        """Act for the client, if the trial waits for it, and is not just being asked to end."""
+        if self._owes and self.slot.mapping is not None and not self._around.is_asking:
             try:
                 self.act(self.slot.mapping.default_action)
             except CogmentError as error:
@@ -249,7 +252,7 @@ class Part:
                 reason = self._error or UnavailableError(f"the trial ended before it began: {self.details}")
                 self.slot.feed(SlotInput.FAILURE, Reply(error=reason))
             else:
-                self._tell_end(self._verdict())
+                self._tell_end()
         elif self.slot.state is SlotState.RESETTING:
             self.slot.feed(SlotInput.END)
         self.playing = False
@@ -261,30 +264,20 @@ class Part:
             return str(self._error)
         return "" if self._session is None else self._session.details or ""
 
-    def _tell_end(self, verdict: Verdict | None) -> None:
+    def _tell_end(self) -> None:
         self.playing = False
         assert self.content is not None
-        state = TERMINATED if self._has_terminated(verdict) else INTERRUPTED
-        self.slot.feed(SlotInput.END, Reply(state, self.content, self._reward()))
+        state = TERMINATED if self._has_terminated() else INTERRUPTED
+        self.slot.feed(SlotInput.END, Reply(state, self.content, self._rewards.take()))
 
-    def _verdict(self) -> Verdict | None:
-        assert self.slot.mapping is not None
-        assert self.content is not None
-        return self.slot.mapping.verdict(self.content)
-
-    def _has_terminated(self, verdict: Verdict | None) -> bool:
+    def _has_terminated(self) -> bool:
         """Whether the task has ended by its own rules: the observation says so, or the cause of the trial's end."""
-        if verdict is not None:
-            return verdict is Verdict.TERMINATED
+        if self._verdict in (Verdict.TERMINATED, Verdict.TRUNCATED):
+            return self._verdict is Verdict.TERMINATED
         session = self._session
-        if session is None or not self._final or self._around.end_asked:
+        if session is None or not self._final or self._around.end_asked or self._truncated:
             return False
         if session.outcome is not None:
             return session.outcome.cause is EndCause.ENVIRONMENT
         # The orchestrator does not say.
         return not self._around.max_steps or session.tick_id < self._around.max_steps
-
-    def _reward(self) -> float:
-        reward = REWARDS[self._around.reward_mode](self._rewards)
-        self._rewards.clear()
-        return reward

@@ -14,7 +14,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
 from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import BLOCKED, SlotInput
 from trio_cogment.gateways.dm_env_rpc.gateway.slots import Reply, Slot
-from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
+from trio_cogment.gateways.dm_env_rpc.gateway.templates import RewardMode, WorldTemplate
 from trio_cogment.host import Host
 from trio_cogment.rpc import CallOpener
 from trio_cogment.sdk import Controller
@@ -59,6 +59,7 @@ class Sequence:
         parts: by the names of the actors.
         begun: clients play; before that the trial waits with its first observations.
         end_asked: the gateway has asked for its end.
+        is_asking: the orchestrator has not confirmed that yet.
         failure: why nobody can go on with it; None if they can.
         reward_mode, max_steps: see `parts.Surroundings`.
     """
@@ -73,12 +74,12 @@ class Sequence:
         on_arrival: Callable[[], None],
     ) -> None:
         self.template = template
-        self.parts = {slot.name: Part(slot, self) for slot in slots}
         self.begun = False
-        self.end_asked = False
+        self.end_asked = self.is_asking = False
         self.failure: Exception | None = None
-        self.reward_mode = template.reward_mode
+        self.reward_mode: RewardMode = template.reward_mode
         self.max_steps = template.params.max_steps
+        self.parts = {slot.name: Part(slot, self) for slot in slots}
         self._backstage = backstage
         self._world = world
         self._number = number
@@ -135,14 +136,26 @@ class Sequence:
     def end(self) -> None:
         """Ask for the end of the trial: an orderly one first, unless nobody has acted yet."""
         if not self.end_asked:
-            self.end_asked = True
+            self.end_asked = self.is_asking = True
             self._hard = not self.begun
             self._end.set()
 
-    def end_unless_played(self) -> None:
-        """Ask for the end of the trial if no client plays in it any more."""
-        if self.begun and not any(part.playing for part in self.parts.values()):
+    def withdraw(self, part: Part, *, out: bool = False, vacate: bool = False) -> None:
+        """Let no client play for a slot; without any client the trial ends.
+
+        Args:
+            part: of the slot.
+            out: its client does not come back before the next trial.
+            vacate: the actor leaves the trial; otherwise its default action is played.
+        """
+        part.playing = False
+        part.out = part.out or out
+        if self.begun and not any(each.playing for each in self.parts.values()):
             self.end()
+        if vacate:
+            part.leave()
+        elif self.begun:
+            part.play_default()
 
     async def _end_when_asked(self) -> None:
         await self._end.wait()
@@ -150,12 +163,20 @@ class Sequence:
             if not self._hard:
                 with trio.move_on_after(self._backstage.leave_seconds):
                     await self._controller.terminate_trial(self._trial_id)
+                    self._go_on()
                     await trio.sleep_forever()  # until it has ended
             await self._controller.terminate_trial(self._trial_id, hard=True)
         except CogmentError as error:
             _log.warning("trial %s: it cannot be ended: %s", self._trial_id, error)
             for part in self.parts.values():
                 part.leave()
+
+    def _go_on(self) -> None:
+        """Let the trial come to its last tick, which is the next one."""
+        self.is_asking = False
+        for part in self.parts.values():
+            if not part.playing:
+                part.play_default()
 
     # What parts do; see `parts.Surroundings`
 
@@ -171,7 +192,7 @@ class Sequence:
         """See `parts.Surroundings`."""
         self.failure = error
         self._hard = True
-        self.end_asked = True
+        self.end_asked = self.is_asking = True
         self._end.set()
         for part in self.parts.values():
             slot = part.slot

@@ -65,8 +65,7 @@ class World:
                 with trio.move_on_after(float("inf")) as self._patience:
                     await self._joined.wait_value(0, held_for=seconds)
                     self.close(FailedPreconditionError(f"{self} is gone: nobody had joined it for {seconds:g} s"))
-            if self._sequence is not None:
-                await self._changes.wait_value(lambda _: self._sequence is None)
+            await self.wait_unplayed()
 
     def close(self, why: CogmentError) -> None:
         """End what is played here; requests that wait are refused, and so are later ones.
@@ -80,8 +79,7 @@ class World:
         for slot in self.slots.values():
             if slot.state in BLOCKED:
                 slot.feed(SlotInput.FAILURE, Reply(error=why))
-            if (part := self._part(slot)) is not None:
-                part.stop_playing(out=True)
+            self._withdraw(slot)
         self._patience.cancel()
 
     def stop(self) -> None:
@@ -90,19 +88,18 @@ class World:
         for slot in self.slots.values():
             if slot.state is SlotState.WAITING:
                 slot.feed(SlotInput.FAILURE, Reply(error=UnavailableError("the gateway is stopping")))
-        for slot in self.slots.values():
-            if (part := self._part(slot)) is not None and slot.state is not SlotState.STEPPING:
-                part.stop_playing(out=True)
         if self._sequence is not None:
             self._sequence.end()
+        for slot in self.slots.values():
+            if slot.state is not SlotState.STEPPING:
+                self._withdraw(slot)
 
     def _settled(self) -> None:
         self._changes.value += 1
 
-    @property
-    def is_played(self) -> bool:
-        """Whether there is a trial."""
-        return self._sequence is not None
+    async def wait_unplayed(self) -> None:
+        """Wait until there is no trial."""
+        await self._changes.wait_value(lambda _: self._sequence is None)
 
     @property
     def free_slots(self) -> list[str]:
@@ -170,14 +167,9 @@ class World:
         self._joined.value -= 1
         sequence, part = self._sequence, self._part(slot)
         if sequence is not None and part is not None and not part.over:
-            if was_playing and self.template.on_leave == "vacate":
-                part.playing = False
-                part.leave()
-            else:
-                part.stop_playing()
             if was_playing and self.template.on_leave == "end":
                 sequence.end()
-            sequence.end_unless_played()
+            sequence.withdraw(part, vacate=was_playing and self.template.on_leave == "vacate")
             if not sequence.begun and not self._joined.value:
                 sequence.end()
         self.poke()
@@ -217,10 +209,13 @@ class World:
 
     def _give_up(self, slot: Slot) -> None:
         """Let nobody play for a client whose step was not answered."""
-        sequence, part = self._sequence, self._part(slot)
-        if sequence is not None and part is not None and part.playing:
-            part.stop_playing(out=True)
-            sequence.end_unless_played()
+        part = self._part(slot)
+        if part is not None and part.playing:
+            self._withdraw(slot)
+
+    def _withdraw(self, slot: Slot) -> None:
+        if self._sequence is not None:
+            self._sequence.withdraw(self._sequence.parts[slot.name], out=True)
 
     async def reset(self, slot: Slot, settings: Settings) -> None:
         """End the client's sequence, if one runs, and keep settings for the next one.
@@ -234,14 +229,11 @@ class World:
             slot.feed(SlotInput.RESET_NOW)
             self._drop_stale()
         else:
-            sequence, part = self._sequence, self._part(slot)
-            assert sequence is not None
-            assert part is not None
+            assert self._sequence is not None
             slot.feed(SlotInput.RESET)
-            part.stop_playing(out=True)
             if self.template.reset == "world":
-                sequence.end()
-            sequence.end_unless_played()
+                self._sequence.end()
+            self._withdraw(slot)
         reply = await slot.answered(self.template.step_timeout_seconds, str(self))
         if reply.error is not None:
             raise reply.error
@@ -258,13 +250,12 @@ class World:
         """
         self._check_open()
         self._take(settings)
-        if caller is not None:
-            caller.feed(SlotInput.VOID)
-            if (part := self._part(caller)) is not None:
-                part.stop_playing(out=True)
         sequence = self._sequence
         if sequence is not None:
             sequence.end()
+        if caller is not None:
+            caller.feed(SlotInput.VOID)
+            self._withdraw(caller)
         with trio.move_on_after(self.template.reset_world_timeout_seconds):
             await self._changes.wait_value(lambda _: self._is_reset(sequence))
         self._check_open()
