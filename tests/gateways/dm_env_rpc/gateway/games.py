@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from trio_cogment.api.common_pb2 import ActorParams, TrialParams
 from trio_cogment.config import DmEnvRpcConfig, PlatformConfig
-from trio_cogment.gateways.dm_env_rpc import Connection, State, open_connection
+from trio_cogment.gateways.dm_env_rpc import Connection, DmEnvRpcError, State, open_connection
 from trio_cogment.gateways.dm_env_rpc.gateway.gateway import DmEnvRpcGateway
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
 from trio_cogment.host import Host
@@ -93,8 +94,10 @@ class Game:
             flags = {"alive": False, "active": False}
             if step == last:
                 flags |= {"terminated": terminated, "truncated": not terminated}
-        spaces: dict[str, Any] = {} if step else {"observation_space": self.seen, "action_space": DONE}
-        found = encode_observation(Observation(self.seen.check(step), **flags, **spaces))
+        others: dict[str, Any] = dict(flags)
+        if not step:
+            others |= {"observation_space": self.seen, "action_space": DONE}
+        found = encode_observation(Observation(self.seen.check(step), **others))
         return bytes(found.SerializeToString())
 
 
@@ -163,3 +166,33 @@ async def together(*connections: Connection, numbers: Sequence[int] = ()) -> lis
         for index in range(len(connections)):
             nursery.start_soon(one, index)
     return [found[index] for index in range(len(connections))]
+
+
+class Stepping:
+    """A step that is under way in a task of its own."""
+
+    def __init__(self, connection: Connection, number: int = 0) -> None:
+        self._connection, self._number = connection, number
+        self.told: Told | None = None
+        self.error: DmEnvRpcError | None = None
+        self.done = trio.Event()
+
+    async def run(self) -> None:
+        try:
+            self.told = await step(self._connection, self._number)
+        except DmEnvRpcError as error:
+            self.error = error
+        self.done.set()
+
+    async def wait(self) -> Told:
+        await self.done.wait()
+        assert self.told is not None
+        return self.told
+
+
+async def begun(nursery: trio.Nursery, connection: Connection, number: int = 0) -> Stepping:
+    """Begin a step, and let everything happen that can."""
+    stepping = Stepping(connection, number)
+    nursery.start_soon(stepping.run)
+    await wait_all_tasks_blocked()
+    return stepping
