@@ -300,9 +300,7 @@ class World:
     def _launch(self) -> Sequence:
         """Start a trial."""
         self._number += 1
-        sequence = Sequence(
-            self._backstage, self.name, self._number, self.template, self.slots.values(), self._has_arrived
-        )
+        sequence = Sequence(self._backstage, self.name, self._number, self.template, self.slots.values(), self._settled)
         self._sequence = sequence
         self._nursery.start_soon(self._play, sequence, name=f"{self}: sequence {self._number}")
         return sequence
@@ -314,9 +312,6 @@ class World:
             return False
         sequence.end()
         return True
-
-    def _has_arrived(self) -> None:
-        self._settled()
 
     async def _play(self, sequence: Sequence) -> None:
         try:
