@@ -18,7 +18,7 @@ DEFAULT_NAMES = ("cogment.yaml", "cogment.yml")
 #: The keys of each section: those with a meaning here, and those that other tools and earlier versions use.
 _KEYS: Mapping[str, frozenset[str]] = {
     "": frozenset({"import", "trial", "environment", "actor_classes"})
-    | {"commands", "components", "trial_params", "datalog", "dm_env_rpc"},
+    | {"commands", "components", "trial_params", "datalog", "dm_env_rpc", "legacy"},
     "import": frozenset({"proto", "python", "javascript"}),
     "trial": frozenset({"config_type", "pre_hooks"}),
     "environment": frozenset({"config_type"}),
@@ -46,12 +46,18 @@ class Declared:
 
 @dataclass(frozen=True)
 class DeclaredClass:
-    """An actor class, with its types by name."""
+    """An actor class, with its types by name.
+
+    Attributes:
+        delta, delta_function: the type of changes of observations, and what applies them; of legacy files only.
+    """
 
     name: str
     observation: Declared
     action: Declared
     config: Declared | None
+    delta: Declared | None = None
+    delta_function: Declared | None = None
 
 
 class ProjectFile:
@@ -61,6 +67,7 @@ class ProjectFile:
 
     Args:
         path: the file, or its folder.
+        legacy: read a file of the legacy API, too: a class may have an `id` instead of a name, and deltas.
 
     Attributes:
         file: the YAML file, for errors.
@@ -68,13 +75,16 @@ class ProjectFile:
         protos: the protos, each once.
         actor_classes: the actor classes, in the order of the file.
         environment_config, trial_config: the types of these configurations, if there are any.
+        is_legacy: it is a file of the legacy API: a class has an `id` instead of a name.
 
     Raises:
         InvalidArgumentError: the file cannot be read, is not YAML, or has an invalid value; the text names the file,
             the line and the key.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, legacy: bool = False) -> None:
+        self._reads_legacy = legacy
+        self.is_legacy = False
         self.file = YamlFile(find_file(path))
         self.folder = Path(self.file.path).parent
         sections = self._sections(self.file.root, "", "the file")
@@ -93,8 +103,8 @@ class ProjectFile:
             if key not in known and difflib.get_close_matches(key, known, n=1, cutoff=0.75):
                 raise self.file.unknown_key(place, name, key, known)
             empty = is_blank(value) or (isinstance(value, yaml.SequenceNode) and not value.value)
-            if not empty and (legacy := _LEGACY.get(f"{section}.{key}")):
-                raise self.file.fault(place, f"{name}.{key}: {legacy}")
+            if not (empty or self._reads_legacy) and (gone := _LEGACY.get(f"{section}.{key}")):
+                raise self.file.fault(place, f"{name}.{key}: {gone}")
             if not is_blank(value):
                 values[key] = value
         return values
@@ -132,6 +142,9 @@ class ProjectFile:
         names: set[str] = set()
         for name, item in self.file.items(node, "actor_classes") if node is not None else ():
             values = self._sections(item, "actor_classes", name)
+            if self._reads_legacy and "name" not in values and "id" in values:
+                values["name"] = values["id"]
+                self.is_legacy = True
             if "name" not in values:
                 raise self.file.fault(item, f"{name}: it has no name; add 'name: ...'")
             class_name = self._text(values["name"], f"{name}.name", "a name")
@@ -139,7 +152,22 @@ class ProjectFile:
                 raise self.file.fault(values["name"], f"{name}.name: there are two actor classes {class_name!r}")
             names.add(class_name)
             observation, action = (self._space(item, values, name, key) for key in ("observation", "action"))
-            yield DeclaredClass(class_name, observation, action, self._config(values, name))
+            delta = self._delta(values["observation"], f"{name}.observation")
+            yield DeclaredClass(class_name, observation, action, self._config(values, name), *delta)
+
+    def _delta(self, node: yaml.Node, name: str) -> tuple[Declared | None, Declared | None]:
+        if not self._reads_legacy:
+            return None, None
+        values = self._sections(node, "observation", name)
+        kind = self._type(values["delta"], f"{name}.delta") if "delta" in values else None
+        function = None
+        if "delta_apply_fn" in values:
+            place = f"{name}.delta_apply_fn"
+            for key, _, value in self.file.entries(values["delta_apply_fn"], place):
+                if key == "python" and not is_blank(value):
+                    text = self._text(value, f"{place}.python", "module.function")
+                    function = Declared(text, f"{place}.python", value)
+        return kind, function
 
     def _space(self, item: yaml.Node, values: Mapping[str, yaml.Node], name: str, key: str) -> Declared:
         inner = self._sections(values.get(key), key, f"{name}.{key}")

@@ -20,6 +20,7 @@ class Project:
     Args:
         path: the project file, or its folder.
         pool: see `load_spec`.
+        legacy: see `ProjectFile`.
 
     Attributes:
         declared: what the file says.
@@ -33,8 +34,8 @@ class Project:
         FailedPreconditionError: there are protos, and `grpcio-tools` is not installed.
     """
 
-    def __init__(self, path: str | Path, *, pool: DescriptorPool | None = None) -> None:
-        self.declared = declared = ProjectFile(path)
+    def __init__(self, path: str | Path, *, pool: DescriptorPool | None = None, legacy: bool = False) -> None:
+        self.declared = declared = ProjectFile(path, legacy=legacy)
         protos = [proto.text for proto in declared.protos]
         self.files = compile_protos(declared.folder, protos) if protos else FileDescriptorSet()
         self.messages = MessageTypes(self.files, pool)

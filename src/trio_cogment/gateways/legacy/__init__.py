@@ -4,3 +4,4 @@ from trio_cogment.gateways.legacy.agent import LegacyAgent as LegacyAgent
 from trio_cogment.gateways.legacy.environment import LegacyEnvironment as LegacyEnvironment
 from trio_cogment.gateways.legacy.gateway import LegacyGateway as LegacyGateway
 from trio_cogment.gateways.legacy.profile import LegacyProfile as LegacyProfile
+from trio_cogment.gateways.legacy.profile_file import load_profile as load_profile
