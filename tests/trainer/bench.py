@@ -30,7 +30,7 @@ from trio_cogment.config import TrainerConfig
 from trio_cogment.errors import CogmentError, RpcError, StatusCode
 from trio_cogment.host import Host, inline_runner
 from trio_cogment.rpc import CallOpener, ClientCall, InProcessChannel, methods_of
-from trio_cogment.trainer import RunOrder, RunSink, Trainer, open_trainer, trainer_services
+from trio_cogment.trainer import Dispatcher, RunOrder, RunSink, Trainer, open_trainer, trainer_services
 
 METHODS = methods_of(trainer_pb2.DESCRIPTOR.services_by_name["TrainerService"])
 STATUS = {status: RunStatus.Name(status).removeprefix("RUN_STATUS_") for status in RunStatus.values()}
@@ -125,24 +125,31 @@ class FakeDispatcher:
 
     def __init__(self) -> None:
         self.started: list[str] = []
+        self.orders: list[RunOrder] = []
         self.stopped: list[str] = []
         self.refuses: CogmentError | None = None
         self.stop_seconds = 0.0
+        self.closed = False
 
     async def start(self, order: RunOrder, sink: RunSink) -> None:
         await trio.lowlevel.checkpoint()
         if self.refuses is not None:
             raise self.refuses
         self.started.append(order.run_id)
+        self.orders.append(order)
 
     async def stop(self, run_id: str) -> None:
         await trio.sleep(self.stop_seconds)
         self.stopped.append(run_id)
 
+    async def close(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self.closed = True
+
 
 @asynccontextmanager
 async def serving(
-    storage: str = "memory:", dispatcher: FakeDispatcher | None = None, host: Host = INLINE, **settings: Any
+    storage: str = "memory:", dispatcher: Dispatcher | None = None, host: Host = INLINE, **settings: Any
 ) -> AsyncIterator[tuple[Client, Trainer]]:
     config = TrainerConfig(**settings)
     async with (

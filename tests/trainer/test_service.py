@@ -431,6 +431,28 @@ async def test_what_a_restart_makes_of_runs(tmp_path: Path) -> None:
         assert await client.all_of("EXEC") == [1, 2]
 
 
+async def test_what_is_started_again_is_marked_and_what_runs_is_ended_at_the_end(tmp_path: Path) -> None:
+    storage = f"sqlite:{tmp_path / 'runs.db'}"
+    for again in (False, True):
+        dispatcher = FakeDispatcher()
+        async with serving(storage, dispatcher) as (client, _):
+            await client.submit("a", entry_point="python")
+            with trio.fail_after(5):
+                while not dispatcher.orders:
+                    await trio.lowlevel.checkpoint()
+            assert [(order.run_id, order.again) for order in dispatcher.orders] == [("a", again)]
+            assert not dispatcher.closed
+        assert dispatcher.closed
+
+
+async def test_a_worker_that_need_not_register_has_all_the_time(autojump_clock: trio.testing.MockClock) -> None:
+    async with serving(dispatcher=FakeDispatcher(), registration_timeout_seconds=30) as (client, trainer):
+        await client.submit("a", entry_point="python")
+        await trainer.reports.starting("a", registers=False)
+        await trio.sleep(1000)
+        assert await client.status("a") == "HSHK"
+
+
 async def test_an_external_run_goes_on_after_a_restart(tmp_path: Path) -> None:
     storage = f"sqlite:{tmp_path / 'runs.db'}"
     async with serving(storage) as (client, _):

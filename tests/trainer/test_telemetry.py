@@ -328,6 +328,25 @@ async def test_what_has_happened_is_stored_when_there_is_room_again(
         assert await client.status("a") == "TERM"
 
 
+async def test_cancel_ends_the_worker_of_a_run_although_the_disk_is_full(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    dispatcher = FakeDispatcher()
+    async with serving(dispatcher=dispatcher) as (client, trainer):
+        disk = Failing(trainer._database.write)
+        monkeypatch.setattr(trainer._database, "write", disk)
+        await client.submit("a", entry_point="python")
+        await trainer.reports.starting("a")
+        disk.broken = True
+        async with fails(StatusCode.RESOURCE_EXHAUSTED, "no room is left"):
+            await client.cancel("a")
+        assert dispatcher.stopped == ["a"]
+        assert await client.status("a") == "HSHK"
+        disk.broken = False
+        await trio.sleep(2)
+        assert await client.status("a") == "TERM"
+
+
 async def test_a_full_queue_holds_publishers_back(tmp_path: Path) -> None:
     async with serving(f"sqlite:{tmp_path / 'runs.db'}", max_pending_rows=2, commit_rows=1) as (client, _):
         await ready(client)

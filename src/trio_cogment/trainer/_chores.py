@@ -75,25 +75,29 @@ class Chores:
             return
         await self._board.report_if_possible(entry, entry.latest.restart, "daemon restarted")
         if entry.latest.state is RunState.INIT:
-            await self._start(entry)
+            await self._start(entry, again=True)
         else:
             entry.started.set()
 
-    async def _start(self, entry: Entry) -> None:
+    async def _start(self, entry: Entry, *, again: bool = False) -> None:
         """Give a run to the dispatcher."""
         config = entry.config
         if self._dispatcher is not None and config is not None and not config.external and not entry.over:
             try:
-                await self._dispatcher.start(RunOrder(entry.run_id, config), self._sink)
+                await self._dispatcher.start(RunOrder(entry.run_id, config, again), self._sink)
             except CogmentError as error:
                 entry.refusal = error
                 await self._board.report_if_possible(entry, Cause.REFUSED, f"dispatch_error: {error}")
         entry.started.set()
 
-    async def _clean_up(self, entry: Entry) -> None:
-        """End what is left of a run that is over."""
+    async def end(self, entry: Entry) -> None:
+        """End what is running of a run."""
         if self._dispatcher is not None and not entry.stopped.is_set():
             await self._dispatcher.stop(entry.run_id)
+
+    async def _clean_up(self, entry: Entry) -> None:
+        """End what is left of a run that is over."""
+        await self.end(entry)
         entry.started.set()
         if entry.latest.state is RunState.FAULT:
             await self._board.report_if_possible(entry, Cause.CLEANED)
@@ -131,7 +135,7 @@ class Chores:
         """Return when what happens to a run by itself."""
         config, state = self._config, entry.latest.state
         found: list[tuple[float, Cause, str]] = [(math.inf, Cause.LIMIT, "")]
-        if state is RunState.HANDSHAKE and config.registration_timeout_seconds:
+        if state is RunState.HANDSHAKE and entry.registers and config.registration_timeout_seconds:
             when = entry.began_at + config.registration_timeout_seconds
             found.append((when, Cause.NOT_REGISTERED, "registration_timeout"))
         if state in _WITH_WORKER and config.heartbeat_timeout_seconds:

@@ -114,6 +114,7 @@ class Entry:
         was_heard: whether one was heard since then.
         heartbeat_stored_at: when that was stored last by itself.
         began_at: on Trio's clock, when its worker was started or has registered.
+        registers: its worker has to register soon after its start.
         max_rate_hz: what controllers allow; 0: no limit.
         pause_wanted: a controller wants it to pause.
         started: set when the dispatcher has it, or has refused it.
@@ -131,6 +132,7 @@ class Entry:
         self.changed = trio.lowlevel.ParkingLot()
         self.heard_at = self.began_at = trio.current_time()
         self.was_heard = False
+        self.registers = True
         self.heartbeat_stored_at = trio.current_time()
         self.max_rate_hz = 0
         self.pause_wanted = run.state is RunState.PAUSED

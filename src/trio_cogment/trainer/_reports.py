@@ -98,10 +98,11 @@ class Reports:
         """See `RunSink.control_changed`."""
         return await self._commanding.control_changed(run_id, known)
 
-    async def starting(self, run_id: str, gpu_slots: Sequence[int] = ()) -> None:
+    async def starting(self, run_id: str, gpu_slots: Sequence[int] = (), *, registers: bool = True) -> None:
         """See `RunSink.starting`."""
         entry = self._board.entry(run_id)
         follow(entry.latest, Cause.STARTED, 0)
+        entry.registers = registers
         entry.latest = replace(entry.latest, gpu_slots=tuple(gpu_slots))
         await self._board.commits.wait(self._board.change(entry, Cause.STARTED))
 

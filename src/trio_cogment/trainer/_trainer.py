@@ -10,7 +10,13 @@ import trio
 
 from trio_cogment.api.trainer.trainer_pb2 import RunRecord
 from trio_cogment.config import TrainerConfig
-from trio_cogment.errors import AlreadyExistsError, FailedPreconditionError, InvalidArgumentError, UnavailableError
+from trio_cogment.errors import (
+    AlreadyExistsError,
+    CogmentError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    UnavailableError,
+)
 from trio_cogment.host import Host, Runner
 from trio_cogment.rpc import OwnNursery, ServerCall
 from trio_cogment.trainer._board import Board
@@ -35,7 +41,7 @@ class Trainer:
     """A trainer, as an asynchronous context manager; serve its `trainer_services` inside the block.
 
     On leaving, and after `Cancelled`, all that was accepted is stored, if that takes no longer than
-    `farewell_seconds`. What a dispatcher has started is its own matter then.
+    `farewell_seconds`. The dispatcher ends what it has started before that.
 
     Args:
         database: where runs are kept; it is used by this trainer alone, and closed by the caller.
@@ -107,6 +113,9 @@ class Trainer:
     ) -> bool | None:
         """Stop."""
         self.stop()
+        if self._dispatcher is not None:
+            with trio.CancelScope(shield=True):
+                await self._dispatcher.close()
         with trio.move_on_after(self.config.farewell_seconds, shield=True):
             await self.board.commits.drain()
         self._nursery.cancel_scope.cancel()
@@ -197,9 +206,17 @@ class Trainer:
 
         Raises:
             NotFoundError: there is no such run.
+            CogmentError: it could not be stored. The run is ended all the same, and storing it is tried again.
         """
         entry = self.board.entry(run_id)
-        await self.board.commits.wait(self.board.change(entry, Cause.CANCEL, "user_cancel"))
+        try:
+            await self.board.commits.wait(self.board.change(entry, Cause.CANCEL, "user_cancel"))
+        except CogmentError:
+            # Perhaps its own worker has filled the disk. It ends now, and the storage learns of it later.
+            self._nursery.start_soon(self.board.report_if_possible, entry, Cause.CANCEL, "user_cancel")
+            with trio.move_on_after(self.config.cancel_seconds):
+                await self._chores.end(entry)
+            raise
         with trio.move_on_after(self.config.cancel_seconds):
             await entry.stopped.wait()
 

@@ -18,10 +18,13 @@ class RunOrder:
     Attributes:
         run_id: its name.
         config: what to start.
+        again: a trainer that was stopped, or killed, has had it before: there may be something left of that, and it
+            waits for what it asks for, whatever its configuration says.
     """
 
     run_id: str
     config: RunConfig
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,14 @@ class RunSink(Protocol):
     example because it was cancelled, and wait until what they say is stored.
     """
 
-    async def starting(self, run_id: str, gpu_slots: Sequence[int] = ()) -> None:
+    async def starting(self, run_id: str, gpu_slots: Sequence[int] = (), *, registers: bool = True) -> None:
         """Tell that the worker is about to be started; to be called before there is a process.
 
         Args:
             run_id: which run.
             gpu_slots: the GPUs it has got.
+            registers: it has failed if it has not registered, or was attached, within
+                `registration_timeout_seconds`.
         """
 
     async def attach(self, run_id: str, worker_id: str, kind: str) -> None:
@@ -103,4 +108,10 @@ class Dispatcher(Protocol):
 
         It may be called for a run that the dispatcher has not got, and while `start` is at work on it, which then does
         not start it any more. Never raises.
+        """
+
+    async def close(self) -> None:
+        """End whatever there is of all runs, without telling a sink, and start nothing any more. Never raises.
+
+        The trainer is about to stop, and what becomes of such runs is decided at its next start.
         """
