@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from trio_cogment.launch._proc import processes
+from trio_cogment.host.processes import processes
 
 PROGRAM = """
 import os, signal, subprocess, time

@@ -80,6 +80,34 @@ class TrainerConfig:
             raise ValueError(f"credit_low: expected 1 to {self.credit_high} (credit_high), got {self.credit_low}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersConfig:
+    """How the processes of workers are treated.
+
+    Attributes:
+        term_seconds: how long processes may take to end after SIGTERM; then they get SIGKILL.
+        kill_seconds: how long it is waited for them then.
+        drain_seconds: how long the end of a worker's output is waited for when its processes have ended.
+        heartbeat_seconds: how often a worker that sends no heartbeats is taken for alive because its process is.
+        max_line_bytes: a longer line of standard output is left out.
+        max_log_bytes: of each of a worker's two log files.
+        error_lines: so many of the last lines of standard error are kept with a run that failed.
+    """
+
+    term_seconds: float = 5.0
+    kill_seconds: float = 2.0
+    drain_seconds: float = 1.0
+    heartbeat_seconds: float = 10.0
+    max_line_bytes: int = 16 * 1024 * 1024
+    max_log_bytes: int = 64 * 1024 * 1024
+    error_lines: int = 20
+
+    def __post_init__(self) -> None:
+        kinds = {"int": SIZE, "float": SECONDS}
+        check_ranges(self, {field.name: kinds[str(field.type)] for field in fields(self)} | {"term_seconds": _GRACE})
+
+
+_GRACE: Range = (0.0, 3600.0)
 _RATE: Range = (0.0, 10.0**9)
 _ODD: dict[str, Range] = {
     "commit_delay_seconds": (0.0, 60.0),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import trio
 
-from trio_cogment.launch._proc import processes
+from trio_cogment.host.processes import processes
 
 #: Given the processes started here, returns all others that have come of them; see `strays.Strays`.
 FindStrays = Callable[[Collection[int]], Iterable[int]]

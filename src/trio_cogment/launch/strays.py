@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection
 from types import TracebackType
 
-from trio_cogment.launch._proc import Process, processes
+from trio_cogment.host.processes import Process, processes
 
 _PR_SET_CHILD_SUBREAPER = 36
 

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trio_cogment.trainer._service import trainer_services as trainer_services
     from trio_cogment.trainer._trainer import Trainer as Trainer
+    from trio_cogment.trainer.dispatch.admission import Capacity as Capacity
+    from trio_cogment.trainer.dispatch.command import Surroundings as Surroundings
+    from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher as RunDispatcher
+    from trio_cogment.trainer.dispatch.workers import Workers as Workers
     from trio_cogment.trainer.dispatching import Dispatcher as Dispatcher
     from trio_cogment.trainer.dispatching import RunControl as RunControl
     from trio_cogment.trainer.dispatching import RunOrder as RunOrder
@@ -18,11 +22,15 @@ if TYPE_CHECKING:
     from trio_cogment.trainer.opening import open_trainer as open_trainer
 
 _HOMES = {
+    "Capacity": "dispatch.admission",
     "Dispatcher": "dispatching",
     "RunControl": "dispatching",
+    "RunDispatcher": "dispatch.dispatcher",
     "RunOrder": "dispatching",
     "RunSink": "dispatching",
+    "Surroundings": "dispatch.command",
     "Trainer": "_trainer",
+    "Workers": "dispatch.workers",
     "open_trainer": "opening",
     "trainer_services": "_service",
 }

@@ -19,7 +19,8 @@ from trio_cogment.trainer.run_config import (
     is_run_id,
 )
 
-_DEFAULT_TARGET = "127.0.0.1:50055"
+#: Where workers reach the trainer, unless their configuration says something else.
+DEFAULT_TARGET = "127.0.0.1:50055"
 _MAX_GPUS = 8
 _MAX_NAME = 120
 _LARGE = 2**53 - 1
@@ -61,6 +62,8 @@ def _checked(findings: Findings, document: object) -> RunConfig:
     found = findings.record("", document if isinstance(document, dict) else {}, _REQUIRED, _OPTIONAL)
     run_name = _text(findings, "run_name", found["run_name"], _MAX_NAME)
     entry_point = _text(findings, "entry_point", found["entry_point"])
+    if entry_point.startswith("builtin:") and entry_point != BUILTIN_TRIALS:
+        findings.add("entry_point", f"a program, 'external' or {BUILTIN_TRIALS!r}", entry_point)
     arguments = () if found["arguments"] is MISSING else findings.texts_of("arguments", found["arguments"])
     environment = _environment(findings, found["environment"])
     resources = _resources(findings, found["resources"])
@@ -135,7 +138,7 @@ def _artifacts(findings: Findings, value: object) -> Artifacts:
 def _worker(findings: Findings, value: object) -> dict[str, Any]:
     """Return `metadata.worker` with its defaults; further keys are kept."""
     path = "metadata.worker"
-    defaults = {"arguments": [], "config": {}, "grpc_target": _DEFAULT_TARGET, "use_grpc": True}
+    defaults = {"arguments": [], "config": {}, "grpc_target": DEFAULT_TARGET, "use_grpc": True}
     found = defaults | findings.table(path, value)
     if isinstance(value, dict) and ("module" in value) == ("script" in value):
         findings.add(path, "a `module` or a `script`", sorted(value))

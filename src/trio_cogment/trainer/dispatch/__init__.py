@@ -1,0 +1,1 @@
+"""What starts runs: their admission, and their workers as processes."""

@@ -1,0 +1,100 @@
+"""The folders of runs: configurations, logs, and the tokens of those whose processes may be there. It blocks."""
+
+from __future__ import annotations
+
+import os
+
+from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.host.files import FileLock, Files, LockedError, write_whole
+from trio_cogment.trainer.dispatch.command import WORKER_CONFIG, Command
+from trio_cogment.trainer.run_config import RunConfig
+
+_LOCK = ".lock"
+_TOKEN = "token"
+_LOGS = "logs"
+
+
+class RunFolders:
+    """A folder with a folder for each run.
+
+    The token of a run's processes is in a file from before their start until none is left: it is how a server finds
+    what another one has left behind. So two servers must not share the folder.
+
+    Args:
+        root: the folder; it is made if it is not there.
+        files: the file system.
+    """
+
+    def __init__(self, root: str, files: Files) -> None:
+        self._root = os.path.abspath(root)
+        self._files = files
+        self._lock: FileLock | None = None
+
+    def open(self) -> dict[str, str]:
+        """Begin to use the folder; return the tokens that are left behind in it, by the ids of runs.
+
+        Raises:
+            FailedPreconditionError: another server uses it, or it cannot be made or read.
+        """
+        try:
+            self._make(self._root)
+            self._lock = self._files.lock(os.path.join(self._root, _LOCK))
+            found = {run_id: self._token(run_id) for run_id in self._files.folders(self._root)}
+        except LockedError as error:
+            raise FailedPreconditionError(f"{self._root} is in use by another trainer{error.who}") from error
+        except OSError as error:
+            raise FailedPreconditionError(f"{self._root} cannot be used for the files of runs: {error}") from error
+        return {run_id: token for run_id, token in found.items() if token}
+
+    def close(self) -> None:
+        """Let others use the folder."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def of(self, run_id: str) -> str:
+        """Return the folder of a run."""
+        return os.path.join(self._root, run_id)
+
+    def log(self, run_id: str, name: str) -> str:
+        """Return the path of a log file of a run."""
+        return os.path.join(self.of(run_id), _LOGS, name)
+
+    def prepare(self, run_id: str, config: RunConfig, command: Command, token: str) -> None:
+        """Make what a worker needs, before it is started. Raises OSError."""
+        folder = self.of(run_id)
+        self._make(folder)
+        self._make(os.path.join(folder, _LOGS))
+        self._write(os.path.join(folder, "config.json"), config.with_run_id(run_id))
+        if command.worker_config is not None:
+            self._write(os.path.join(folder, WORKER_CONFIG), command.worker_config)
+        self._write(os.path.join(folder, _TOKEN), token)
+
+    def forget(self, run_id: str) -> None:
+        """Take note that no process of a run is left."""
+        try:
+            self._files.remove(os.path.join(self.of(run_id), _TOKEN))
+        except OSError:
+            pass  # it is not there; or it is looked for in vain at the next start
+
+    def _token(self, run_id: str) -> str:
+        try:
+            return self._files.read(os.path.join(self.of(run_id), _TOKEN)).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def _make(self, folder: str) -> None:
+        parent = os.path.dirname(folder)
+        if not os.path.isdir(parent):
+            self._make(parent)
+        try:
+            self._files.make_folder(folder)
+        except FileExistsError:
+            pass
+
+    def _write(self, path: str, text: str) -> None:
+        """Write a file that only its owner may read: environments and configurations may have secrets."""
+        file = self._files.owner_only().open(path)
+        try:
+            write_whole(file, text.encode())
+        finally:
+            file.close()

@@ -1,0 +1,87 @@
+"""What a trainer does with the lines of a worker."""
+
+from __future__ import annotations
+
+import logging
+
+import trio
+
+from trio_cogment.errors import CogmentError
+from trio_cogment.trainer.dispatch.jsonl import Event, LogLine, Origin, parse_line
+from trio_cogment.trainer.dispatching import RunSink
+
+_log = logging.getLogger(__name__)
+
+#: How registrations call a worker that is known by its output.
+KIND = "jsonl.telemetry"
+_SHOWN_CHARACTERS = 200
+
+
+class Listener:
+    """Gives what a worker writes to the trainer.
+
+    The first line that says something counts as its registration. A step that is held back by a pause, a rate or a busy
+    storage holds back the worker, as its pipe is not read then.
+
+    Args:
+        origin: whose output it is.
+        sink: where it goes.
+
+    Attributes:
+        failure: what the worker said of its failure; empty: nothing.
+        attached: it has written a line that says something.
+        heartbeats: it sends heartbeats, so it is alive only if it does.
+        skipped: lines that say nothing.
+        lost: steps and episodes that were not accepted.
+    """
+
+    def __init__(self, origin: Origin, sink: RunSink) -> None:
+        self._origin = origin
+        self._sink = sink
+        self._next_time = 0.0
+        self.failure = ""
+        self.attached = self.heartbeats = False
+        self.skipped = self.lost = 0
+
+    async def take(self, lines: list[bytes]) -> None:
+        """Take some lines."""
+        for line in lines:
+            found = parse_line(line, self._origin)
+            if found is None:
+                self.skipped += 1
+            elif isinstance(found, LogLine):
+                _log.debug("run %s: %s", self._origin.run_id, found.text[:_SHOWN_CHARACTERS])
+            else:
+                try:
+                    await self._attach()
+                    if isinstance(found, Event):
+                        self._note(found)
+                    else:
+                        await self._pace()
+                        await self._sink.publish(self._origin.run_id, found)
+                except CogmentError as error:
+                    self.lost += 1
+                    _log.debug("run %s: %s", self._origin.run_id, error)
+
+    async def _attach(self) -> None:
+        if not self.attached:
+            await self._sink.attach(self._origin.run_id, self._origin.worker_id, KIND)
+            self.attached = True
+
+    def _note(self, event: Event) -> None:
+        self._sink.heard(self._origin.run_id)
+        if event.name == "heartbeat":
+            self.heartbeats = True
+        elif event.name == "run_failed":
+            self.failure = (event.error or event.name)[:_SHOWN_CHARACTERS]
+        elif event.name == "checkpoint_saved":
+            _log.info("run %s: a checkpoint: %s", self._origin.run_id, dict(event.payload))
+
+    async def _pace(self) -> None:
+        """Wait until the rate that controllers allow lets one more pass."""
+        control = self._sink.control(self._origin.run_id)
+        while control.max_rate_hz and not control.ended and trio.current_time() < self._next_time:
+            with trio.move_on_at(self._next_time):
+                control = await self._sink.control_changed(self._origin.run_id, control)
+        if control.max_rate_hz:
+            self._next_time = max(self._next_time, trio.current_time()) + 1 / control.max_rate_hz

@@ -1,0 +1,198 @@
+"""The workers of runs, as processes: started, listened to, and ended with everything that they have started."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from trio_cogment.config import WorkersConfig
+from trio_cogment.errors import CogmentError
+from trio_cogment.host import Host
+from trio_cogment.trainer.dispatch.command import TOKEN_VARIABLE, Command, Surroundings, command_of
+from trio_cogment.trainer.dispatch.folders import RunFolders
+from trio_cogment.trainer.dispatch.groups import Group, end_marked
+from trio_cogment.trainer.dispatch.jsonl import Origin
+from trio_cogment.trainer.dispatch.listening import Listener
+from trio_cogment.trainer.dispatch.output import Lines, LogFile, Output, Tail
+from trio_cogment.trainer.dispatching import RunOrder, RunSink
+from trio_cogment.trainer.runs import Cause
+
+_log = logging.getLogger(__name__)
+
+_TOKEN_BYTES = 32
+_THREADS = 8
+#: A line of standard error; only its beginning is ever shown.
+_ERROR_LINE_BYTES = 65536
+
+
+class Workers:
+    """Runs the workers of runs; `Starter` of a dispatcher.
+
+    Args:
+        folder: where runs have their folders.
+        surroundings: what workers are told about the platform.
+        config: limits and timeouts.
+        host: gives tokens and files, and runs what blocks.
+    """
+
+    def __init__(
+        self, folder: str, surroundings: Surroundings, config: WorkersConfig | None = None, host: Host | None = None
+    ) -> None:
+        self._config = config or WorkersConfig()
+        self._host = host or Host()
+        self._surroundings = surroundings
+        self._folders = RunFolders(folder, self._host.files)
+        self._runner = self._host.runner(_THREADS)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Use the folder for the time of a block. What an earlier server has left behind is ended first.
+
+        Raises:
+            FailedPreconditionError: it cannot be used.
+        """
+        try:
+            left_behind = await self._runner(self._folders.open)
+            if left_behind:
+                await self._end_left_behind(left_behind)
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._runner(self._folders.close)
+
+    async def _end_left_behind(self, tokens: dict[str, str]) -> None:
+        _log.info("ending what is left of %d runs of an earlier server", len(tokens))
+        config = self._config
+        left = await end_marked(list(tokens.values()), self._runner, config.term_seconds, config.kill_seconds)
+        if left:
+            _log.error("%d processes of earlier runs could not be ended", left)
+            return
+        for run_id in tokens:
+            await self._runner(self._folders.forget, run_id)
+
+    async def run(self, order: RunOrder, gpus: Sequence[int], sink: RunSink) -> None:
+        """Run the worker of a run until it has ended, and tell the sink how; on `Cancelled`, end it."""
+        run_id = order.run_id
+        token = self._host.secret_bytes(_TOKEN_BYTES).hex()
+        command = command_of(
+            run_id,
+            order.config,
+            folder=self._folders.of(run_id),
+            gpus=gpus,
+            python=sys.executable,
+            surroundings=self._surroundings,
+        )
+        try:
+            await self._runner(self._folders.prepare, run_id, order.config, command, token)
+            await sink.starting(run_id, gpus, registers=command.registers)
+            leader = await self._runner(_spawn, command, token)
+        except (OSError, ValueError) as error:
+            await self._runner(self._folders.forget, run_id)
+            await sink.ended(run_id, Cause.START_FAILED, f"dispatch_error: {error}")
+            return
+        group = Group(leader, token, self._runner)
+        listener = Listener(Origin(run_id, command.worker_id, command.agent_id), sink)
+        tail = Tail(self._config.error_lines)
+        code = 0
+        try:
+            await self._listen(order, leader, group, listener, tail, sink)
+        finally:
+            with trio.CancelScope(shield=True):
+                code = await self._buried(run_id, group)
+        await self._report(run_id, code, listener, tail, sink)
+
+    async def _buried(self, run_id: str, group: Group) -> int:
+        """End what is left of a group; return the exit code of its leader."""
+        if not await group.end(self._config.term_seconds, self._config.kill_seconds):
+            _log.error("run %s: some of its processes cannot be ended; the next start tries again", run_id)
+            return -1
+        await self._runner(self._folders.forget, run_id)
+        return await group.wait()
+
+    async def _listen(
+        self,
+        order: RunOrder,
+        leader: subprocess.Popen[bytes],
+        group: Group,
+        listener: Listener,
+        tail: Tail,
+        sink: RunSink,
+    ) -> None:
+        """Read all that a worker writes, until it has ended, and nothing that it has started is left."""
+        assert leader.stdout is not None
+        assert leader.stderr is not None
+        config = self._config
+        async with (
+            trio.lowlevel.FdStream(os.dup(leader.stdout.fileno())) as stdout,
+            trio.lowlevel.FdStream(os.dup(leader.stderr.fileno())) as stderr,
+        ):
+            leader.stdout.close()
+            leader.stderr.close()
+            lines = Output(stdout, self._log_file(order, "stdout"), Lines(config.max_line_bytes))
+            errors = Output(stderr, self._log_file(order, "stderr"), Lines(_ERROR_LINE_BYTES))
+            async with trio.open_nursery() as watching:
+                watching.start_soon(self._keep_alive, order.run_id, listener, sink)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_read_lines, lines, listener)
+                    nursery.start_soon(_read_errors, errors, tail)
+                    await group.leader_ended()
+                    await group.end(config.term_seconds, config.kill_seconds)
+                    lines.finish(config.drain_seconds)
+                    errors.finish(config.drain_seconds)
+                watching.cancel_scope.cancel()
+
+    def _log_file(self, order: RunOrder, name: str) -> LogFile:
+        kept = order.config.artifacts.persist_logs
+        path = self._folders.log(order.run_id, f"worker.{name}.log") if kept else None
+        return LogFile(self._host.files, path, self._config.max_log_bytes, self._runner)
+
+    async def _keep_alive(self, run_id: str, listener: Listener, sink: RunSink) -> None:
+        """Take a worker for alive as long as its process is, unless it sends heartbeats itself."""
+        while True:
+            await trio.sleep(self._config.heartbeat_seconds)
+            if listener.attached and not listener.heartbeats:
+                sink.heard(run_id)
+
+    async def _report(self, run_id: str, code: int, listener: Listener, tail: Tail, sink: RunSink) -> None:
+        _log.info(
+            "run %s: its worker ended with exit code %d; %d lines said nothing, %d were not accepted",
+            run_id,
+            code,
+            listener.skipped,
+            listener.lost,
+        )
+        try:
+            if code == 0 and not listener.failure:
+                await sink.ended(run_id, Cause.FINISHED)
+            else:
+                await sink.ended(run_id, Cause.FAILED, listener.failure or f"exit_code_{code}", tail.text)
+        except CogmentError as error:
+            _log.info("%s", error)
+
+
+async def _read_lines(output: Output, listener: Listener) -> None:
+    while (lines := await output.read()) is not None:
+        await listener.take(lines)
+
+
+async def _read_errors(output: Output, tail: Tail) -> None:
+    while (lines := await output.read()) is not None:
+        tail.add(lines)
+
+
+def _spawn(command: Command, token: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command.arguments,
+        # A worker's lines are to come when it writes them.
+        env={"PYTHONUNBUFFERED": "1", **os.environ, **command.variables, TOKEN_VARIABLE: token},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )

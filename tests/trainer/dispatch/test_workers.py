@@ -1,0 +1,328 @@
+"""Workers as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.trainer.bench import STATUS, Client
+from tests.trainer.dispatch.programs import SLEEPS, STUBBORN, WRITES, dispatching, marked_by, program, until
+from trio_cogment.api.trainer.trainer_pb2 import RunStep
+from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.host import run_inline
+from trio_cogment.host.files import SystemFiles
+from trio_cogment.host.processes import processes
+from trio_cogment.trainer.dispatch.command import TOKEN_VARIABLE, Surroundings
+from trio_cogment.trainer.dispatch.folders import RunFolders
+from trio_cogment.trainer.dispatch.groups import end_marked, marked, signal_marked
+from trio_cogment.trainer.dispatch.workers import Workers
+from trio_cogment.trainer.storage import Kind
+
+pytestmark = pytest.mark.skipif(processes() is None, reason="the system does not tell its processes")
+
+
+async def steps_of(client: Client, run_id: str) -> list[RunStep]:
+    async with client.stream(run_id) as call:
+        return [step async for step in call]
+
+
+async def reason_of(client: Client, run_id: str) -> tuple[str, str]:
+    await until(client, run_id, "TERM")
+    record = await client.record(run_id)
+    return STATUS[record.status], record.failure_reason
+
+
+async def test_what_a_worker_writes_is_stored_and_its_end_is_that_of_the_run(tmp_path: Path) -> None:
+    async with dispatching(tmp_path) as (client, trainer, _):
+        await client.submit("a", **program(WRITES))
+        async with client.watch(1) as call:
+            seen = []
+            while "TERM" not in seen:
+                seen.append(STATUS[(await call.receive()).status])
+        assert seen == ["HSHK", "RDY", "EXEC", "TERM"]
+        assert [(step.step_index, step.reward, step.action_json) for step in await steps_of(client, "a")] == [
+            (0, 1.0, "[0]"),
+            (1, 1.0, "[1]"),
+        ]
+        assert await client.all_of("a", kind="Episodes") == [1]
+        outcome = trainer.board.entry("a").latest.outcome
+        assert outcome is not None
+        assert outcome.value == "succeeded"
+    log = tmp_path / "a" / "logs" / "worker.stdout.log"
+    assert log.read_text().splitlines()[2] == "hello"
+
+
+async def test_a_worker_that_writes_nothing_may_succeed(tmp_path: Path) -> None:
+    async with dispatching(tmp_path) as (client, _, _):
+        await client.submit("a", **program("pass", artifacts={"output_prefix": "o", "persist_logs": False}))
+        assert await reason_of(client, "a") == ("TERM", "")
+    assert os.listdir(tmp_path / "a" / "logs") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "detail"),
+    [
+        ("import sys; sys.exit('no data')", "exit_code_1", "no data"),
+        ("import os; os.kill(os.getpid(), 9)", "exit_code_-9", ""),
+        ('print(\'{"event": "run_failed", "payload": {"error": "NaN"}}\')', "NaN", ""),
+    ],
+)
+async def test_a_worker_that_fails(tmp_path: Path, text: str, reason: str, detail: str) -> None:
+    async with dispatching(tmp_path) as (client, trainer, _):
+        await client.submit("a", **program(text))
+        assert await reason_of(client, "a") == ("TERM", reason)
+        run = trainer.board.entry("a").latest
+        assert (run.outcome and run.outcome.value, run.detail) == ("failed", detail)
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "reason"), [("/not/there", "No such file"), ("/", "Permission denied"), ("a\0b", "null byte")]
+)
+async def test_a_program_that_cannot_be_started(tmp_path: Path, entry_point: str, reason: str) -> None:
+    async with dispatching(tmp_path) as (client, _, _):
+        await client.submit("a", entry_point=entry_point, arguments=[])
+        status, found = await reason_of(client, "a")
+        assert (status, found.startswith("dispatch_error: "), reason in found) == ("TERM", True, True)
+
+
+async def test_a_folder_that_cannot_be_made_fails_the_run_only(tmp_path: Path) -> None:
+    async with dispatching(tmp_path) as (client, _, _):
+        (tmp_path / "a").write_text("in the way")
+        await client.submit("a", **program("pass"))
+        assert "Not a directory" in (await reason_of(client, "a"))[1]
+        await client.submit("b", **program("pass", run_name="b"))
+        assert await reason_of(client, "b") == ("TERM", "")
+
+
+async def test_the_files_and_the_environment_of_a_worker(tmp_path: Path) -> None:
+    module = tmp_path / "own_worker.py"
+    module.write_text(
+        "import json, os, sys\n"
+        "config = json.load(open(os.environ['TRAINER_WORKER_CONFIG_PATH']))\n"
+        "print(json.dumps({'type': 'episode', 'metadata': {'config': config, 'arguments': sys.argv[1:],"
+        " 'gpus': os.environ['CUDA_VISIBLE_DEVICES'], 'seed': os.environ['SEED']}}))\n"
+    )
+    runs = tmp_path / "runs"
+    async with dispatching(runs) as (client, _, _):
+        worker = {"script": str(module), "worker_id": "w1", "config": {"algo": "ppo"}}
+        resources = {"cpus": 1, "memory_mb": 256, "gpus": {"requested": 1}}
+        await client.submit("a", metadata={"worker": worker}, entry_point="python", resources=resources)
+        await until(client, "a", "TERM")
+        async with client.stream("a", kind="Episodes") as call:
+            episode = await call.receive()
+        found = json.loads(episode.metadata_json)
+        assert found["config"] == {"algo": "ppo", "run_id": "a"}
+        assert found["arguments"] == ["--config", str(runs / "a" / "worker-config.json"), "--worker-id", "w1"]
+        assert (found["gpus"], found["seed"], episode.worker_id) == ("0", "1", "w1")
+        assert list((await client.record("a")).gpu_slots) == [0]
+    assert stat.S_IMODE(os.stat(runs / "a" / "config.json").st_mode) == 0o600
+    assert not (runs / "a" / "token").exists()
+
+
+# Ends
+
+
+async def test_cancel_leaves_no_process_of_a_worker_that_ignores_sigterm(tmp_path: Path) -> None:
+    mark = str(uuid.uuid4())
+    async with dispatching(tmp_path) as (client, _, _):
+        await client.submit("a", **program(STUBBORN, mark))
+        await until(client, "a", "RDY")
+        assert len(marked_by(mark)) == 4
+        with trio.fail_after(6):
+            await client.cancel("a")
+        assert marked_by(mark) == []
+        assert (await client.record("a")).failure_reason == "user_cancel"
+
+
+async def test_what_a_worker_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+    mark = str(uuid.uuid4())
+    text = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)', {mark!r}])"
+    async with dispatching(tmp_path) as (client, _, _):
+        await client.submit("a", **program(text))
+        assert await reason_of(client, "a") == ("TERM", "")
+        assert marked_by(mark) == []
+
+
+async def test_the_end_of_a_trainer_ends_its_workers_and_decides_nothing(tmp_path: Path) -> None:
+    mark = str(uuid.uuid4())
+    storage = f"sqlite:{tmp_path / 'runs.db'}"
+    async with dispatching(tmp_path / "runs", storage=storage) as (client, _, _):
+        await client.submit("ready", **program(SLEEPS, mark))
+        await client.submit("executing", **program(f'print(\'{{"type": "step"}}\'); {SLEEPS}', mark))
+        await until(client, "ready", "RDY")
+        await until(client, "executing", "EXEC")
+    assert marked_by(mark) == []
+    async with dispatching(tmp_path / "runs", storage=storage) as (client, _, _):
+        assert await reason_of(client, "executing") == ("TERM", "daemon restarted")
+        await until(client, "ready", "RDY")
+        assert len(marked_by(mark)) == 1
+    assert marked_by(mark) == []
+
+
+async def test_a_run_ends_by_its_schedule(tmp_path: Path) -> None:
+    mark = str(uuid.uuid4())
+    async with dispatching(tmp_path) as (client, trainer, _):
+        text = f'for i in range(3): print(\'{{"type": "step"}}\')\n{SLEEPS}'
+        await client.submit("steps", **program(text, mark, schedule={"max_steps": 2}))
+        await client.submit("time", **program(SLEEPS, mark, schedule={"max_duration_seconds": 1}))
+        for run_id in ("steps", "time"):
+            await until(client, run_id, "TERM")
+            with trio.fail_after(10):
+                await trainer.board.entry(run_id).stopped.wait()
+            run = trainer.board.entry(run_id).latest
+            assert (run.outcome and run.outcome.value, run.failure_reason) == ("succeeded", "schedule limit")
+        assert marked_by(mark) == []
+        assert await client.all_of("steps") == [1, 2]
+
+
+async def test_a_worker_that_should_register_and_does_not(tmp_path: Path) -> None:
+    script = tmp_path / "silent.py"
+    script.write_text("import time; time.sleep(600)")
+    async with dispatching(tmp_path / "runs", registration_timeout_seconds=0.2) as (client, _, _):
+        await client.submit("a", metadata={"worker": {"script": str(script)}}, entry_point="python")
+        assert await reason_of(client, "a") == ("TERM", "registration_timeout")
+        assert marked_by(str(script)) == []
+
+
+HEARTBEATS = 'import time; print(\'{"event": "heartbeat"}\'); time.sleep(600)'
+
+
+async def test_a_worker_that_stops_sending_heartbeats(tmp_path: Path) -> None:
+    async with dispatching(tmp_path, heartbeat_timeout_seconds=0.5, heartbeat_seconds=0.05) as (client, _, _):
+        await client.submit("silent", **program(SLEEPS))
+        await client.submit("sends", **program(HEARTBEATS))
+        assert await reason_of(client, "sends") == ("TERM", "worker_timeout")
+        assert await client.status("silent") == "RDY"
+
+
+async def test_lines_that_are_too_long_are_left_out(tmp_path: Path) -> None:
+    text = 'print(\'{"type": "step", "action": "\' + \'x\' * 5000 + \'"}\'); print(\'{"type": "step"}\')'
+    async with dispatching(tmp_path, max_line_bytes=1000) as (client, _, _):
+        await client.submit("a", **program(text))
+        await until(client, "a", "TERM")
+        assert [step.action_json for step in await steps_of(client, "a")] == [""]
+
+
+FOR_EVER = 'import time\nwhile True: print(\'{"type": "step"}\'); time.sleep(0.001)'
+
+
+async def test_a_pause_holds_back_what_a_worker_writes(tmp_path: Path) -> None:
+    async with dispatching(tmp_path) as (client, trainer, _):
+        await client.submit("a", **program(FOR_EVER))
+        await until(client, "a", "EXEC")
+        await client.command("a", pause=True)
+        log = trainer.board.entry("a").logs[Kind.STEPS]
+        before = log.accepted
+        await trio.sleep(0.3)
+        assert log.accepted == before
+        await client.command("a", resume=True)
+        with trio.fail_after(5):
+            async with client.stream("a", since=before + 100) as call:
+                await call.receive()
+        await client.cancel("a")
+
+
+async def test_a_rate_slows_a_worker_down(tmp_path: Path) -> None:
+    async with dispatching(tmp_path) as (client, trainer, _):
+        await client.submit("a", **program(FOR_EVER))
+        await until(client, "a", "EXEC")
+        await client.command("a", max_rate_hz=20)
+        log = trainer.board.entry("a").logs[Kind.STEPS]
+        before, since = log.accepted, trio.current_time()
+        await trio.sleep(1)
+        assert log.accepted - before <= 20 * (trio.current_time() - since) + 2
+        await client.command("a", max_rate_hz=0)
+        with trio.fail_after(5):
+            async with client.stream("a", since=before + 200) as call:
+                await call.receive()
+        await client.cancel("a")
+
+
+# What an earlier server has left behind
+
+
+def sleeper(mark: str, **variables: str) -> subprocess.Popen[bytes]:
+    """Start a process that ignores SIGTERM if its mark says so; return it when it is ready."""
+    text = (
+        "import signal, sys, time\n"
+        "if sys.argv[1] == 'stubborn': signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print(flush=True); time.sleep(600)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", text, mark], env={**os.environ, **variables}, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def bury(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+async def test_processes_of_a_server_that_was_killed_are_ended_and_no_others(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    for run_id in "ab":
+        (runs / run_id).mkdir(parents=True)
+        (runs / run_id / "token").write_text(f"token of {run_id}")
+    (runs / "done").mkdir()
+    ours = [sleeper("", **{TOKEN_VARIABLE: f"token of {run_id}"}) for run_id in "ab"]
+    others = [sleeper("", **{TOKEN_VARIABLE: "token of c"}), sleeper("", TOKEN="token of a")]
+    try:
+        with trio.fail_after(30):
+            async with Workers(str(runs), Surroundings()).opened():
+                assert [process.wait() for process in ours] == [-signal.SIGTERM] * 2
+                assert [process.poll() for process in others] == [None, None]
+                assert not (runs / "a" / "token").exists()
+    finally:
+        bury((*ours, *others))
+
+
+async def test_a_process_left_behind_that_ignores_sigterm_is_killed() -> None:
+    process = sleeper("stubborn", **{TOKEN_VARIABLE: "its token"})
+    try:
+        assert marked(["its token"]) == [process.pid]
+        with trio.fail_after(10):
+            assert await end_marked(["its token"], run_inline, 0.1, 5) == 0
+        assert process.wait() == -signal.SIGKILL
+    finally:
+        bury([process])
+
+
+def test_a_number_that_was_given_to_somebody_else_meanwhile_gets_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = sleeper("")
+    try:
+        groups = "trio_cogment.trainer.dispatch.groups"
+        monkeypatch.setattr(f"{groups}.marked", lambda tokens: [process.pid])
+        assert signal_marked(["its token"], signal.SIGKILL) == 0
+        assert process.poll() is None
+    finally:
+        bury([process])
+
+
+def test_an_empty_token_marks_nobody() -> None:
+    assert marked([""]) == []
+
+
+def test_two_servers_do_not_share_a_folder(tmp_path: Path) -> None:
+    first, second = RunFolders(str(tmp_path), SystemFiles()), RunFolders(str(tmp_path), SystemFiles())
+    assert first.open() == {}
+    with pytest.raises(FailedPreconditionError, match="is in use by another trainer"):
+        second.open()
+    first.close()
+    second.open()
+    second.close()
