@@ -10,7 +10,7 @@ from tests.gateways.dm_env_rpc.gateway.games import Game, begun, joined, params_
 from trio_cogment.errors import StatusCode
 from trio_cogment.gateways.dm_env_rpc import DmEnvRpcError, State, open_connection
 from trio_cogment.outcome import EndCause
-from trio_cogment.sdk import ActorSession, actor_params
+from trio_cogment.sdk import ActorSession, EnvironmentSession, actor_params
 
 RUNNING, TERMINATED, INTERRUPTED = State.RUNNING, State.TERMINATED, State.INTERRUPTED
 
@@ -56,6 +56,26 @@ async def test_leaving_and_joining_again_costs_no_trial() -> None:
             assert [*specs.actions.specs, *specs.observations.specs] == ["action", "observation", "reward"]
         assert await step(ann) == (RUNNING, 0, 0.0)
     assert len(game.sessions) == 2
+
+
+async def test_who_joins_while_the_trial_for_the_one_before_is_ended() -> None:
+    go_on = trio.Event()
+
+    async def slow(_: EnvironmentSession) -> None:
+        await go_on.wait()
+
+    game = Game(opening=slow)
+    async with playing(game) as platform, open_connection(platform.channel) as ann:
+        await ann.create_world({"world_name": "w"})
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ann.join_world, "w")
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        game.opening = None
+        ann.close()
+        async with open_connection(platform.channel) as ben:
+            await ben.join_world("w")
+            assert await step(ben) == (RUNNING, 0, 0.0)
 
 
 # The start barrier

@@ -45,7 +45,7 @@ async def test_a_reset_with_settings() -> None:
     """They hold from the next sequence on; wrong ones change nothing, not even the sequence that runs."""
     async with playing(Game(length=0)) as platform, joined(platform, "ann") as (ann,):
         await step(ann)
-        with pytest.raises(DmEnvRpcError, match="'max_stepz'.*did you mean 'max_steps'") as caught:
+        with pytest.raises(DmEnvRpcError, match=r"'max_stepz'.*did you mean 'max_steps'") as caught:
             await ann.reset({"max_stepz": 3})
         assert caught.value.code is StatusCode.INVALID_ARGUMENT
         assert await step(ann) == (RUNNING, 1, 0.0)

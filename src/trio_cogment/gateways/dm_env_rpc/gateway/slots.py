@@ -27,6 +27,16 @@ RUNNING, TERMINATED, INTERRUPTED = pb.RUNNING, pb.TERMINATED, pb.INTERRUPTED
 
 #: States between sequences, to which changes are told to those who wait for them.
 _SETTLED = frozenset({SlotState.FREE, SlotState.READY, SlotState.OVER})
+_WAITING_FOR = {
+    SlotState.WAITING: "others to join and step, and for the first observation",
+    SlotState.STEPPING: "the next observation",
+    SlotState.RESETTING: "the end of the trial, in which others play",
+}
+
+
+def too_long(who: str, seconds: float, awaited: str) -> RpcError:
+    """Return what a request is answered with that has waited too long."""
+    return RpcError(StatusCode.DEADLINE_EXCEEDED, f"{who}: waited {seconds:g} s for {awaited}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,11 @@ class Slot:
         """Whether it has a client."""
         return self.state is not SlotState.FREE
 
+    @property
+    def is_described(self) -> bool:
+        """Whether its specifications are known."""
+        return self.mapping is not None
+
     def feed(self, happened: SlotInput, reply: Reply | None = None) -> None:
         """Let something happen to the slot; the request that waits is answered if that is what follows.
 
@@ -130,9 +145,8 @@ class Slot:
             finally:
                 self._answered = None
             if self._reply is None:
-                waited = "others to join and step" if self.state is SlotState.WAITING else "the next observation"
-                text = f"{who}, actor {self.name!r}: waited {seconds:g} s for {waited}"
-                self.feed(SlotInput.TIMEOUT, Reply(error=RpcError(StatusCode.DEADLINE_EXCEEDED, text)))
+                error = too_long(f"{who}, actor {self.name!r}", seconds, _WAITING_FOR[self.state])
+                self.feed(SlotInput.TIMEOUT, Reply(error=error))
         assert self._reply is not None
         reply, self._reply = self._reply, None
         return reply

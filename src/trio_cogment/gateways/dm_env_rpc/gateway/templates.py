@@ -45,7 +45,8 @@ class WorldTemplate:
         reset: what a Reset does to a trial that has other clients: "wait" plays the default action for the slot until
             the trial ends; "world" ends the trial for everybody.
         destroy: whether DestroyWorld is carried out while others have joined: "refuse" or "force".
-        step_timeout_seconds: how long a step may take; 0: as long as it takes.
+        step_timeout_seconds: how long a step may take, and a reset and joining that wait for the trial; 0: as
+            long as it takes.
         reset_world_timeout_seconds: how long a ResetWorld waits for the others' steps.
         world_idle_seconds: how long a world is kept that nobody has joined; 0: forever.
         reward_mode: which of the rewards since the last reply is the observation `reward`: their "sum", the "last" one,

@@ -14,7 +14,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part
 from trio_cogment.gateways.dm_env_rpc.gateway.records import SlotRecord
 from trio_cogment.gateways.dm_env_rpc.gateway.sequences import Backstage, Sequence
 from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import BLOCKED, SlotInput, SlotState
-from trio_cogment.gateways.dm_env_rpc.gateway.slots import Reply, Slot
+from trio_cogment.gateways.dm_env_rpc.gateway.slots import Reply, Slot, too_long
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
 
 Settings = Mapping[str, pb.Tensor]
@@ -143,20 +143,20 @@ class World:
         if not needs_first_observation(backstage.profile.spec, self.template, slot.actor_class):
             slot.mapping = backstage.make_mapping(self.template, slot, None)
             return
-        while slot.mapping is None:
-            if self._sequence is None:
-                self._launch()
-            sequence = self._sequence
-            assert sequence is not None
-            await self._changes.wait_transition()
-            if slot.mapping is None:
-                if self.destroyed is not None:
-                    raise self.destroyed
+        seconds = self.template.step_timeout_seconds
+        with trio.move_on_after(seconds or float("inf")):
+            while not slot.is_described:
+                sequence = self._sequence or self._launch()
+                await self._changes.wait_transition()
+                self._check_open()
                 if sequence.failure is not None:
                     raise sequence.failure
-                if self._sequence is not sequence:
+                # One that this world itself has ended is followed by another one.
+                if self._sequence is not sequence and not (sequence.end_asked or slot.is_described):
                     why = sequence.parts[slot.name].details
                     raise UnavailableError(f"{self}: the trial ended before its first observation: {why}")
+        if not slot.is_described:
+            raise too_long(f"{self}, actor {slot.name!r}", seconds, "the first observation")
 
     def leave(self, slot: Slot) -> None:
         """Let an actor's client go; what becomes of the trial is the template's policy."""
