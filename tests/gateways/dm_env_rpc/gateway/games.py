@@ -40,7 +40,7 @@ class Game:
         opening: called before the first observations.
         turn: called with each step, before the observations go out.
         rewards: by the number of the step, those that go out with its observations.
-        content: replaces the bytes of observations, by the number of the step.
+        content: replaces the bytes of observations, by the number of the step, or by actor and step.
         actions: those that came with each step.
         messages: that came.
         sessions: the trials, in order.
@@ -53,7 +53,7 @@ class Game:
     opening: Callable[[EnvironmentSession], Awaitable[None]] | None = None
     turn: Callable[[EnvironmentSession, int], Awaitable[None]] | None = None
     rewards: Mapping[int, Sequence[Reward]] = field(default_factory=dict)
-    content: Mapping[int, bytes] = field(default_factory=dict)
+    content: Mapping[int | tuple[str, int], bytes] = field(default_factory=dict)
     actions: list[list[int | None]] = field(default_factory=list)
     messages: list[RecvMessage] = field(default_factory=list)
     sessions: list[EnvironmentSession] = field(default_factory=list)
@@ -87,8 +87,9 @@ class Game:
         return [(actor.name, self._seen(actor.name, step, flags or {})) for actor in session.actors]
 
     def _seen(self, name: str, step: int, flags: Mapping[str, bool]) -> bytes:
-        if step in self.content:
-            return self.content[step]
+        for key in ((name, step), step):
+            if key in self.content:
+                return self.content[key]
         last, terminated = self.out.get(name, (0, False))
         if last and step >= last:
             flags = {"alive": False, "active": False}

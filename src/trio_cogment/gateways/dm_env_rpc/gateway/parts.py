@@ -48,6 +48,8 @@ class Surroundings(Protocol):
     end_asked: bool
     #: The orchestrator has not confirmed that yet.
     is_asking: bool
+    #: Why nobody can go on with the trial; None if they can.
+    failure: Exception | None
     #: See `templates.WorldTemplate`.
     reward_mode: RewardMode
     max_steps: int
@@ -260,8 +262,9 @@ class Part:
     @property
     def details(self) -> str:
         """Why the trial is over for this actor, as far as somebody has said so."""
-        if self._error is not None:
-            return str(self._error)
+        error = self._around.failure or self._error
+        if error is not None:
+            return str(error)
         return "" if self._session is None else self._session.details or ""
 
     def _tell_end(self) -> None:

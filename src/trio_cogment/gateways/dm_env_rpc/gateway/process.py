@@ -7,7 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import CogmentError, FailedPreconditionError, NotFoundError, status_of
+from trio_cogment.errors import (
+    CogmentError,
+    FailedPreconditionError,
+    NotFoundError,
+    RemoteProtocolError,
+    StatusCode,
+    status_of,
+)
 from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import ConnectionState, Request, judge
 from trio_cogment.gateways.dm_env_rpc.gateway.properties import answer_extension
 from trio_cogment.gateways.dm_env_rpc.gateway.property_table import Place
@@ -72,6 +79,8 @@ class Connection:
             if not isinstance(error, CogmentError):
                 _log.exception("dm_env_rpc: %s failed", name)
             code, text = status_of(error)
+            if isinstance(error, RemoteProtocolError):
+                code = StatusCode.INTERNAL  # it was the environment, not the client
             response.error.code, response.error.message = code.value, text
         return response
 

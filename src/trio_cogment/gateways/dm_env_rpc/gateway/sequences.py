@@ -127,6 +127,11 @@ class Sequence:
                 part.slot.record.begin(self._trial_id)
                 part.slot.record.state = "RUNNING"
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether nobody can begin to play: the end was asked for, or the trial is over, if only for some."""
+        return self.end_asked or any(part.over for part in self.parts.values())
+
     def begin(self) -> None:
         """Let those clients play who wait for it; nobody plays for the others."""
         self.begun = True

@@ -147,8 +147,11 @@ class World:
         with trio.move_on_after(seconds or float("inf")):
             while not slot.is_described:
                 sequence = self._sequence or self._launch()
+                of_others = sequence.is_ending
                 await self._changes.wait_transition()
                 self._check_open()
+                if of_others:
+                    continue
                 if sequence.failure is not None:
                     raise sequence.failure
                 # One that this world itself has ended is followed by another one.
@@ -286,7 +289,7 @@ class World:
         if self.destroyed is not None or self._leaving or not self._is_quorate():
             return
         sequence = self._sequence or self._launch()
-        if not (sequence.begun or sequence.end_asked or self._drop_stale()):
+        if not (sequence.begun or sequence.is_ending or self._drop_stale()):
             self.template = self._backstage.profile.after_trial(self.template)
             sequence.begin()
 
