@@ -76,7 +76,7 @@ TABLE: dict[str, set[str]] = {
     },
     "rl": {"sdk", "spec", "spaces", "platform", "rpc", "discovery", "sync"},
     "gateways": {"platform", "rl", "sdk", "spec", "spaces", "rpc", "discovery", "sync"},
-    "trainer": {"rpc", "discovery", "sdk", "spec"},
+    "trainer": {"platform", "rl", "rpc", "discovery", "sdk", "spec"},
     "sync": {"platform", "sdk"},
     "aio": {"platform", "sdk", "rpc"},
     "demo": {"platform", "sdk", "spec", "rpc"},
@@ -86,7 +86,7 @@ TABLE: dict[str, set[str]] = {
     },
     "cli": {
         *("platform", "demo", "recording", "datastore", "model_registry", "directory", "discovery"),
-        *("sdk", "spec", "launch", "rl", "gateways", "trial", "rpc"),
+        *("sdk", "spec", "launch", "rl", "gateways", "trainer", "trial", "rpc"),
     },
 }
 

@@ -17,3 +17,5 @@ MODEL_REGISTRY = "ModelRegistrySP"
 DIRECTORY = "DirectorySP"
 #: A gateway's service for clients of dm_env_rpc. It is not of the platform, and has no kind.
 DM_ENV_RPC = "Environment"
+#: The service of a trainer. It is not of the platform, and has no kind.
+TRAINER = "TrainerService"

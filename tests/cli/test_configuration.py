@@ -23,6 +23,7 @@ from trio_cogment.cli.rl.serve import serve as rl_serve
 from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.dm_env_rpc import dm_env_rpc
 from trio_cogment.cli.services.orchestrator import OrchestratorSettings, orchestrator
+from trio_cogment.cli.services.trainer import trainer
 from trio_cogment.cli.services.trial_datastore import trial_datastore
 from trio_cogment.config import PlatformConfig
 
@@ -225,7 +226,7 @@ def test_the_document_has_every_setting_with_its_default(section: str) -> None:
     kind: Any = section_class(section)
     expected = {
         field.name: "none" if field.default is None else f"{field.default:g}" if isinstance(field.default, float) else
-        str(field.default)
+        str(field.default) or "empty"
         for field in dataclasses.fields(kind)
     }  # fmt: skip
     assert {name: row[0] for name, row in rows(section).items()} == expected
@@ -275,6 +276,10 @@ def test_the_document_has_the_flags_of_a_datastore() -> None:
 
 def test_the_document_has_the_flags_of_a_gateway() -> None:
     documented_flags("Gateway for dm_env_rpc", dm_env_rpc, but_those_of=serve)
+
+
+def test_the_document_has_the_flags_of_a_trainer() -> None:
+    documented_flags("Trainer", trainer, but_those_of=serve)
 
 
 def test_the_document_has_the_flags_of_environments() -> None:

@@ -102,7 +102,7 @@ def test_the_table_has_every_flag_of_the_command(name: tuple[str, ...]) -> None:
 
 def test_the_table_has_every_service() -> None:
     names = [*services.list_commands(click.Context(services)), *services._aliases]
-    built = [name for name in names if name not in ("web_proxy", "proxy", "dm_env_rpc")]
+    built = [name for name in names if name not in ("web_proxy", "proxy", "dm_env_rpc", "trainer")]
     assert sorted(("services", name) for name in built) == sorted(name for name in COMMANDS if name[0] == "services")
     for alias, name in services._aliases.items():
         assert COMMANDS["services", alias] is COMMANDS["services", name]
@@ -294,6 +294,8 @@ def test_plans(arguments: list[str], variables: Mapping[str, str], expected: tup
         (["serve", "--directory_endpoint=grpc://d:1"], {}),
         (["serve", "--dm_env_rpc=x"], {}),
         (["services", "dm_env_rpc"], {}),
+        (["serve", "--trainer=x"], {}),
+        (["services", "trainer"], {}),
     ],
 )
 def test_what_click_has_to_decide(arguments: list[str], variables: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ from trio_cogment.service_names import (
     LIFECYCLE,
     LOG_EXPORTER,
     MODEL_REGISTRY,
+    TRAINER,
 )
 
 TYPE_CHECKING = False
@@ -28,10 +29,17 @@ DIRECTORY_SERVICES = (DIRECTORY,)
 DATASTORE_SERVICES = (DATALOG, LOG_EXPORTER, DATASTORE)
 REGISTRY_SERVICES = (MODEL_REGISTRY,)
 DM_ENV_RPC_SERVICES = (DM_ENV_RPC,)
+TRAINER_SERVICES = (TRAINER,)
 
 
 def orchestrator_parts(
-    *, datastore: bool, model_registry: bool, directory: bool, one_port: bool, dm_env_rpc: bool = False
+    *,
+    datastore: bool,
+    model_registry: bool,
+    directory: bool,
+    one_port: bool,
+    dm_env_rpc: bool = False,
+    trainer: bool = False,
 ) -> tuple[str, list[list[str]]]:
     """Return the name of an orchestrator with what is in its process, and the services of its two ports."""
     names, lifecycle, others = ["orchestrator"], [LIFECYCLE], [CLIENT_ACTOR]
@@ -44,6 +52,9 @@ def orchestrator_parts(
     if dm_env_rpc:
         names.append("dm_env_rpc")
         others += DM_ENV_RPC_SERVICES
+    if trainer:
+        names.append("trainer")
+        others += TRAINER_SERVICES
     if directory:
         names.append("directory")
         # It is on the first port.

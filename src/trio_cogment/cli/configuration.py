@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         OpenEnvConfig,
         OrchestratorConfig,
         RpcConfig,
+        TrainerConfig,
+        WorkersConfig,
     )
 
 #: Section of the file -> its class in `trio_cogment.config`.
@@ -37,6 +39,8 @@ SECTIONS = {
     "directory_server": "DirectoryServerConfig",
     "openenv": "OpenEnvConfig",
     "dm_env_rpc": "DmEnvRpcConfig",
+    "trainer": "TrainerConfig",
+    "workers": "WorkersConfig",
 }
 
 META_KEY = "trio_cogment.configuration"
@@ -116,6 +120,18 @@ class Configuration:
     def dm_env_rpc(self) -> DmEnvRpcConfig:
         """Limits of a gateway for clients of dm_env_rpc."""
         found: DmEnvRpcConfig = self._section("dm_env_rpc")
+        return found
+
+    @property
+    def trainer(self) -> TrainerConfig:
+        """Limits and timeouts of a trainer."""
+        found: TrainerConfig = self._section("trainer")
+        return found
+
+    @property
+    def workers(self) -> WorkersConfig:
+        """Limits and timeouts of the processes of a trainer's workers."""
+        found: WorkersConfig = self._section("workers")
         return found
 
     def _section(self, name: str) -> Any:

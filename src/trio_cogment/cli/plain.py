@@ -5,7 +5,7 @@ everything that is given is of a kind that can be checked here: never more than 
 another way. In any doubt there is no plan. Click reads the command line afterwards in any case, reports what is wrong,
 and makes the settings.
 
-A gateway for dm_env_rpc is not here: it reads its profile before it is announced.
+A gateway for dm_env_rpc is not here: it reads its profile before it is announced. Nor is a trainer.
 
 The table of flags repeats the declarations of the commands; a test compares them.
 """
@@ -292,6 +292,7 @@ COMMANDS: dict[tuple[str, ...], Command] = {
             "port": Flag(_is_port, "9000"),
             "storage": Flag(_is_storage, "sqlite:.cogment/trial_datastore.db", "TRIO_COGMENT_STORAGE"),
             "dm_env_rpc": Flag(None, None, "COGMENT_DM_ENV_RPC_PROFILE"),
+            "trainer": Flag(None, None, "COGMENT_TRAINER_FOLDER"),
         },
     ),
     ("services", "orchestrator"): Command(

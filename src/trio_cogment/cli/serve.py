@@ -16,6 +16,7 @@ from trio_cogment.cli.services.orchestrator import (
     orchestrator_settings,
     run_orchestrator,
 )
+from trio_cogment.cli.services.trainer import trainer_option
 from trio_cogment.cli.services.trial_datastore import storage_options, storage_settings
 
 
@@ -23,6 +24,7 @@ from trio_cogment.cli.services.trial_datastore import storage_options, storage_s
 @port_option("--port", default=DEFAULT_PORT, text="TCP port; 0: any free one.")
 @own_directory_option
 @gateway_option
+@trainer_option
 @archive_option
 @storage_options
 @orchestrator_options
@@ -30,7 +32,8 @@ from trio_cogment.cli.services.trial_datastore import storage_options, storage_s
 def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:
     """Serve everything on one port: orchestrator, trial datastore, model registry and directory.
 
-    With --dm_env_rpc, clients of dm_env_rpc take parts in trials, too.
+    With --dm_env_rpc, clients of dm_env_rpc take parts in trials, too; with --trainer, runs of training programs and of
+    trials can be submitted.
     """
     settings = orchestrator_settings(
         ctx,
@@ -39,5 +42,6 @@ def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:
         storage=storage_settings(ctx),
         archive=archive_folder(ctx),
         profile=ctx.params["dm_env_rpc"],
+        trainer=ctx.params["trainer"],
     )
     run_orchestrator(settings)

@@ -14,16 +14,21 @@ if TYPE_CHECKING:
     from trio_cogment.trainer.dispatch.admission import Capacity as Capacity
     from trio_cogment.trainer.dispatch.command import Surroundings as Surroundings
     from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher as RunDispatcher
+    from trio_cogment.trainer.dispatch.machine import this_machine as this_machine
     from trio_cogment.trainer.dispatch.workers import Workers as Workers
     from trio_cogment.trainer.dispatching import Dispatcher as Dispatcher
     from trio_cogment.trainer.dispatching import RunControl as RunControl
     from trio_cogment.trainer.dispatching import RunOrder as RunOrder
     from trio_cogment.trainer.dispatching import RunSink as RunSink
+    from trio_cogment.trainer.extension import OpenedTrainer as OpenedTrainer
+    from trio_cogment.trainer.extension import PlatformTrainer as PlatformTrainer
     from trio_cogment.trainer.opening import open_trainer as open_trainer
 
 _HOMES = {
     "Capacity": "dispatch.admission",
     "Dispatcher": "dispatching",
+    "OpenedTrainer": "extension",
+    "PlatformTrainer": "extension",
     "RunControl": "dispatching",
     "RunDispatcher": "dispatch.dispatcher",
     "RunOrder": "dispatching",
@@ -31,6 +36,7 @@ _HOMES = {
     "Surroundings": "dispatch.command",
     "Trainer": "_trainer",
     "Workers": "dispatch.workers",
+    "this_machine": "dispatch.machine",
     "open_trainer": "opening",
     "trainer_services": "_service",
 }

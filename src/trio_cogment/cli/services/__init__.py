@@ -18,6 +18,7 @@ _COMMANDS = {
     "dm_env_rpc": ("trio_cogment.cli.services.dm_env_rpc", "Run a gateway for clients of dm_env_rpc."),
     "model_registry": ("trio_cogment.cli.services.model_registry", "Run a model registry."),
     "orchestrator": ("trio_cogment.cli.services.orchestrator", "Run an orchestrator."),
+    "trainer": ("trio_cogment.cli.services.trainer", "Run a trainer: runs of training programs and of trials."),
     "trial_datastore": ("trio_cogment.cli.services.trial_datastore", "Run a trial datastore."),
 }
 _ALIASES = {"datastore": "trial_datastore", "registry": "model_registry"}

@@ -13,12 +13,12 @@ import click
 from click.core import ParameterSource
 
 from trio_cogment.cli.announced import orchestrator_parts
-from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import FilePath, applied, as_list, port_option
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.dm_env_rpc import read_profile
+from trio_cogment.cli.services.extensions import extensions_of
 from trio_cogment.cli.services.in_use import refuse_directory_file_in_use
 from trio_cogment.cli.services.model_registry import opened_registry, refuse_archive_in_use
 from trio_cogment.cli.services.run import run_server
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc import Profile
     from trio_cogment.metrics import OrchestratorMetrics
     from trio_cogment.model_registry import ModelRegistry
-    from trio_cogment.platform import Extension
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -50,7 +49,8 @@ _MAX_DIGITS = 9
 class OrchestratorSettings(ServerSettings):
     """The settings of an orchestrator.
 
-    With a storage it has a datastore too, with an archive a model registry, with a profile a gateway for dm_env_rpc.
+    With a storage it has a datastore too, with an archive a model registry, with a profile a gateway for dm_env_rpc,
+    and with the folder of a trainer that.
     """
 
     lifecycle_port: int
@@ -60,6 +60,7 @@ class OrchestratorSettings(ServerSettings):
     storage: StorageSettings | None = None
     archive: Path | None = None
     profile: Path | None = None
+    trainer: Path | None = None
 
 
 def _as_count(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
@@ -147,6 +148,7 @@ def orchestrator_settings(
     storage: StorageSettings | None = None,
     archive: Path | None = None,
     profile: Path | None = None,
+    trainer: Path | None = None,
 ) -> OrchestratorSettings:
     """Collect the settings from the flags of `orchestrator_options`.
 
@@ -167,6 +169,7 @@ def orchestrator_settings(
         storage=storage,
         archive=archive,
         profile=profile,
+        trainer=trainer,
     )
 
 
@@ -227,6 +230,7 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
         directory=settings.directory is not None and settings.directory.endpoint is None,
         one_port=settings.lifecycle_port == settings.actor_port,
         dm_env_rpc=settings.profile is not None,
+        trainer=settings.trainer is not None,
     )
     params = cache(partial(_load_params, settings))
     profile = cache(partial(_profile, settings))
@@ -273,7 +277,14 @@ async def _opened(
             metrics=_metrics(settings, resources),
             store=store,
             model_registry=registry,
-            extensions=_extensions(profile(), configuration),
+            extensions=extensions_of(
+                settings,
+                resources,
+                profile=profile(),
+                trainer=settings.trainer,
+                datastore=settings.storage is not None,
+                model_registry=settings.archive is not None,
+            ),
         ) as platform,
     ):
 
@@ -306,14 +317,6 @@ async def _registry(settings: OrchestratorSettings) -> AsyncIterator[ModelRegist
 
 def _profile(settings: OrchestratorSettings) -> Profile | None:
     return None if settings.profile is None else read_profile("--dm_env_rpc", settings.profile)
-
-
-def _extensions(profile: Profile | None, configuration: Configuration) -> list[Extension]:
-    if profile is None:
-        return []
-    from trio_cogment.gateways.dm_env_rpc import DmEnvRpcGateway
-
-    return [DmEnvRpcGateway(profile, config=configuration.dm_env_rpc)]
 
 
 def _metrics(settings: OrchestratorSettings, resources: Resources) -> OrchestratorMetrics | None:

@@ -78,7 +78,9 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
     client_tls = None if tls is None else tls.client
     async with (
         opened_directory(settings.directory, client_tls=client_tls, configuration=configuration) as directory,
-        application.open(Resources(client_tls=client_tls, directory=directory.client, registry=registry)) as running,
+        application.open(
+            Resources(client_tls=client_tls, directory=directory.client, registry=registry, ports=_ports(start))
+        ) as running,
         trio.open_nursery() as nursery,
     ):
         if registry is not None:
@@ -150,6 +152,10 @@ async def _stop_serving(
     async with trio.open_nursery() as drains:
         for _, serving in servings:
             drains.start_soon(serving.drain)
+
+
+def _ports(start: Start) -> list[int]:
+    return [sockets[0].getsockname()[1] for sockets in start.ports.servers]
 
 
 def _listeners(sockets: Iterable[socket.socket], tls: ssl.SSLContext | None = None) -> Any:

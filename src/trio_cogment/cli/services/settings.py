@@ -20,6 +20,9 @@ from trio_cogment.cli.tls import TlsFiles, tls_files, tls_options
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
 
+_ANYWHERE = "0.0.0.0"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """The settings of any server.
@@ -45,12 +48,15 @@ class ServerSettings:
     log: LogSettings = field(default_factory=LogSettings)
 
 
-def server_options(service: str, *, old_names: Sequence[str] = ()) -> Callable[[_Decorated], _Decorated]:
+def server_options(
+    service: str, *, old_names: Sequence[str] = (), host: str = _ANYWHERE
+) -> Callable[[_Decorated], _Decorated]:
     """Return a decorator that adds the flags of every server.
 
     Args:
         service: `ORCHESTRATOR`, for example: the variables that are its own have this in their names.
         old_names: of the variable for the port of the metrics.
+        host: where it listens by default.
     """
     options = (
         tls_options,
@@ -63,7 +69,7 @@ def server_options(service: str, *, old_names: Sequence[str] = ()) -> Callable[[
         click.option(
             "--host",
             multiple=True,
-            default=["0.0.0.0"],
+            default=[host],
             callback=as_list,
             metavar="HOSTS",
             show_default=True,
@@ -74,7 +80,7 @@ def server_options(service: str, *, old_names: Sequence[str] = ()) -> Callable[[
     return lambda command: applied(options, command)
 
 
-def service_options(service: str, *, port: int) -> Callable[[_Decorated], _Decorated]:
+def service_options(service: str, *, port: int, host: str = _ANYWHERE) -> Callable[[_Decorated], _Decorated]:
     """Return a decorator that adds the flags of a server with one port: its own, those of every server and of the log.
 
     Reflection is on by default; the default of the reference is off.
@@ -82,6 +88,7 @@ def service_options(service: str, *, port: int) -> Callable[[_Decorated], _Decor
     Args:
         service: as for `server_options`.
         port: the default.
+        host: the default.
     """
     options = (
         log_options,
@@ -90,7 +97,7 @@ def service_options(service: str, *, port: int) -> Callable[[_Decorated], _Decor
             variable=f"COGMENT_{service}_GRPC_REFLECTION",
             text="Serve gRPC reflection, by which clients list the services.",
         ),
-        server_options(service),
+        server_options(service, host=host),
         port_option("--port", default=port, variables=[f"COGMENT_{service}_PORT"], text="TCP port; 0: any free one."),
     )
     return lambda command: applied(options, command)

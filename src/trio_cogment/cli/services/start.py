@@ -37,11 +37,13 @@ class Resources:
         client_tls: encrypts every call to other services.
         directory: the directory that the flags name, whether or not it can be reached.
         registry: where metrics go; None: there are no metrics.
+        ports: that the servers have, in the order of the application's.
     """
 
     client_tls: ssl.SSLContext | None = None
     directory: DirectoryClient | None = None
     registry: CollectorRegistry | None = None
+    ports: Sequence[int] = ()
 
 
 async def _no_farewell() -> None:

@@ -48,7 +48,7 @@ class Group:
             finally:
                 os.close(descriptor)
             return
-        while os.waitid(os.P_PID, self._leader.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        while not _has_ended(self._leader.pid):  # noqa: ASYNC110  the system tells nobody
             await trio.sleep(_POLL_SECONDS)
 
     async def end(self, term_seconds: float, kill_seconds: float) -> bool:
@@ -149,6 +149,11 @@ def _has(pid: int, wanted: set[bytes]) -> bool:
             return not wanted.isdisjoint(file.read().split(b"\0"))
     except OSError:
         return False  # it has ended, or is somebody else's
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a child has ended; its number stays taken."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 def _exists(group: int) -> bool:

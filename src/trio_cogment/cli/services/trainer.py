@@ -1,0 +1,223 @@
+"""`trio-cogment services trainer`: its flags, and what it serves.
+
+The trainer of `serve` is here, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trio_cogment.cli.announced import TRAINER_SERVICES
+from trio_cogment.cli.options import FilePath, applied
+from trio_cogment.cli.services.directory_flags import directory_options
+from trio_cogment.cli.services.run import run_server
+from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
+from trio_cogment.cli.services.start import Application, Resources, Running
+
+if TYPE_CHECKING:
+    from trio_cogment.trainer import PlatformTrainer
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+_SERVICE = "TRAINER"
+DEFAULT_PORT = 50055
+_DEFAULT_FOLDER = Path(".cogment") / "trainer"
+_MAX_COUNT = 2**31 - 1
+_MAX_GPUS = 64
+
+
+# Flags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerSettings(ServerSettings):
+    """The settings of a trainer."""
+
+    port: int
+    folder: Path
+    cpus: int | None
+    memory_mb: int | None
+    gpus: tuple[int, ...] | None
+    max_runs: int
+
+
+def _folder_option(flag: str, *, text: str, default: Path | None) -> Callable[[_Decorated], _Decorated]:
+    return click.option(
+        flag,
+        type=FilePath(path_type=Path),
+        default=default,
+        metavar="PATH",
+        envvar=f"COGMENT_{_SERVICE}_FOLDER",
+        show_default=default is not None,
+        show_envvar=True,
+        help=text,
+    )
+
+
+def trainer_option(command: _Decorated) -> _Decorated:
+    """Add the folder with which `serve` has a trainer."""
+    text = "Have a trainer, with its files in this folder: whoever reaches the port can then start programs."
+    return _folder_option("--trainer", text=text, default=None)(command)
+
+
+def _as_gpus(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...] | None:
+    if value == "auto":
+        return None
+    if re.fullmatch("[0-9]{1,2}", value) and int(value) <= _MAX_GPUS:
+        return tuple(range(int(value)))
+    if re.fullmatch("([0-9]{1,2},)+[0-9]{0,2}", value):
+        return tuple(sorted({int(gpu) for gpu in value.split(",") if gpu}))
+    raise click.BadParameter(f"expected auto, how many, or their ids with commas, such as 0,2 or 3, got {value!r}")
+
+
+def trainer_options(command: _Decorated) -> _Decorated:
+    """Add the flags of a trainer."""
+    options = (
+        directory_options(_SERVICE),
+        service_options(_SERVICE, port=DEFAULT_PORT, host="127.0.0.1"),
+        click.option(
+            "--credits",
+            type=click.Choice(["enforced", "advisory"]),
+            default=None,
+            envvar=f"COGMENT_{_SERVICE}_CREDITS",
+            show_envvar=True,
+            help="Whether workers with a control stream need credits to send; the default is enforced.",
+        ),
+        *(
+            click.option(
+                f"--{name}",
+                type=click.IntRange(1, _MAX_COUNT),
+                default=None,
+                metavar="NUMBER",
+                envvar=f"COGMENT_{_SERVICE}_{name.upper()}",
+                show_envvar=True,
+                help=text,
+            )
+            for name, text in (
+                ("max_runs", "How many runs go on at a time; the default is 1000."),
+                ("memory_mb", "How much memory runs may ask for, in MiB; the default is all of this machine."),
+                ("cpus", "How many processors runs may ask for; the default is all of this machine."),
+            )
+        ),
+        click.option(
+            "--gpus",
+            callback=_as_gpus,
+            default="auto",
+            metavar="GPUS",
+            envvar=f"COGMENT_{_SERVICE}_GPUS",
+            show_default=True,
+            show_envvar=True,
+            help="The GPUs of runs: auto, how many, or their ids with commas.",
+        ),
+        _folder_option("--folder", text="Where runs are stored, and have their files.", default=_DEFAULT_FOLDER),
+    )
+    return applied(options, command)
+
+
+def trainer_settings(ctx: click.Context) -> TrainerSettings:
+    """Collect the settings from the flags of `trainer_options`.
+
+    Raises:
+        Failure: the flags contradict each other.
+    """
+    common = common_settings(ctx)
+    mode = ctx.params["credits"]
+    if mode is not None:
+        common["configuration"] = common["configuration"].overridden("trainer", credits_enforced=mode == "enforced")
+    names = ("port", "folder", "cpus", "memory_mb", "gpus")
+    given = {name: ctx.params[name] for name in names}
+    return TrainerSettings(**common, **given, max_runs=ctx.params["max_runs"] or 1000)
+
+
+@click.command("trainer")
+@trainer_options
+@click.pass_context
+def trainer(ctx: click.Context, /, **_options: Any) -> None:
+    """Run a trainer: it starts training programs, and stores and streams what they report.
+
+    Whoever reaches its port can start programs on this machine; by default it listens on 127.0.0.1 only.
+    """
+    run_trainer(trainer_settings(ctx))
+
+
+# What is served
+
+
+def run_trainer(settings: TrainerSettings) -> None:
+    """Serve until SIGTERM or SIGINT; then end all workers, and return.
+
+    Raises:
+        Failure: it cannot start.
+    """
+    application = Application(
+        name="trainer", ports=[settings.port], services=[TRAINER_SERVICES], open=partial(_opened, settings)
+    )
+    run_server(settings, application)
+
+
+@asynccontextmanager
+async def _opened(settings: TrainerSettings, resources: Resources) -> AsyncIterator[Running]:
+    from trio_cogment.trainer import PlatformTrainer, this_machine
+
+    capacity = this_machine(
+        cpus=settings.cpus, memory_mb=settings.memory_mb, gpus=settings.gpus, runs=settings.max_runs
+    )
+    configuration = settings.configuration
+    variables = {}
+    if settings.directory is not None and settings.directory.endpoint is not None:
+        variables["COGMENT_DIRECTORY"] = str(settings.directory.endpoint)
+    made = PlatformTrainer(
+        settings.folder,
+        capacity=capacity,
+        address=address_of(settings, resources),
+        variables=variables,
+        config=configuration.trainer,
+        workers=configuration.workers,
+    )
+    async with made.opened() as opened:
+        yield Running(services=[opened.services], stop=opened.stop)
+
+
+def address_of(settings: ServerSettings, resources: Resources) -> str:
+    """Return where the processes of this machine reach the server's first port."""
+    host = settings.hosts[0]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{host}]:{resources.ports[-1]}" if ":" in host else f"{host}:{resources.ports[-1]}"
+
+
+def trainer_with_everything(
+    folder: Path, settings: ServerSettings, resources: Resources, *, datastore: bool, model_registry: bool
+) -> PlatformTrainer:
+    """Return the trainer of `serve`.
+
+    Args:
+        folder: with its files.
+        settings: of the server.
+        resources: of the process.
+        datastore: the server has one.
+        model_registry: the server has one.
+    """
+    from trio_cogment.trainer import PlatformTrainer
+
+    address = address_of(settings, resources)
+    here = {
+        "COGMENT_ORCHESTRATOR": True,
+        "COGMENT_DATASTORE": datastore,
+        "COGMENT_MODEL_REGISTRY": model_registry,
+        "COGMENT_DIRECTORY": settings.directory is not None and settings.directory.endpoint is None,
+    }
+    return PlatformTrainer(
+        folder,
+        address=address,
+        variables={name: f"grpc://{address}" for name, is_here in here.items() if is_here},
+        config=settings.configuration.trainer,
+        workers=settings.configuration.workers,
+    )

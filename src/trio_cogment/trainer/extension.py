@@ -1,0 +1,110 @@
+"""`PlatformTrainer`: a trainer with its files, its workers and its service, alone or with a platform."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from purerpc import Service
+
+from trio_cogment.config import TrainerConfig, WorkersConfig
+from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.host import Host
+from trio_cogment.platform import OpenedExtension, Platform
+from trio_cogment.trainer._service import trainer_services
+from trio_cogment.trainer._trainer import Trainer
+from trio_cogment.trainer.dispatch.admission import Capacity
+from trio_cogment.trainer.dispatch.command import Surroundings
+from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher
+from trio_cogment.trainer.dispatch.machine import this_machine
+from trio_cogment.trainer.dispatch.workers import Workers
+from trio_cogment.trainer.opening import open_trainer
+
+#: In the folder of a trainer: its database, and the folders of runs.
+DATABASE, RUNS = "trainer.db", "runs"
+
+
+class PlatformTrainer:
+    """A trainer, to be opened.
+
+    As an extension it is served with a platform: `open_platform(participants, extensions=[PlatformTrainer(folder)])`.
+
+    Args:
+        folder: where its database and the folders of runs are; it is made if it is not there. Whoever can submit runs
+            can start programs on this machine.
+        capacity: what runs share; by default, all of this machine.
+        address: where it is served, as `host:port`; workers are told. Empty: they are told nothing.
+        variables: further environment variables of workers, for example `COGMENT_ORCHESTRATOR`.
+        full: what is accepted survives a loss of power; else the end of the process.
+        config: limits and timeouts.
+        workers: those of workers' processes.
+        host: the clock, ids and files; the platform's unless given.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        capacity: Capacity | None = None,
+        address: str = "",
+        variables: Mapping[str, str] | None = None,
+        full: bool = True,
+        config: TrainerConfig | None = None,
+        workers: WorkersConfig | None = None,
+        host: Host | None = None,
+    ) -> None:
+        self._folder = os.path.abspath(folder)
+        self._capacity = capacity
+        self._surroundings = Surroundings(target=address, variables=variables or {})
+        self._full = full
+        self._config = config
+        self._workers = workers
+        self._host = host
+
+    def open(self, platform: Platform) -> AbstractAsyncContextManager[OpenedExtension]:
+        """See `trio_cogment.platform.Extension`."""
+        return self.opened(host=platform.participants.host)
+
+    @asynccontextmanager
+    async def opened(self, *, host: Host | None = None) -> AsyncIterator[OpenedTrainer]:
+        """Open it for the time of a block.
+
+        Args:
+            host: unless it was given one.
+
+        Raises:
+            FailedPreconditionError: its folder cannot be used.
+            CogmentError: its database cannot be opened.
+        """
+        host = self._host or host or Host()
+        try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise FailedPreconditionError(f"{self._folder}: {error.strerror or error}") from error
+        workers = Workers(os.path.join(self._folder, RUNS), self._surroundings, self._workers, host)
+        storage = f"sqlite:{os.path.join(self._folder, DATABASE)}"
+        async with (
+            RunDispatcher(self._capacity or this_machine(), workers=workers) as dispatcher,
+            open_trainer(storage, full=self._full, config=self._config, host=host, dispatcher=dispatcher) as trainer,
+        ):
+            yield OpenedTrainer(trainer, dispatcher, self._surroundings.target)
+
+
+class OpenedTrainer:
+    """A trainer that is open.
+
+    Attributes:
+        trainer: the trainer itself.
+        services: the one service.
+    """
+
+    def __init__(self, trainer: Trainer, dispatcher: RunDispatcher, address: str) -> None:
+        self.trainer = trainer
+        self.services: Sequence[Service] = trainer_services(trainer, address=address)
+        self._dispatcher = dispatcher
+
+    async def stop(self) -> None:
+        """See `trio_cogment.platform.OpenedExtension`: streams and workers end; runs do not by that."""
+        self.trainer.stop()
+        await self._dispatcher.close()

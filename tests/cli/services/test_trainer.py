@@ -1,0 +1,184 @@
+"""A trainer as a server process, and in the process of everything."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.cli.process import PATIENCE_SECONDS, Server, run_here, run_main, server
+from tests.cli.test_configuration import settings_of
+from tests.trainer.bench import Client
+from tests.trainer.dispatch.programs import SLEEPS, WRITES, marked_by, program, until
+from trio_cogment.api.trainer.trainer_pb2 import HealthCheckRequest
+from trio_cogment.cli.serve import serve
+from trio_cogment.cli.services.orchestrator import OrchestratorSettings
+from trio_cogment.cli.services.trainer import TrainerSettings, trainer
+from trio_cogment.rpc import Channel
+from trio_cogment.trainer import this_machine
+
+HERE = "--host=127.0.0.1"
+
+
+def channel_to(of: Server) -> Channel:
+    return Channel("127.0.0.1", of.port)
+
+
+async def test_a_process_of_its_own(tmp_path: Path) -> None:
+    mark = str(uuid.uuid4())
+    async with server("services", "trainer", "--port=0", f"--folder={tmp_path}/new/t", "--gpus=2") as running:
+        assert running.addresses[0][::2] == ("127.0.0.1", "TrainerService")
+        assert running.out.startswith("trainer listening on ")
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with channel_to(running) as channel:
+                client = Client(channel)
+                health = await client.ask("GetHealth", HealthCheckRequest())
+                assert (health.pid, health.healthy) == (running.process.pid, True)
+                assert health.listen_address == f"127.0.0.1:{running.port}"
+                await client.submit("a", **program(WRITES))
+                await until(client, "a", "TERM")
+                assert await client.all_of("a") == [1, 2]
+                await client.submit("b", **program(SLEEPS, mark))
+                await until(client, "b", "RDY")
+                assert len(marked_by(mark)) == 1
+        assert await running.stop() == 0
+        assert marked_by(mark) == []
+        assert "Traceback" not in running.err
+
+
+async def test_a_server_that_is_killed_leaves_nothing_behind_its_next_start(tmp_path: Path) -> None:
+    mark = str(uuid.uuid4())
+    arguments = ("services", "trainer", "--port=0", f"--folder={tmp_path}")
+    async with server(*arguments) as running:
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with channel_to(running) as channel:
+                client = Client(channel)
+                await client.submit("a", **program(f'print(\'{{"type": "step"}}\'); {SLEEPS}', mark))
+                await until(client, "a", "EXEC")
+        assert await running.stop(signal.SIGKILL) == -signal.SIGKILL
+    assert len(marked_by(mark)) == 1
+    async with server(*arguments) as running:
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with channel_to(running) as channel:
+                client = Client(channel)
+                await until(client, "a", "TERM")
+                assert (await client.record("a")).failure_reason == "daemon restarted"
+                assert await client.all_of("a") == [1]
+                assert marked_by(mark) == []
+        assert await running.stop() == 0
+
+
+ENVIRONMENT = """
+import json, os
+names = ("COGMENT_ORCHESTRATOR", "COGMENT_DATASTORE", "COGMENT_MODEL_REGISTRY", "COGMENT_DIRECTORY", "TRAINER_TARGET")
+print(json.dumps({"type": "episode", "metadata": [os.environ.get(name) for name in names]}))
+"""
+
+
+async def test_everything_in_one_process(tmp_path: Path) -> None:
+    variables = {"COGMENT_DIRECTORY_PERSISTENCE_FILE": ""}
+    arguments = ("serve", HERE, "--port=0", f"--trainer={tmp_path}", "--storage=memory:", "--archive_dir=none")
+    async with server(*arguments, variables=variables) as everything:
+        assert everything.out.startswith("orchestrator, trial_datastore, trainer, directory listening on ")
+        assert "TrainerService" in everything.addresses[0][2]
+        with trio.fail_after(PATIENCE_SECONDS):
+            assert "[__protocol] = [trainer]" in await registered(everything.port)
+            async with channel_to(everything) as channel:
+                client = Client(channel)
+                await client.submit("a", **program(ENVIRONMENT))
+                await until(client, "a", "TERM")
+                async with client.stream("a", kind="Episodes") as call:
+                    episode = await call.receive()
+                here = f"127.0.0.1:{everything.port}"
+                url = f"grpc://{here}"
+                expected = f'["{url}","{url}",null,"{url}","{here}"]'
+                assert episode.metadata_json == expected
+        assert await everything.stop() == 0
+        assert "Traceback" not in everything.err
+
+
+async def registered(port: int) -> str:
+    """Wait until the directory has a trainer; return what is printed about it."""
+    inquire = ("client", "directory", "inquire", "--type=other", f"--endpoint=grpc://127.0.0.1:{port}")
+    while True:
+        output = await run_here(*inquire)
+        if "[0] Services" not in output.out:
+            return output.out
+
+
+async def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    arguments = ("services", "trainer", "--port=0", f"--folder={tmp_path}")
+    async with server(*arguments) as first:
+        await first.wait_serving()
+        async with server(*arguments) as second:
+            with trio.fail_after(PATIENCE_SECONDS):
+                assert await second.process.wait() == 1
+    assert "is in use by another trainer" in second.err
+    assert "Traceback" not in second.err
+
+
+# Settings
+
+
+def settings(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> TrainerSettings:
+    found = settings_of(monkeypatch, "run_trainer", trainer, *arguments)
+    assert isinstance(found, TrainerSettings)
+    return found
+
+
+def test_flags_variables_and_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = settings(monkeypatch)
+    assert (found.hosts, found.port, found.folder) == (["127.0.0.1"], 50055, Path(".cogment/trainer"))
+    assert (found.cpus, found.memory_mb, found.gpus, found.max_runs) == (None, None, None, 1000)
+    assert found.configuration.trainer.credits_enforced
+    monkeypatch.setenv("COGMENT_TRAINER_CREDITS", "advisory")
+    monkeypatch.setenv("COGMENT_TRAINER_FOLDER", "there")
+    file = tmp_path / "config.yaml"
+    file.write_text("trainer: {credit_high: 700}\nworkers: {term_seconds: 1}\n")
+    found = settings(monkeypatch, f"--config={file}", "--cpus=3", "--memory_mb=500", "--max_runs=2")
+    assert (found.cpus, found.memory_mb, found.max_runs, found.folder) == (3, 500, 2, Path("there"))
+    configuration = found.configuration
+    assert (configuration.trainer.credits_enforced, configuration.trainer.credit_high) == (False, 700)
+    assert configuration.workers.term_seconds == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"), [("auto", None), ("0", ()), ("2", (0, 1)), ("0,2", (0, 2)), ("3,", (3,)), ("5,1,5", (1, 5))]
+)
+def test_gpus(monkeypatch: pytest.MonkeyPatch, text: str, gpus: Any) -> None:
+    assert settings(monkeypatch, f"--gpus={text}").gpus == gpus
+
+
+def test_the_trainer_of_a_server_of_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COGMENT_TRAINER_FOLDER", "there")
+    found = settings_of(monkeypatch, "run_orchestrator", serve)
+    assert isinstance(found, OrchestratorSettings)
+    assert found.trainer == Path("there")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--gpus=some",), "--gpus: expected auto, how many, or their ids with commas, such as 0,2 or 3, got 'some'"),
+        (("--gpus=99",), "--gpus: expected auto"),
+        (("--folder=",), "--folder: expected a path, got ''"),
+        (("--cpus=0",), "--cpus: 0 is not in the range"),
+        (("--credits=some",), "--credits: 'some' is not one of"),
+    ],
+)
+def test_values_that_cannot_be(arguments: tuple[str, ...], expected: str) -> None:
+    output = run_main("services", "trainer", *arguments)
+    assert (output.code, output.out, output.err.count("\n")) == (1, "", 1)
+    assert output.err.startswith(f"trio-cogment: {expected}")
+
+
+def test_this_machine() -> None:
+    found = this_machine()
+    assert found.cpus == os.cpu_count()
+    assert found.memory_mb > 100
+    assert (this_machine(cpus=3, memory_mb=5, gpus=(1,)).cpus, this_machine(gpus=(1,)).gpus) == (3, (1,))
