@@ -74,6 +74,8 @@ async def test_who_joins_while_the_trial_for_the_one_before_is_ended() -> None:
         game.opening = None
         ann.close()
         async with open_connection(platform.channel) as ben:
+            while not (await ben.read_property("worlds.w")).size:
+                pass  # as soon as it is free
             await ben.join_world("w")
             assert await step(ben) == (RUNNING, 0, 0.0)
 

@@ -24,6 +24,9 @@ from trio_cogment.gateways.dm_env_rpc.gateway.worlds import World
 
 _log = logging.getLogger(__name__)
 
+#: Errors name what they are about, which may be as long as a request.
+_LONGEST_TEXT = 1000
+
 
 class Worlds(Protocol):
     """What a connection needs of its gateway."""
@@ -81,6 +84,8 @@ class Connection:
             code, text = status_of(error)
             if isinstance(error, RemoteProtocolError):
                 code = StatusCode.INTERNAL  # it was the environment, not the client
+            if len(text) > _LONGEST_TEXT:
+                text = f"{text[:_LONGEST_TEXT]}..."
             response.error.code, response.error.message = code.value, text
         return response
 
