@@ -72,6 +72,7 @@ class Orchestrator:
     Attributes:
         make_machine: makes the machines of the trials that start from now on, as ``make_machine(trial_id, rules=...)``:
             plain ones, or those that `metrics` measures. A `recording.TrialRecorder` has one that records.
+        default_params: see above.
         lost_samples: how many samples did not reach their data logs, of all trials so far.
 
     Raises:
@@ -96,9 +97,9 @@ class Orchestrator:
         self.config = config or OrchestratorConfig()
         self._rpc_config = rpc_config or RpcConfig()
         self._host = host or Host()
-        self._default_params = TrialParams()
+        self.default_params = TrialParams()
         if default_params is not None:
-            self._default_params.CopyFrom(default_params)
+            self.default_params.CopyFrom(default_params)
         self._hooks = tuple(pre_trial_hooks)
         self._local = local
         self._directory = directory
@@ -297,7 +298,7 @@ class Orchestrator:
         """Return the parameters of a trial: those given, or the default ones as the hooks leave them; checked."""
         if params is None:
             params = TrialParams()
-            params.CopyFrom(self._default_params)
+            params.CopyFrom(self.default_params)
             if trial_config is not None:
                 params.trial_config.CopyFrom(trial_config)
             params = await run_hooks(

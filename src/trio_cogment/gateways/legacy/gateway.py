@@ -7,20 +7,26 @@ from contextlib import asynccontextmanager
 
 from purerpc import Service
 
+from trio_cogment.api.legacy import orchestrator_pb2 as pb
 from trio_cogment.config import RpcConfig
+from trio_cogment.gateways.legacy.client_service import ClientService
+from trio_cogment.gateways.legacy.client_trials import ClientTrials
 from trio_cogment.gateways.legacy.old_servers import OldServers, open_old_servers
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.gateways.legacy.trials import within
 from trio_cogment.platform import Platform
+from trio_cogment.rpc import OwnNursery, bind
 
 
 class LegacyGateway:
     """What a platform needs for the legacy API: `open_platform(participants, extensions=[LegacyGateway(profile)])`.
 
-    Trials may then have old servers of agents and environments: their endpoints are `legacy://host:port`.
+    Trials may then have old servers of agents and environments: their endpoints are `legacy://host:port`. Old clients
+    call its service `cogment.Trial`, which is served with those of the platform.
 
     Args:
-        profile: the project.
+        profile: the project. Its parameters are those of the trials that old clients start; without any, these get the
+            platform's default parameters, through its hooks.
         rpc_config: limits and timeouts of the connections to old servers.
     """
 
@@ -31,13 +37,17 @@ class LegacyGateway:
     @asynccontextmanager
     async def open(self, platform: Platform) -> AsyncIterator[OpenedLegacyGateway]:
         """See `trio_cogment.platform.Extension`."""
-        host = platform.participants.host
-        async with open_old_servers(self._profile, within(platform), host, self._rpc_config) as servers:
+        profile, host, source = self._profile, platform.participants.host, within(platform)
+        async with open_old_servers(profile, source, host, self._rpc_config) as servers, OwnNursery() as nursery:
+            trials = ClientTrials(nursery, platform.channel, profile, source, host)
+            default_params = profile.params or platform.orchestrator.default_params
+            clients = ClientService(platform.channel, trials, default_params, profile.params)
             platform.orchestrator.call_old_servers(servers.find)
             try:
-                yield OpenedLegacyGateway(servers)
+                yield OpenedLegacyGateway(servers, trials, clients)
             finally:
                 platform.orchestrator.call_old_servers(None)
+                nursery.cancel_scope.cancel()
 
 
 class OpenedLegacyGateway:
@@ -46,11 +56,15 @@ class OpenedLegacyGateway:
     Attributes:
         services: what is served to old clients.
         servers: the old servers in trials.
+        trials: those of old clients.
     """
 
-    def __init__(self, servers: OldServers) -> None:
-        self.services: Sequence[Service] = ()
+    def __init__(self, servers: OldServers, trials: ClientTrials, clients: ClientService) -> None:
+        self.services: Sequence[Service] = [bind(pb.DESCRIPTOR.services_by_name["Trial"], clients)]
         self.servers = servers
+        self.trials = trials
+        self._clients = clients
 
     async def stop(self) -> None:
-        """See `trio_cogment.platform.OpenedExtension`."""
+        """See `trio_cogment.platform.OpenedExtension`: the trials' end answers the calls that wait."""
+        self._clients.stop()

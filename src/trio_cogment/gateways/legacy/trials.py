@@ -16,11 +16,15 @@ TrialSource: TypeAlias = Callable[[str], Awaitable[TrialParams]]
 
 
 def asking(controller: Controller) -> TrialSource:
-    """Return a source that asks an orchestrator, of this project or another: it tells the actors only."""
+    """Return a source that asks an orchestrator, of this project or another: it tells the names and classes only."""
 
     async def params_of(trial_id: str) -> TrialParams:
         params = TrialParams()
-        for actor in await controller.actors(trial_id):
+        infos = await controller.trial_infos([trial_id], actors=True)
+        if not infos:
+            raise NotFoundError(f"there is no trial {trial_id!r}")
+        params.environment.name = infos[0].env_name
+        for actor in infos[0].actors_in_trial:
             params.actors.add(name=actor.name, actor_class=actor.actor_class)
         if not params.actors:
             raise NotFoundError(f"trial {trial_id!r}: the orchestrator does not tell its actors")

@@ -1,0 +1,210 @@
+"""The trials that old clients have parts in, and for a while those that they had."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import trio
+
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.endpoints import is_client_endpoint
+from trio_cogment.errors import CogmentError
+from trio_cogment.gateways.legacy.actor_ids import ActorIds, ids_in
+from trio_cogment.gateways.legacy.client_seat import ClientSeat
+from trio_cogment.gateways.legacy.profile import LegacyProfile
+from trio_cogment.gateways.legacy.trials import TrialSource
+from trio_cogment.host import Host
+from trio_cogment.rpc import CallOpener
+from trio_cogment.sdk import Controller
+
+_log = logging.getLogger(__name__)
+
+#: How long a trial that is over is known: clients end trials also after their end.
+TOMBSTONE_SECONDS = 600.0
+#: How many such trials are known.
+MAX_TOMBSTONES = 10_000
+
+
+class ClientTrial:
+    """A trial in which old clients have parts, or may have.
+
+    Args:
+        trial_id: of the trial.
+        ids: of the trial.
+        seats: the places for old clients, by the ids of the actors.
+        max_inactivity_seconds: how long no old client may call; 0: for ever.
+
+    Attributes:
+        trial_id, ids, seats: see above.
+        ended_by_client: a client has ended it.
+    """
+
+    def __init__(
+        self, trial_id: str, ids: ActorIds, seats: Mapping[int, ClientSeat], max_inactivity_seconds: float
+    ) -> None:
+        self.trial_id = trial_id
+        self.ids = ids
+        self.seats = seats
+        self.max_inactivity_seconds = max_inactivity_seconds
+        self.ended_by_client = False
+        self._called_at = trio.current_time()
+
+    def note_call(self) -> None:
+        """Note that a client calls, or has got its answer."""
+        self._called_at = trio.current_time()
+
+    @property
+    def stale_at(self) -> float:
+        """When no client will have called for too long, on Trio's clock."""
+        return self._called_at + self.max_inactivity_seconds
+
+
+class ClientTrials:
+    """The trials of old clients.
+
+    Args:
+        nursery: where the clients' streams are.
+        opener: a channel to the orchestrator.
+        profile: the project.
+        source: tells the parameters of trials.
+        host: gives the wall clock.
+    """
+
+    def __init__(
+        self, nursery: trio.Nursery, opener: CallOpener, profile: LegacyProfile, source: TrialSource, host: Host
+    ) -> None:
+        self._nursery = nursery
+        self._opener = opener
+        self._profile = profile
+        self._source = source
+        self._host = host
+        self._controller = Controller(opener)
+        self._trials: dict[str, ClientTrial] = {}
+        #: Those that are over, the oldest first, with the time of their end.
+        self._tombstones: OrderedDict[str, tuple[ClientTrial, float]] = OrderedDict()
+
+    @property
+    def running(self) -> Mapping[str, ClientTrial]:
+        """The trials that go on, by id."""
+        return self._trials
+
+    async def find(self, trial_id: str) -> ClientTrial:
+        """Return a trial: one that an old client started, or one of the orchestrator that an old client may join.
+
+        Raises:
+            InvalidArgumentError: it has an actor class that the project does not have.
+            NotFoundError: there is none.
+        """
+        found = self._known(trial_id)
+        return found if found is not None else await self.watch(trial_id)
+
+    def _known(self, trial_id: str) -> ClientTrial | None:
+        self._forget()
+        if trial_id in self._tombstones:
+            return self._tombstones[trial_id][0]
+        return self._trials.get(trial_id)
+
+    def _forget(self) -> None:
+        now = trio.current_time()
+        while self._tombstones:
+            ended_at = next(iter(self._tombstones.values()))[1]
+            if now - ended_at < TOMBSTONE_SECONDS and len(self._tombstones) <= MAX_TOMBSTONES:
+                break
+            self._tombstones.popitem(last=False)
+
+    async def watch(self, trial_id: str, *, max_inactivity_seconds: float = 0.0) -> ClientTrial:
+        """Know a trial of the orchestrator from now on.
+
+        Args:
+            trial_id: of the trial.
+            max_inactivity_seconds: end it when no old client calls for so long; 0: never.
+
+        Raises:
+            InvalidArgumentError: it has an actor class that the project does not have.
+            NotFoundError: the orchestrator does not know it.
+        """
+        params = await self._source(trial_id)
+        known = self._known(trial_id)
+        if known is not None:  # found by two calls at once
+            return known
+        ids = ids_in(params, self._profile.classes, params.environment.name)
+        seats = {
+            member.actor_id: ClientSeat(
+                self._nursery,
+                self._opener,
+                trial_id,
+                ids,
+                member,
+                _config(params, member.place),
+                self._host,
+            )
+            for member in ids.members
+            if self._is_for_old_clients(params, member.place)
+        }
+        trial = self._trials[trial_id] = ClientTrial(trial_id, ids, seats, max_inactivity_seconds)
+        self._nursery.start_soon(self._attend, trial, name=f"old clients' trial {trial_id}")
+        return trial
+
+    def _is_for_old_clients(self, params: TrialParams, place: int) -> bool:
+        actor = params.actors[place]
+        if self._profile.clients:
+            return actor.name in self._profile.clients
+        return is_client_endpoint(actor.endpoint)
+
+    async def _attend(self, trial: ClientTrial) -> None:
+        """Wait for the end of a trial, and end it if no client calls for too long; then it is a tombstone."""
+        try:
+            async with trio.open_nursery() as nursery:
+                if trial.max_inactivity_seconds:
+                    nursery.start_soon(self._watch_activity, trial)
+                await self._controller.wait_trial(trial.trial_id, check=False)
+                nursery.cancel_scope.cancel()
+        except* CogmentError as errors:
+            _log.warning(
+                "trial %r: the orchestrator cannot be asked any more: %s", trial.trial_id, errors.exceptions[0]
+            )
+        finally:
+            self._trials.pop(trial.trial_id, None)
+            self._tombstones[trial.trial_id] = trial, trio.current_time()
+            self._forget()
+
+    async def _watch_activity(self, trial: ClientTrial) -> None:
+        while True:
+            stale_at = trial.stale_at
+            if stale_at <= trio.current_time():
+                break
+            await trio.sleep_until(stale_at)
+        _log.warning("trial %r: no client has called for %g s", trial.trial_id, trial.max_inactivity_seconds)
+        await self._controller.terminate_trial(trial.trial_id, hard=True)
+
+    async def wait_running(self, trial: ClientTrial) -> None:
+        """Wait until a trial runs, or is over."""
+        await self._controller.wait_trial_state(trial.trial_id, TrialState.RUNNING)
+
+    async def end(self, trial: ClientTrial) -> None:
+        """End a trial for a client: softly, if all who may still act for it are there."""
+        trial.ended_by_client = True
+        seats = trial.seats.values()
+        if all(seat.is_over for seat in seats) and trial.trial_id not in self._trials:
+            await trio.lowlevel.checkpoint()
+            return
+        # A place that nobody has taken: the trial may never begin.
+        hard = not all(seat.is_joined or seat.is_over for seat in seats)
+        await self._controller.terminate_trial(trial.trial_id, hard=hard)
+        for seat in seats:
+            seat.drain()
+
+    async def give_up(self, trial_id: str) -> None:
+        """End a trial whose starter has gone; it does not know the trial."""
+        with trio.CancelScope(shield=True), trio.move_on_after(self._profile.end_timeout_seconds):
+            try:
+                await self._controller.terminate_trial(trial_id, hard=True)
+            except CogmentError as error:
+                _log.warning("trial %r: it cannot be ended: %s", trial_id, error)
+
+
+def _config(params: TrialParams, place: int) -> bytes | None:
+    actor = params.actors[place]
+    return actor.config.content if actor.HasField("config") else None
