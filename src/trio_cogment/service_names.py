@@ -19,3 +19,5 @@ DIRECTORY = "DirectorySP"
 DM_ENV_RPC = "Environment"
 #: The service of a trainer. It is not of the platform, and has no kind.
 TRAINER = "TrainerService"
+#: A gateway's service for clients of the legacy API. It has no kind either.
+LEGACY_TRIAL = "Trial"

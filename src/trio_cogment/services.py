@@ -129,7 +129,11 @@ REGISTERED_BY_SERVERS = (
 )
 
 #: Services of other protocols that a server of the platform may have: full name -> value of `PROTOCOL`.
-PROTOCOLS = {f"dm_env_rpc.v1.{names.DM_ENV_RPC}": "dm_env_rpc", f"gymgui.trainer.{names.TRAINER}": "trainer"}
+PROTOCOLS = {
+    f"dm_env_rpc.v1.{names.DM_ENV_RPC}": "dm_env_rpc",
+    f"gymgui.trainer.{names.TRAINER}": "trainer",
+    f"cogment.{names.LEGACY_TRIAL}": "legacy",
+}
 
 _KIND_OF_TYPE = {info.directory_type: kind for kind, info in SERVICES.items()}
 _KIND_OF_NAME = {info.full_name: kind for kind, info in SERVICES.items() if info.name}

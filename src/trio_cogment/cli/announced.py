@@ -11,6 +11,7 @@ from trio_cogment.service_names import (
     DATASTORE,
     DIRECTORY,
     DM_ENV_RPC,
+    LEGACY_TRIAL,
     LIFECYCLE,
     LOG_EXPORTER,
     MODEL_REGISTRY,
@@ -30,6 +31,7 @@ DATASTORE_SERVICES = (DATALOG, LOG_EXPORTER, DATASTORE)
 REGISTRY_SERVICES = (MODEL_REGISTRY,)
 DM_ENV_RPC_SERVICES = (DM_ENV_RPC,)
 TRAINER_SERVICES = (TRAINER,)
+LEGACY_SERVICES = (LEGACY_TRIAL,)
 
 
 def orchestrator_parts(
@@ -40,6 +42,7 @@ def orchestrator_parts(
     one_port: bool,
     dm_env_rpc: bool = False,
     trainer: bool = False,
+    legacy: bool = False,
 ) -> tuple[str, list[list[str]]]:
     """Return the name of an orchestrator with what is in its process, and the services of its two ports."""
     names, lifecycle, others = ["orchestrator"], [LIFECYCLE], [CLIENT_ACTOR]
@@ -55,6 +58,9 @@ def orchestrator_parts(
     if trainer:
         names.append("trainer")
         others += TRAINER_SERVICES
+    if legacy:
+        names.append("legacy")
+        others += LEGACY_SERVICES
     if directory:
         names.append("directory")
         # It is on the first port.

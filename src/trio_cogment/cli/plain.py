@@ -5,7 +5,7 @@ everything that is given is of a kind that can be checked here: never more than 
 another way. In any doubt there is no plan. Click reads the command line afterwards in any case, reports what is wrong,
 and makes the settings.
 
-A gateway for dm_env_rpc is not here: it reads its profile before it is announced. Nor is a trainer.
+Gateways are not here: they read their profiles before they are announced. Nor is a trainer.
 
 The table of flags repeats the declarations of the commands; a test compares them.
 """
@@ -238,6 +238,7 @@ def _orchestrator_flags() -> dict[str, Flag]:
         **_directory_flags("ORCHESTRATOR"),
         "params": Flag(None, None, "COGMENT_DEFAULT_PARAMS_FILE"),
         "pre_trial_hooks": Flag(None, None, "COGMENT_PRE_TRIAL_HOOKS"),
+        "legacy": Flag(None, None, "COGMENT_LEGACY_PROFILE"),
         "status_file": Flag(None, None, "COGMENT_STATUS_FILE"),
         "gc_frequency": Flag(_is_count, None, "COGMENT_GC_FREQUENCY"),
         "actor_web_port": Flag(None, None, "COGMENT_WEB_PROXY_PORT"),

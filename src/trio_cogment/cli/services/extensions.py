@@ -11,6 +11,7 @@ from trio_cogment.cli.services.trainer import trainer_with_everything
 
 if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc import Profile
+    from trio_cogment.gateways.legacy import LegacyProfile
     from trio_cogment.platform import Extension
 
 
@@ -19,6 +20,7 @@ def extensions_of(
     resources: Resources,
     *,
     profile: Profile | None,
+    legacy: LegacyProfile | None,
     trainer: Path | None,
     datastore: bool,
     model_registry: bool,
@@ -29,6 +31,7 @@ def extensions_of(
         settings: of the server.
         resources: of the process.
         profile: of a gateway for dm_env_rpc.
+        legacy: of a gateway for the legacy API.
         trainer: the folder of a trainer.
         datastore: the server has one.
         model_registry: the server has one.
@@ -42,4 +45,8 @@ def extensions_of(
         found.append(
             trainer_with_everything(trainer, settings, resources, datastore=datastore, model_registry=model_registry)
         )
+    if legacy is not None:
+        from trio_cogment.gateways.legacy import LegacyGateway
+
+        found.append(LegacyGateway(legacy, rpc_config=settings.configuration.rpc))
     return found

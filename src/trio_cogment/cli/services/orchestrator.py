@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,23 +16,24 @@ from trio_cogment.cli.announced import orchestrator_parts
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import FilePath, applied, as_list, port_option
+from trio_cogment.cli.services.default_params import ParamsSettings, check_hooks, load_default_params
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.dm_env_rpc import read_profile
 from trio_cogment.cli.services.extensions import extensions_of
 from trio_cogment.cli.services.in_use import refuse_directory_file_in_use
+from trio_cogment.cli.services.legacy import legacy_option, read_legacy_profile
 from trio_cogment.cli.services.model_registry import opened_registry, refuse_archive_in_use
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, server_options
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage, refuse_storage_in_use
-from trio_cogment.endpoints import DiscoverEndpoint, Endpoint, parse_endpoint, parse_server_endpoint
-from trio_cogment.errors import CogmentError
 from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
     from trio_cogment.datastore import TrialStore
     from trio_cogment.gateways.dm_env_rpc import Profile
+    from trio_cogment.gateways.legacy import LegacyProfile
     from trio_cogment.metrics import OrchestratorMetrics
     from trio_cogment.model_registry import ModelRegistry
 
@@ -50,7 +51,7 @@ class OrchestratorSettings(ServerSettings):
     """The settings of an orchestrator.
 
     With a storage it has a datastore too, with an archive a model registry, with a profile a gateway for dm_env_rpc,
-    and with the folder of a trainer that.
+    with a legacy one participants of the legacy API, and with the folder of a trainer that.
     """
 
     lifecycle_port: int
@@ -61,6 +62,7 @@ class OrchestratorSettings(ServerSettings):
     archive: Path | None = None
     profile: Path | None = None
     trainer: Path | None = None
+    legacy: Path | None = None
 
 
 def _as_count(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
@@ -109,6 +111,7 @@ def orchestrator_options(command: _Decorated) -> _Decorated:
             show_envvar=True,
             help="YAML file with the default parameters of trials (trial_params).",
         ),
+        legacy_option,
         server_options("ORCHESTRATOR", old_names=["PROMETHEUS_PORT"]),
     )
     return applied(options, command)
@@ -170,6 +173,7 @@ def orchestrator_settings(
         archive=archive,
         profile=profile,
         trainer=trainer,
+        legacy=ctx.params["legacy"],
     )
 
 
@@ -223,7 +227,7 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
     Raises:
         Failure: with these settings no trial could start.
     """
-    _check_hooks(settings.pre_trial_hooks, discovery=settings.directory is not None)
+    check_hooks(settings.pre_trial_hooks, discovery=settings.directory is not None)
     name, services = orchestrator_parts(
         datastore=settings.storage is not None,
         model_registry=settings.archive is not None,
@@ -231,20 +235,31 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
         one_port=settings.lifecycle_port == settings.actor_port,
         dm_env_rpc=settings.profile is not None,
         trainer=settings.trainer is not None,
+        legacy=settings.legacy is not None,
     )
-    params = cache(partial(_load_params, settings))
+    legacy = cache(partial(_legacy_profile, settings))
+    of_params = ParamsSettings(
+        settings.params,
+        settings.legacy,
+        hooks=bool(settings.pre_trial_hooks),
+        discovery=settings.directory is not None,
+        datastore=settings.storage is not None,
+    )
+    params = cache(lambda: load_default_params(of_params, legacy()))
     profile = cache(partial(_profile, settings))
 
     def check() -> None:
         params()
         profile()
 
+    reads = any(path is not None for path in (settings.params, settings.profile, settings.legacy))
+
     return Application(
         name=name,
         ports=[settings.lifecycle_port, settings.actor_port],
         services=services,
-        check=check if settings.params is not None or settings.profile is not None else None,
-        open=partial(_opened, settings, params, profile),
+        check=check if reads else None,
+        open=partial(_opened, settings, params, profile, legacy),
         # As of the directory: launch files of the reference wait for it.
         ready="Trial Lifecycle service active",
     )
@@ -255,6 +270,7 @@ async def _opened(
     settings: OrchestratorSettings,
     params: Callable[[], TrialParams | None],
     profile: Callable[[], Profile | None],
+    legacy: Callable[[], LegacyProfile | None],
     resources: Resources,
 ) -> AsyncIterator[Running]:
     from trio_cogment.config import PlatformConfig
@@ -281,6 +297,7 @@ async def _opened(
                 settings,
                 resources,
                 profile=profile(),
+                legacy=_legacy_of_clients(settings, legacy()),
                 trainer=settings.trainer,
                 datastore=settings.storage is not None,
                 model_registry=settings.archive is not None,
@@ -319,75 +336,20 @@ def _profile(settings: OrchestratorSettings) -> Profile | None:
     return None if settings.profile is None else read_profile("--dm_env_rpc", settings.profile)
 
 
+def _legacy_profile(settings: OrchestratorSettings) -> LegacyProfile | None:
+    return None if settings.legacy is None else read_legacy_profile("--legacy", settings.legacy)
+
+
+def _legacy_of_clients(settings: OrchestratorSettings, legacy: LegacyProfile | None) -> LegacyProfile | None:
+    """Return the profile for the trials of old clients: with hooks, say, they get what others get."""
+    if legacy is None or not (settings.params is not None or settings.pre_trial_hooks):
+        return legacy
+    return replace(legacy, params=None)
+
+
 def _metrics(settings: OrchestratorSettings, resources: Resources) -> OrchestratorMetrics | None:
     if resources.registry is None:
         return None
     from trio_cogment.metrics.prometheus import PrometheusMetrics
 
     return PrometheusMetrics(settings.configuration.metrics, registry=resources.registry)
-
-
-def _load_params(settings: OrchestratorSettings) -> TrialParams | None:
-    if settings.params is None:
-        return None
-    import logging  # what listens without a params file is quicker without
-
-    from trio_cogment.spec import load_params
-    from trio_cogment.trial import validate_params
-
-    log = logging.getLogger(__name__)
-    try:
-        params = load_params(settings.params)
-    except CogmentError as error:
-        raise Failure(f"--params: {error}") from error
-    try:
-        checked = validate_params(params)
-    except CogmentError as error:
-        text = f"--params: {settings.params}: trial_params.{error}"
-        # Hooks may change anything, and without actors the file may be for clients that bring their own.
-        if params.actors and not settings.pre_trial_hooks:
-            raise Failure(text) from error
-        log.warning("%s", text)
-        return params
-    for problem in _unreachable(checked, settings):
-        # A trial may come with parameters of its own, and hooks may give others.
-        log.warning("--params: %s: trial_params.%s; trials that need it fail", settings.params, problem)
-    return params
-
-
-def _unreachable(params: TrialParams, settings: OrchestratorSettings) -> Iterator[str]:
-    """Give for each endpoint that leads nowhere from here why."""
-    discovery = settings.directory is not None
-    found_here = {"datalog.endpoint"} if settings.storage is not None else set()
-    fields = {f"actors[{number}].endpoint": actor.endpoint for number, actor in enumerate(params.actors)}
-    fields["environment.endpoint"] = params.environment.endpoint
-    if params.datalog.endpoint:  # an empty one means that there is no data log
-        fields["datalog.endpoint"] = params.datalog.endpoint
-    for name, text in fields.items():
-        endpoint: Endpoint
-        try:
-            if name.startswith("actors"):
-                endpoint = parse_endpoint(text, field_name=name)
-            else:
-                endpoint = parse_server_endpoint(text, discovery=True, field_name=name)
-        except CogmentError as error:
-            yield str(error)
-            continue
-        if isinstance(endpoint, DiscoverEndpoint) and not discovery and name not in found_here:
-            yield f"{name}: {endpoint}: discovery needs a directory (--directory_endpoint)"
-
-
-def _check_hooks(endpoints: Iterable[str], *, discovery: bool) -> None:
-    """Refuse endpoints with which every start of a trial would fail.
-
-    Raises:
-        Failure: naming the hook.
-    """
-    for number, text in enumerate(endpoints):
-        name = f"pre_trial_hooks[{number}]"
-        try:
-            endpoint = parse_server_endpoint(text, discovery=True, field_name=name)
-        except CogmentError as error:
-            raise Failure(str(error)) from error
-        if isinstance(endpoint, DiscoverEndpoint) and not discovery:
-            raise Failure(f"{name}: {endpoint}: discovery needs a directory (--directory_endpoint)")
