@@ -24,13 +24,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import _wire_peers
 import grpc
+from _children import Child, cpu_ns
 from _report import number, print_json, print_table
 from _wire_peers import ACTORS, LIFECYCLE, trial_params
 
@@ -39,33 +40,6 @@ from trio_cogment.api import orchestrator_pb2
 SIZES = (1, 32)
 LANES = 8
 TRIALS_IN_A_LANE = 5
-
-
-class Child:
-    """A process that answers each line with a line."""
-
-    def __init__(self, command: Sequence[str]) -> None:
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
-        self.pid = self._process.pid
-
-    def read(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"a helper process ended with {self._process.wait(10)}")
-        return line.strip()
-
-    def ask(self, line: str) -> str:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        return self.read()
-
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.wait(10)
 
 
 class Relay:
@@ -142,17 +116,6 @@ class Ours:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(10)
-
-
-def cpu_ns(pid: int) -> dict[str, int]:
-    """Time on a CPU of each thread of a process."""
-    found = {}
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            found[task.name] = int((task / "schedstat").read_text().split()[0])
-        except FileNotFoundError:  # the thread has just ended
-            pass
-    return found
 
 
 @dataclass(frozen=True)
