@@ -16,6 +16,7 @@ from trio_cogment.spaces._numpy import np
 from trio_cogment.spaces.arrays import decode_number, fill_array, fill_scalar
 from trio_cogment.spaces.base import Space, described
 from trio_cogment.spaces.errors import SpaceError
+from trio_cogment.spaces.forms import Form
 from trio_cogment.spaces.messages import decode_space, encode_space
 from trio_cogment.spaces.values import decode_fields, decode_value, fill_fields, fill_value
 
@@ -182,6 +183,15 @@ def encode_action(action: Any, space: Space | None = None) -> pb.Action:
     message = pb.Action()
     _set_value(message, action, space, "action")
     return message
+
+
+def action_form(space: Space) -> Form | None:
+    """Return the form of the messages with actions of a space; None if they have none."""
+    return Form.of(space, _serialized_action)
+
+
+def _serialized_action(action: Any) -> bytes:
+    return encode_action(action).SerializeToString()
 
 
 def decode_action(message: pb.Action, space: Space | None = None, *, copy: bool = False) -> Any:

@@ -27,7 +27,9 @@ from trio_cogment.spaces import (
     encode_observation,
     encode_space,
 )
-from trio_cogment.spaces.envelopes import DEFAULT_MEDIA_TYPE, fill_mask_and_info
+from trio_cogment.spaces.envelopes import DEFAULT_MEDIA_TYPE, action_form, fill_mask_and_info
+from trio_cogment.spaces.forms import Form
+from trio_cogment.spaces.values import fill_value
 
 _DOUBLE = struct.Struct("<d")
 _REWARD_TAG = pb.Observation(reward=1.0).SerializeToString()[: -_DOUBLE.size]
@@ -54,6 +56,7 @@ class ObservationEncoder:
         self._shape: tuple[int, ...] = ()
         self._type: type[Any] = np.ndarray
         self._prefix = self._suffix = b""
+        self._form = None if isinstance(space, ArraySpace) else Form.of(space, _nested)
         if isinstance(space, ArraySpace) and 0 not in space.shape:
             self._shape, self._dtype = space.shape, space.dtype
             self._prefix = _prefix_of(np.zeros(space.shape, space.dtype), isinstance(space, Discrete))
@@ -67,15 +70,22 @@ class ObservationEncoder:
             SpaceError: a part of it cannot be encoded.
         """
         value: Any = observation.value
+        form = self._form
+        if form is not None and (nested := form.encode(value)) is not None:
+            return self._joined(b"", nested, observation)
         if type(value) is not self._type or value.dtype != self._dtype or value.shape != self._shape:
             return encode_observation(observation).SerializeToString()
+        return self._joined(self._prefix + value.tobytes() + self._suffix, b"", observation)
+
+    @staticmethod
+    def _joined(array: bytes, nested: bytes, observation: Observation) -> bytes:
+        """Return a message in the order of its fields: an array comes first, any other value behind the flags."""
         reward = observation.reward
         content: bytes = b"".join(
             (
-                self._prefix,
-                value.tobytes(),
-                self._suffix,
+                array,
                 _HEADS[observation.active, observation.alive],
+                nested,
                 b"" if reward is None else _REWARD_TAG + _DOUBLE.pack(reward),
                 _TAILS[observation.terminated, observation.truncated],
             )
@@ -83,6 +93,12 @@ class ObservationEncoder:
         if observation.info or observation.action_mask is not None:
             content += _further(observation)
         return content
+
+
+def _nested(value: Any) -> bytes:
+    message = pb.Observation()
+    fill_value(message.nested, value)
+    return message.SerializeToString()
 
 
 def _prefix_of(array: np.ndarray[Any, Any], scalar: bool) -> bytes:
@@ -131,6 +147,7 @@ class ActionDecoder:
         """Prepare for actions of a space."""
         self._space = space
         self._known: dict[bytes, Any] | None = {} if isinstance(space, Discrete) else None
+        self._form = None if isinstance(space, ArraySpace) else action_form(space)
 
     def decode(self, content: bytes) -> Any:
         """Return the action in the bytes of a message; arrays can be written to.
@@ -141,6 +158,13 @@ class ActionDecoder:
         known = self._known
         if known is not None and content in known:
             return known[content]
+        if self._form is not None:
+            try:
+                value = self._form.decode(content)
+            except SpaceError:
+                value = None  # the other way says which part it is
+            if value is not None:
+                return value
         try:
             message = pb.Action.FromString(content)
         except DecodeError:

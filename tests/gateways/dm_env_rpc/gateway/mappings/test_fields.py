@@ -374,3 +374,10 @@ def test_arrays_of_the_lab() -> None:
     other.value.ParseFromString(encode_array(np.zeros(4, np.float32)).SerializeToString())
     with pytest.raises(SpaceError, match=r"value: expected 2 dimensions, got the shape \[4\]"):
         seen(observing, other)
+
+
+def test_null_characters_at_the_end_of_strings() -> None:
+    message = kind("All")(strings=["a\0", "\0"], a_string="b\0")
+    tensors = dict(observation_side("All").read(message.SerializeToString(), range(len(observation_side("All").specs))))
+    again = kind("All").FromString(action_side("All").write(tensors))
+    assert (list(again.strings), again.a_string) == (["a\0", "\0"], "b\0")

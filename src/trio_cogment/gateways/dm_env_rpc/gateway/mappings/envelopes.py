@@ -10,7 +10,9 @@ from trio_cogment.api import spaces_pb2
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.errors import FailedPreconditionError, InvalidArgumentError, RemoteProtocolError, RpcError, StatusCode
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import Numbering, Verdict
-from trio_cogment.spaces import SpaceError, decode_observation, encode_action
+from trio_cogment.gateways.dm_env_rpc.gateway.mappings.envelope_leaves import ArrayReader, ElementsWriter
+from trio_cogment.spaces import ArraySpace, SpaceError, decode_observation, encode_action
+from trio_cogment.spaces.envelopes import action_form
 from trio_cogment.spaces.space_tensors import SpaceTensors
 from trio_cogment.spaces.tensor_specs import OutOfBoundsError
 
@@ -32,7 +34,8 @@ class EnvelopeMapping:
 
     def __init__(self, first: bytes, *, expose_discount: bool = False, require_actions: bool = False) -> None:
         try:
-            observation = decode_observation(_parsed(first))
+            message = _parsed(first)
+            observation = decode_observation(message)
             if observation.observation_space is None or observation.action_space is None:
                 raise FailedPreconditionError("the environment's first observation came without its spaces")
             self._observations = SpaceTensors(observation.observation_space, OBSERVATION)
@@ -41,17 +44,42 @@ class EnvelopeMapping:
         except SpaceError as error:
             raise FailedPreconditionError(f"a space of the environment has no tensors: {error}") from None
         self.specs = self._numbering.specs
+        self._first = message
         self._leaves = {uid: index for index, uid in enumerate(self._numbering.observations)}
+        self._readers = {
+            uid: ArrayReader(self._observations.space, path, leaf, spec)
+            for (uid, spec), (path, leaf) in zip(
+                self._numbering.observations.items(), self._observations.space.leaves(), strict=True
+            )
+            if isinstance(leaf, ArraySpace) and 0 not in leaf.shape
+        }
+        self._form = action_form(self._actions.space)
+        self._writers: dict[int, ElementsWriter] = {}
+        self._defaults: list[bytes] = []
         self._require_actions = require_actions
         try:
             self.default_action = self._encoded([None] * len(self._actions.specs))
         except SpaceError:
             # Nothing stands for an action in its space; who plays for an agent that is away sends an empty message.
             self.default_action = b""
+        form = self._form
+        if form is not None and (elements := form.cut(self.default_action)) is not None:
+            self._defaults = elements
+            specs = self._numbering.actions.items()
+            for (uid, spec), leaf in zip(specs, form.leaves, strict=True):
+                self._writers[uid] = ElementsWriter(leaf, spec)
 
     def action(self, tensors: Mapping[int, pb.Tensor]) -> bytes:
         """See `SlotMapping.action`."""
         self._numbering.check_actions(tensors, all_of_them=self._require_actions)
+        if self._form is not None and self._writers:
+            try:
+                elements = self._defaults.copy()
+                for uid, tensor in tensors.items():
+                    elements[uid - 1] = self._writers[uid].elements(tensor)
+                return self._form.join(elements)
+            except SpaceError:
+                pass  # the other way says which part it is
         try:
             return self._encoded([tensors.get(uid) for uid in self._numbering.actions])
         except SpaceError as error:
@@ -81,13 +109,20 @@ class EnvelopeMapping:
         self, response: pb.StepResponse, content: bytes, uids: Collection[int], reward: float, discount: float
     ) -> None:
         """See `SlotMapping.fill`."""
-        wanted = frozenset(uids)
+        wanted, message, others = frozenset(uids), _parsed(content), set()
         self._numbering.fill_numbers(response, wanted, reward, discount)
-        leaves = {self._leaves[uid]: uid for uid in wanted if uid in self._leaves}
-        if not leaves:
-            return
+        for uid in wanted:
+            if uid in self._leaves:
+                reader = self._readers.get(uid)
+                if reader is None or not reader.read(message, response.observations[uid]):
+                    others.add(uid)
+        if others:
+            self._fill_others(response, message, others)
+
+    def _fill_others(self, response: pb.StepResponse, message: spaces_pb2.Observation, uids: Collection[int]) -> None:
+        leaves = {self._leaves[uid]: uid for uid in uids}
         try:
-            value = decode_observation(_parsed(content), self._observations.space).value
+            value = decode_observation(message, self._observations.space).value
         except SpaceError as error:
             raise RemoteProtocolError(f"the environment's observation: {error}") from None
         for index, tensor in self._observations.some_tensors(value, leaves):
@@ -104,6 +139,9 @@ class EnvelopeMapping:
         """See `SlotMapping.describes`."""
         message = _parsed(content)
         if not (message.HasField("observation_space") and message.HasField("action_space")):
+            return True
+        first = self._first
+        if (message.observation_space, message.action_space) == (first.observation_space, first.action_space):
             return True
         try:
             found = decode_observation(message)

@@ -18,7 +18,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway.mappings.sides import TYPE_URLS, c
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.arrays import decode_array, fill_array
 from trio_cogment.spaces.tensor_specs import TensorSpec
-from trio_cogment.spaces.tensors import write_elements
+from trio_cogment.spaces.tensors import in_shape, write_elements
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,6 +64,11 @@ class Leaf:
             SpaceError: the tensor is not what the specification says.
         """
         array = self.spec.check(tensor)
+        if self.spec.type.name == "str":
+            # NumPy's strings have no null characters at their ends.
+            texts = np.empty(len(tensor.strings.array), object)
+            texts[:] = list(tensor.strings.array)
+            array = in_shape(texts, array.shape)
         if array.size > MAX_FILLED and min(self.spec.shape, default=0) < 0 and 0 in array.strides:
             expected = f"at most {MAX_FILLED} elements where one stands for all"
             raise SpaceError(f"shape: expected {expected}, got {array.size}", (), self.spec.name)
