@@ -73,6 +73,7 @@ async def test_who_joins_while_the_trial_for_the_one_before_is_ended() -> None:
             nursery.cancel_scope.cancel()
         game.opening = None
         ann.close()
+        await wait_all_tasks_blocked()  # until the gateway has seen it
         async with open_connection(platform.channel) as ben:
             while not (await ben.read_property("worlds.w")).size:
                 pass  # as soon as it is free
