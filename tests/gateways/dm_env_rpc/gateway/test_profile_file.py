@@ -44,6 +44,17 @@ def test_a_project_file_is_a_profile(tmp_path: Path) -> None:
     assert kind.FromString(template.params.environment.config.content) == kind(stock=3)
 
 
+def test_actors_that_are_left_to_other_clients(tmp_path: Path) -> None:
+    section = "dm_env_rpc: {other_clients: [bert]}\n"
+    found = load_profile(written(tmp_path, cogment=SPEC_FILE + PARAMS + section))
+    assert list(found.templates["default"].slots) == ["anna"]
+    section = "dm_env_rpc: {other_clients: [bert], templates: {one: {params: p.yaml, other_clients: [anna]}}}\n"
+    found = load_profile(written(tmp_path, p=PARAMS, cogment=SPEC_FILE + section))
+    assert list(found.templates["one"].slots) == ["bert"]
+    with pytest.raises(InvalidArgumentError, match=r"other_clients: expected some of 'anna', 'bert'; got 'carl'"):
+        load_profile(written(tmp_path, cogment=SPEC_FILE + PARAMS + "dm_env_rpc: {other_clients: [carl]}\n"))
+
+
 def test_a_file_with_templates(tmp_path: Path) -> None:
     text = """
 dm_env_rpc:

@@ -23,8 +23,9 @@ _PARAMS = "trial_params"
 #: What a file means by the types of its trials, besides the path of a project file.
 _OWN_TYPES = ("rl", "dm_env_rpc")
 _PROJECT_FILES = ("cogment.yaml", "cogment.yml")
-_KEYS = ("spec", "required_settings", "seed_field", "policies", "classes", "templates")
-_TEMPLATE_KEYS = ("params", _PARAMS, "policies", "classes")
+_OTHERS = "other_clients"
+_KEYS = ("spec", "required_settings", "seed_field", "policies", "classes", "templates", _OTHERS)
+_TEMPLATE_KEYS = ("params", _PARAMS, "policies", "classes", _OTHERS)
 _MOST_DIGITS = 9
 
 
@@ -58,12 +59,13 @@ class _Reader:
         section = self._section
         given: dict[str, Any] = {}
         if "required_settings" in section:
-            items = self._file.items(section["required_settings"], f"{SECTION}.required_settings")
-            given["required_settings"] = tuple(self._file.text(node, name) for name, node in items)
+            given["required_settings"] = self._names(section, "required_settings", SECTION)
         if "seed_field" in section:
             given["seed_field"] = self._file.text(section["seed_field"], f"{SECTION}.seed_field")
         common = self._policies(section.get("policies"), f"{SECTION}.policies")
         common["classes"] = read_classes(self._file, section.get("classes"), f"{SECTION}.classes")
+        if _OTHERS in section:
+            common[_OTHERS] = self._names(section, _OTHERS, SECTION)
         if "templates" in section:
             name = f"{SECTION}.templates"
             entries = self._file.entries(section["templates"], name)
@@ -113,7 +115,13 @@ class _Reader:
             params = read_params(self._file, values[_PARAMS], f"{name}.{_PARAMS}", spec=self._spec)
         own = self._policies(values.get("policies"), f"{name}.policies")
         own["classes"] = {**common["classes"], **read_classes(self._file, values.get("classes"), f"{name}.classes")}
+        if _OTHERS in values:
+            own[_OTHERS] = self._names(values, _OTHERS, name)
         return self._made(node, name, params, {**common, **own})
+
+    def _names(self, values: Mapping[str, yaml.Node], key: str, name: str) -> tuple[str, ...]:
+        items = self._file.items(values[key], f"{name}.{key}")
+        return tuple(self._file.text(node, each) for each, node in items)
 
     def _made(
         self, node: yaml.Node | None, name: str, params: TrialParams, policies: Mapping[str, Any]

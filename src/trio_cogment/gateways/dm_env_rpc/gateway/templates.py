@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
@@ -33,7 +33,7 @@ POLICIES = ("start_when", *CHOICES, *SECONDS, *FLAGS)
 class WorldTemplate:
     """What the trials of a world are, and its policies.
 
-    The parts that clients take are the slots: the actors whose endpoint is `cogment://client`.
+    The parts that clients take are the slots: the actors whose endpoint is `cogment://client`, but for `other_clients`.
 
     Attributes:
         params: of the trials.
@@ -54,6 +54,7 @@ class WorldTemplate:
         expose_discount: there is an observation `discount`.
         require_actions: a step without an action is refused; otherwise what it leaves out has protobuf's defaults.
         presence: fields that may be absent have an observation that says whether they are there.
+        other_clients: the names of client actors that are no slots: clients of Cogment join the trials as them.
         name: of the world; empty: the gateway chooses one.
         seed: of the next sequence, as a setting gave it.
 
@@ -74,6 +75,7 @@ class WorldTemplate:
     expose_discount: bool = False
     require_actions: bool = False
     presence: bool = False
+    other_clients: Collection[str] = ()
     name: str = ""
     seed: int | None = None
 
@@ -84,8 +86,14 @@ class WorldTemplate:
         for name in SECONDS:
             if not 0 <= getattr(self, name) < math.inf:
                 raise InvalidArgumentError(f"{name}: expected seconds, 0 or more; got {getattr(self, name)!r}")
+        clients = [actor.name for actor in self.params.actors if is_client_endpoint(actor.endpoint)]
+        for name in self.other_clients:
+            if name not in clients:
+                known = ", ".join(map(repr, clients)) or "none"
+                raise InvalidArgumentError(f"other_clients: expected some of {known}; got {name!r}")
         if not self.slots:
-            raise InvalidArgumentError("params: expected an actor with the endpoint cogment://client, got none")
+            more = " that is not among other_clients" if self.other_clients else ""
+            raise InvalidArgumentError(f"params: expected an actor with the endpoint cogment://client{more}, got none")
         if self.start_when not in ("all", "first") and self.start_when not in range(1, len(self.slots) + 1):
             raise InvalidArgumentError(
                 f"start_when: expected 'all', 'first' or 1 to {len(self.slots)}, got {self.start_when!r}"
@@ -94,4 +102,8 @@ class WorldTemplate:
     @property
     def slots(self) -> dict[str, ActorParams]:
         """The actors that clients of the gateway may be, by their names."""
-        return {actor.name: actor for actor in self.params.actors if is_client_endpoint(actor.endpoint)}
+        return {
+            actor.name: actor
+            for actor in self.params.actors
+            if is_client_endpoint(actor.endpoint) and actor.name not in self.other_clients
+        }
