@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from purerpc import Service
 
 from trio_cogment.config import TrainerConfig, WorkersConfig
+from trio_cogment.endpoints import DISCOVER
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import Host
 from trio_cogment.platform import OpenedExtension, Platform
@@ -20,6 +21,7 @@ from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher
 from trio_cogment.trainer.dispatch.machine import this_machine
 from trio_cogment.trainer.dispatch.workers import Workers
 from trio_cogment.trainer.opening import open_trainer
+from trio_cogment.trainer.trials.starter import TrialRuns, Where
 
 #: In the folder of a trainer: its database, and the folders of runs.
 DATABASE, RUNS = "trainer.db", "runs"
@@ -64,13 +66,16 @@ class PlatformTrainer:
 
     def open(self, platform: Platform) -> AbstractAsyncContextManager[OpenedExtension]:
         """See `trio_cogment.platform.Extension`."""
-        return self.opened(host=platform.participants.host)
+        datastore = None if platform.datastore is None else platform.datastore_client()
+        spec = platform.participants.spec
+        return self.opened(Where(platform.channel, datastore, DISCOVER, spec), host=platform.participants.host)
 
     @asynccontextmanager
-    async def opened(self, *, host: Host | None = None) -> AsyncIterator[OpenedTrainer]:
+    async def opened(self, where: Where | None = None, *, host: Host | None = None) -> AsyncIterator[OpenedTrainer]:
         """Open it for the time of a block.
 
         Args:
+            where: where trials are; None: it starts no trials.
             host: unless it was given one.
 
         Raises:
@@ -83,9 +88,10 @@ class PlatformTrainer:
         except OSError as error:
             raise FailedPreconditionError(f"{self._folder}: {error.strerror or error}") from error
         workers = Workers(os.path.join(self._folder, RUNS), self._surroundings, self._workers, host)
+        trials = None if where is None else TrialRuns(where, host)
         storage = f"sqlite:{os.path.join(self._folder, DATABASE)}"
         async with (
-            RunDispatcher(self._capacity or this_machine(), workers=workers) as dispatcher,
+            RunDispatcher(self._capacity or this_machine(), workers=workers, trials=trials) as dispatcher,
             open_trainer(storage, full=self._full, config=self._config, host=host, dispatcher=dispatcher) as trainer,
         ):
             yield OpenedTrainer(trainer, dispatcher, self._surroundings.target)

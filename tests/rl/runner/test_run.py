@@ -132,6 +132,29 @@ async def test_pause_and_resume() -> None:
         assert len(await run.wait()) == 5
 
 
+async def test_a_rate_and_names_of_trials(autojump_clock: trio.testing.MockClock) -> None:
+    starts = []
+
+    class Starts(TrialCallback):
+        def on_trial_start(self, index: int, seed: int | None, trial_id: str) -> None:
+            starts.append((trio.current_time(), seed, trial_id))
+
+    before = trio.current_time()
+    async with open_run(
+        4,
+        environment=countdown(),
+        seats=SEATS,
+        parallel=4,
+        seeds=[7, None, None, 8],
+        callbacks=[Starts()],
+        trial_id=lambda index, count: f"a-{index}-{count}",
+    ) as run:
+        run.limit_rate(2)
+        assert len(await run.wait()) == 4
+    assert [round(time - before, 3) for time, _, _ in starts] == [0, 0.5, 1, 1.5]
+    assert [(seed, name) for _, seed, name in starts] == [(7, "a-0-1"), (None, "a-1-1"), (None, "a-2-1"), (8, "a-3-1")]
+
+
 async def test_results_as_they_come() -> None:
     async with open_run(4, environment=countdown(), seats=SEATS, parallel=2) as run:
         assert sorted([result.index async for result in run]) == [0, 1, 2, 3]

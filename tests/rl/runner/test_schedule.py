@@ -179,3 +179,22 @@ def test_every_trial_has_one_end(
             assert now < math.inf, "somebody waits for nothing"
             ends += [job.index for job in of.given_up(now)]
     assert sorted(ends) == list(range(n))
+
+
+def test_a_rate_holds_back_starts() -> None:
+    of = schedule(4, parallel=4)
+    of.rate_hz = 2
+    assert [len(started(of, now)) for now in (0, 0.4, 0.5, 0.6)] == [1, 0, 1, 0]
+    assert of.wake_at() == 1.0
+    of.rate_hz = 0
+    assert len(started(of, 0.7)) == 2
+    assert of.wake_at() == math.inf
+
+
+def test_a_rate_that_holds_nothing_back_wakes_nobody() -> None:
+    of = schedule(2, parallel=2)
+    of.rate_hz = 2
+    ((job, site),) = started(of, 0)
+    of.not_started(job, site, 0.1)
+    assert started(of, 0.55) == []
+    assert of.wake_at() == 0.6, "when the orchestrator may be tried again"

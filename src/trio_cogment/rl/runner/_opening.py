@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.host import Host
-from trio_cogment.rl.runner._run import Run
+from trio_cogment.rl.runner._run import Run, TrialName
 from trio_cogment.rl.runner._schedule import Schedule
 from trio_cogment.rl.runner._sites import Casting, Orchestrator, Sitter, open_sites
 from trio_cogment.rl.runner._trial import params_of
@@ -21,14 +21,15 @@ from trio_cogment.rl.runner.results import Results, RunFailedError
 from trio_cogment.rpc import OwnNursery
 
 
-def _seeds(n: int, seeds: int | Iterable[int] | None) -> list[int | None]:
+def _seeds(n: int, seeds: int | Iterable[int | None] | None) -> list[int | None]:
     if seeds is None:
         return [None] * n
+    given: list[int | None]
     try:
         first = operator.index(seeds)  # type: ignore[arg-type]  # what has none is an iterable
     except TypeError:
         try:
-            given: list[int | None] = [operator.index(seed) for seed in seeds]  # type: ignore[union-attr]  # as above
+            given = [None if seed is None else operator.index(seed) for seed in seeds]  # type: ignore[union-attr]  # as above
         except TypeError:
             raise InvalidArgumentError(f"seeds: expected an integer, or {n} of them, got {seeds!r}") from None
     else:
@@ -56,7 +57,7 @@ async def open_run(
     seats: Mapping[str, Sitter] | None = None,
     params: TrialParams | None = None,
     parallel: int = 1,
-    seeds: int | Iterable[int] | None = None,
+    seeds: int | Iterable[int | None] | None = None,
     options: Mapping[str, Any] | None = None,
     max_steps: int = 0,
     on: Orchestrator | Sequence[Orchestrator] | Mapping[str, Orchestrator] | None = None,
@@ -67,12 +68,15 @@ async def open_run(
     callbacks: Sequence[TrialCallback] = (),
     progress: bool | ProgressFunction = False,
     host: Host | None = None,
+    trial_id: TrialName | None = None,
 ) -> AsyncIterator[Run]:
     """Run trials in the background of an `async with` block, which ends when they have ended.
 
     Leaving the block by an exception or a cancellation ends the trials that run, hard.
 
-    The arguments and errors are those of `run_trials_async`, which does the same without a handle.
+    The arguments and errors are those of `run_trials_async`, which does the same without a handle. Besides, `trial_id`
+    gives the id of a trial, for its place in the run and how often it was started, this time included; and of several
+    `seeds` some may be None.
     """
     host = host or Host()
     casting = Casting(
@@ -104,7 +108,7 @@ async def open_run(
             timeout_seconds=timeout_seconds,
             callbacks=callbacks,
             show=stack.enter_context(shown(progress)),
-            host=host,
+            trial_id=trial_id or _names(host.new_id()),
         )
         try:
             async with OwnNursery() as nursery:
@@ -116,6 +120,10 @@ async def open_run(
         finally:
             if not run.over:
                 await run.close()
+
+
+def _names(name: str) -> TrialName:
+    return lambda index, count: f"{name}-{index}" + (f"-{count}" if count > 1 else "")
 
 
 def _sole(group: ExceptionGroup[Exception]) -> Exception:

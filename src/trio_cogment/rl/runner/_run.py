@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 import trio
 
-from trio_cogment.host import Host
 from trio_cogment.rl.runner._schedule import Job, Schedule
 from trio_cogment.rl.runner._trial import Site, Verdict, attempt
 from trio_cogment.rl.runner._watching import is_asynchronous
 from trio_cogment.rl.runner.callbacks import TrialCallback
 from trio_cogment.rl.runner.progress import Progress, ProgressFunction
 from trio_cogment.rl.runner.results import Results, TrialResult
+
+#: Names a trial, by its place in the run and how often it was started, this time included.
+TrialName: TypeAlias = Callable[[int, int], str]
 
 #: How long a stop waits for trials to end in good order, unless told otherwise.
 GRACE_SECONDS = 10.0
@@ -41,7 +44,7 @@ class Run:
         timeout_seconds: float,
         callbacks: Sequence[TrialCallback],
         show: ProgressFunction,
-        host: Host,
+        trial_id: TrialName,
     ) -> None:
         self.actors = tuple(actors)
         self._schedule = schedule
@@ -50,7 +53,7 @@ class Run:
         self._timeout_seconds = timeout_seconds
         self._callbacks = callbacks
         self._show = show
-        self._name = host.new_id()
+        self._trial_id = trial_id
         self._results: list[TrialResult] = []
         self._lost: list[TrialResult] = []
         self._attempts: dict[int, int] = {}
@@ -108,6 +111,11 @@ class Run:
     def resume(self) -> None:
         """Go on after `pause`."""
         self._schedule.paused = False
+        self._notify()
+
+    def limit_rate(self, starts_hz: float) -> None:
+        """Start no more trials a second than this; 0: any number."""
+        self._schedule.rate_hz = starts_hz
         self._notify()
 
     async def stop(self, *, grace_seconds: float = GRACE_SECONDS) -> Results:
@@ -168,7 +176,7 @@ class Run:
     async def _attempt(self, job: Job, number: int) -> None:
         site = self._sites[number]
         count = self._attempts[job.index] = self._attempts.get(job.index, 0) + 1
-        trial_id = f"{self._name}-{job.index}" + (f"-{count}" if count > 1 else "")
+        trial_id = self._trial_id(job.index, count)
 
         async def started() -> None:
             await self._tell(lambda callback: callback.on_trial_start(job.index, job.seed, trial_id))

@@ -65,6 +65,11 @@ class Schedule:
         self._next_site = 0
         #: No trial is started while it is true.
         self.paused = False
+        #: So many starts a second at most; 0: any number.
+        self.rate_hz = 0.0
+        self._last_start = -math.inf
+        #: When the rate allows a start that it did not when `next` was asked last.
+        self._held_until = math.inf
         self._stopped = False
 
     def may_repeat(self, job: Job) -> bool:
@@ -83,7 +88,11 @@ class Schedule:
 
     def next(self, now: float) -> tuple[Job, int] | None:
         """Return the trial that is to be started now, and where; None if there is none at this time."""
+        self._held_until = math.inf
         if self.paused or not self._waiting or self.running >= self._parallel:
+            return None
+        if self.rate_hz and now < self._last_start + 1 / self.rate_hz:
+            self._held_until = self._last_start + 1 / self.rate_hz
             return None
         free = [number for number in range(len(self._sites)) if self._is_free(number, now)]
         job = self._waiting[0]
@@ -96,6 +105,7 @@ class Schedule:
         self._next_site = (chosen + 1) % count
         self._waiting.popleft()
         self._sites[chosen].running += 1
+        self._last_start = now
         return job, chosen
 
     def _is_free(self, number: int, now: float) -> bool:
@@ -107,6 +117,7 @@ class Schedule:
         if self.paused or not self._waiting or self.running >= self._parallel:
             return math.inf
         times = [site.free_at for site in self._sites if site.failures and not site.running]
+        times.append(self._held_until)
         if self._all_down_since is not None and not self.running:
             times.append(self._all_down_since + self._unreachable_seconds)
         return min(times, default=math.inf)
