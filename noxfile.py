@@ -31,6 +31,17 @@ PUBLISHED_SDK_NEEDS = [
 #: The published library of dm_env_rpc.
 PUBLISHED_DM_ENV_RPC = ["dm-env-rpc==1.1.7", "grpcio>=1.76,<2"]
 
+#: The published SDK of the legacy API. Its own requirements are of 2020; with these it runs unmodified.
+PUBLISHED_LEGACY_SDK = ["cogment==0.3.0a8"]
+PUBLISHED_LEGACY_SDK_NEEDS = [
+    "grpcio>=1.76,<2",
+    "grpcio-reflection",
+    "protobuf",
+    "prometheus-client",
+    "setuptools<81",
+    "wheel",
+]
+
 #: Libraries of reinforcement learning that have to work with views of trials. RLlib pins an older Gymnasium than the
 #: others have, so it is alone.
 RL_PEERS = {
@@ -124,6 +135,13 @@ def published_dm_env_rpc(session: nox.Session) -> dict[str, str]:
     return {"TRIO_COGMENT_DM_ENV_RPC_PYTHON": str(Path(foreign["VIRTUAL_ENV"]) / "bin" / "python")}
 
 
+def published_legacy_sdk(session: nox.Session) -> dict[str, str]:
+    """Make the environment of the published SDK of the legacy API, and tell the tests where it is."""
+    without_its_needs = ["--no-deps", "--no-build-isolation", "--ignore-requires-python", *PUBLISHED_LEGACY_SDK]
+    foreign = environment(session, "legacy-sdk", PUBLISHED_LEGACY_SDK_NEEDS, without_its_needs)
+    return {"TRIO_COGMENT_LEGACY_SDK_PYTHON": str(Path(foreign["VIRTUAL_ENV"]) / "bin" / "python")}
+
+
 def run(session: nox.Session, env: dict[str, str], *command: str) -> None:
     """Run a command of an environment."""
     program = Path(env["VIRTUAL_ENV"]) / "bin" / command[0]
@@ -173,8 +191,8 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def interop(session: nox.Session) -> None:
-    """The published SDK and the library of dm_env_rpc, in environments of their own, against the project."""
-    env = {**published_sdk(session), **published_dm_env_rpc(session)}
+    """The published SDKs and the library of dm_env_rpc, in environments of their own, against the project."""
+    env = {**published_sdk(session), **published_legacy_sdk(session), **published_dm_env_rpc(session)}
     run(session, env, "pytest", "-m", "interop and not soak", *PARALLEL, *session.posargs)
 
 

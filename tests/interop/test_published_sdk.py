@@ -273,9 +273,9 @@ class TestOnABusyMachine:
 # --- the messages themselves ---
 
 
-def layout(python: str, package: str) -> dict[str, Any]:
+def layout(python: Sequence[str], package: str) -> dict[str, Any]:
     dumped = subprocess.run(
-        [python, str(HERE / "dump_descriptors.py"), package],
+        [*python, str(HERE / "dump_descriptors.py"), package],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -289,7 +289,7 @@ def layout(python: str, package: str) -> dict[str, Any]:
 
 @pytest.mark.interop
 def test_every_message_and_service_has_the_wheels_layout(foreign_python: str) -> None:
-    theirs, ours = layout(foreign_python, "cogment.api"), layout(sys.executable, "trio_cogment.api")
+    theirs, ours = layout([foreign_python], "cogment.api"), layout([sys.executable], "trio_cogment.api")
     old = {name for name in theirs["messages"] if name.endswith(OLD_SUFFIX) or name.rpartition(".")[2] in OLD_MESSAGES}
     theirs["messages"] = {name: message for name, message in theirs["messages"].items() if name not in old}
     assert not any(name.startswith((OUR_PACKAGE, OUR_FILES)) for kind in theirs.values() for name in kind)

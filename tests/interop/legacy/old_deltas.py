@@ -1,0 +1,9 @@
+"""How the deltas of players are applied."""
+
+from typing import Any
+
+
+def add(observation: Any, delta: Any) -> Any:
+    """Add the step of a delta to that of the observation."""
+    observation.step += delta.step
+    return observation
