@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from trio_cogment.trainer.extension import OpenedTrainer as OpenedTrainer
     from trio_cogment.trainer.extension import PlatformTrainer as PlatformTrainer
     from trio_cogment.trainer.opening import open_trainer as open_trainer
+    from trio_cogment.trainer.trials.starter import Where as Where
 
 _HOMES = {
     "Capacity": "dispatch.admission",
@@ -35,6 +36,7 @@ _HOMES = {
     "RunSink": "dispatching",
     "Surroundings": "dispatch.command",
     "Trainer": "_trainer",
+    "Where": "trials.starter",
     "Workers": "dispatch.workers",
     "this_machine": "dispatch.machine",
     "open_trainer": "opening",

@@ -17,10 +17,11 @@ from trio_cogment.trainer._service import trainer_services
 from trio_cogment.trainer._trainer import Trainer
 from trio_cogment.trainer.dispatch.admission import Capacity
 from trio_cogment.trainer.dispatch.command import Surroundings
-from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher
+from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher, Starter
 from trio_cogment.trainer.dispatch.machine import this_machine
 from trio_cogment.trainer.dispatch.workers import Workers
 from trio_cogment.trainer.opening import open_trainer
+from trio_cogment.trainer.trials.attending import AttendedWorkers
 from trio_cogment.trainer.trials.starter import TrialRuns, Where
 
 #: In the folder of a trainer: its database, and the folders of runs.
@@ -87,8 +88,10 @@ class PlatformTrainer:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
         except OSError as error:
             raise FailedPreconditionError(f"{self._folder}: {error.strerror or error}") from error
-        workers = Workers(os.path.join(self._folder, RUNS), self._surroundings, self._workers, host)
-        trials = None if where is None else TrialRuns(where, host)
+        workers: Starter = Workers(os.path.join(self._folder, RUNS), self._surroundings, self._workers, host)
+        trials = None
+        if where is not None:
+            workers, trials = AttendedWorkers(workers, where), TrialRuns(where, host)
         storage = f"sqlite:{os.path.join(self._folder, DATABASE)}"
         async with (
             RunDispatcher(self._capacity or this_machine(), workers=workers, trials=trials) as dispatcher,

@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 import trio
 
-from tests.cli.process import PATIENCE_SECONDS, Server, run_here, run_main, server
+from tests.cli.process import PATIENCE_SECONDS, Server, listening, run_here, run_main, server
 from tests.cli.test_configuration import settings_of
 from tests.trainer.bench import Client
 from tests.trainer.dispatch.programs import SLEEPS, WRITES, marked_by, program, until
+from tests.trainer.trials.test_starter import people
+from tests.trainer.trials.worlds import trials
 from trio_cogment.api.trainer.trainer_pb2 import HealthCheckRequest
 from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.orchestrator import OrchestratorSettings
 from trio_cogment.cli.services.trainer import TrainerSettings, trainer
+from trio_cogment.platform import open_platform
 from trio_cogment.rpc import Channel
 from trio_cogment.trainer import this_machine
 
@@ -182,3 +185,37 @@ def test_this_machine() -> None:
     assert found.cpus == os.cpu_count()
     assert found.memory_mb > 100
     assert (this_machine(cpus=3, memory_mb=5, gpus=(1,)).cpus, this_machine(gpus=(1,)).gpus) == (3, (1,))
+
+
+async def test_runs_of_trials_at_an_orchestrator_elsewhere(tmp_path: Path) -> None:
+    async with (
+        open_platform(people(), store="memory:") as platform,
+        listening(*platform.services) as endpoint,
+        server(
+            *("services", "trainer", "--port=0", f"--folder={tmp_path}"),
+            *(f"--orchestrator={endpoint}", f"--datastore={endpoint}"),
+        ) as running,
+    ):
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with channel_to(running) as channel:
+                client = Client(channel)
+                await client.submit("r", **trials(3, parallel=2, seeds=[4]))
+                await until(client, "r", "TERM")
+                async with client.stream("r", kind="Episodes") as call:
+                    returns = {episode.episode_index: episode.total_reward async for episode in call}
+        assert returns == {0: 5.5, 1: 1.5, 2: 1.5}
+        assert await running.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--datastore=grpc://a:1",), "--datastore: expected --orchestrator, too"),
+        (("--orchestrator=cogment://discover",), "--orchestrator: cogment://discover: discovery needs a directory"),
+        (("--orchestrator=here",), "--orchestrator: 'here': "),
+    ],
+)
+def test_places_of_trials_that_cannot_be(arguments: tuple[str, ...], expected: str) -> None:
+    output = run_main("services", "trainer", *arguments)
+    assert (output.code, output.out) == (1, "")
+    assert output.err.startswith(f"trio-cogment: {expected}")

@@ -26,6 +26,7 @@ def rewarding(ticks: int) -> Callable[[Any], Awaitable[None]]:
 
     async def run(session: EnvironmentSession[Any, Any, Any]) -> None:
         names = [actor.name for actor in session.actors]
+        seed = session.config.seed if session.config is not None else 0
 
         def all_get(**of: Any) -> list[tuple[str, Observation]]:
             return [(name, Observation(active=True, alive=True, **of)) for name in names]
@@ -37,7 +38,7 @@ def rewarding(ticks: int) -> Callable[[Any], Awaitable[None]]:
                 continue
             left -= 1
             for name in names:
-                await session.add_reward(0.5 if left else 0.5 + session.config.seed, 1, to=[name])
+                await session.add_reward(0.5 if left else 0.5 + seed, 1, to=[name])
             if left:
                 await session.produce_observations(all_get())
             else:

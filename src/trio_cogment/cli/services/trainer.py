@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from trio_cogment.cli.announced import TRAINER_SERVICES
+from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.endpoints import DISCOVER, parse_server_endpoint
+from trio_cogment.errors import EndpointError
 
 if TYPE_CHECKING:
-    from trio_cogment.trainer import PlatformTrainer
+    from trio_cogment.trainer import PlatformTrainer, Where
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -47,6 +50,8 @@ class TrainerSettings(ServerSettings):
     memory_mb: int | None
     gpus: tuple[int, ...] | None
     max_runs: int
+    orchestrator: str
+    datastore: str
 
 
 def _folder_option(flag: str, *, text: str, default: Path | None) -> Callable[[_Decorated], _Decorated]:
@@ -76,6 +81,15 @@ def _as_gpus(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
     if re.fullmatch("([0-9]{1,2},)+[0-9]{0,2}", value):
         return tuple(sorted({int(gpu) for gpu in value.split(",") if gpu}))
     raise click.BadParameter(f"expected auto, how many, or their ids with commas, such as 0,2 or 3, got {value!r}")
+
+
+def _as_server(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    if value:
+        try:
+            parse_server_endpoint(value, discovery=True, field_name="")
+        except EndpointError as error:
+            raise click.BadParameter(str(error)) from None
+    return value
 
 
 def trainer_options(command: _Decorated) -> _Decorated:
@@ -117,6 +131,21 @@ def trainer_options(command: _Decorated) -> _Decorated:
             show_envvar=True,
             help="The GPUs of runs: auto, how many, or their ids with commas.",
         ),
+        *(
+            click.option(
+                f"--{name}",
+                callback=_as_server,
+                default="",
+                metavar="ENDPOINT",
+                envvar=f"COGMENT_{_SERVICE}_{name.upper()}",
+                show_envvar=True,
+                help=f"{text}: grpc://host:port, or {DISCOVER}.",
+            )
+            for name, text in (
+                ("datastore", "Which trial datastore has the samples of those trials"),
+                ("orchestrator", "Where runs of trials start them"),
+            )
+        ),
         _folder_option("--folder", text="Where runs are stored, and have their files.", default=_DEFAULT_FOLDER),
     )
     return applied(options, command)
@@ -132,7 +161,12 @@ def trainer_settings(ctx: click.Context) -> TrainerSettings:
     mode = ctx.params["credits"]
     if mode is not None:
         common["configuration"] = common["configuration"].overridden("trainer", credits_enforced=mode == "enforced")
-    names = ("port", "folder", "cpus", "memory_mb", "gpus")
+    names = ("port", "folder", "cpus", "memory_mb", "gpus", "orchestrator", "datastore")
+    if ctx.params["datastore"] and not ctx.params["orchestrator"]:
+        raise Failure("--datastore: expected --orchestrator, too: the samples are those of its trials")
+    for name in ("orchestrator", "datastore"):
+        if ctx.params[name].startswith(DISCOVER) and common["directory"] is None:
+            raise Failure(f"--{name}: {ctx.params[name]}: discovery needs a directory (--directory_endpoint)")
     given = {name: ctx.params[name] for name in names}
     return TrainerSettings(**common, **given, max_runs=ctx.params["max_runs"] or 1000)
 
@@ -171,7 +205,11 @@ async def _opened(settings: TrainerSettings, resources: Resources) -> AsyncItera
         cpus=settings.cpus, memory_mb=settings.memory_mb, gpus=settings.gpus, runs=settings.max_runs
     )
     configuration = settings.configuration
-    variables = {}
+    variables = {
+        "COGMENT_ORCHESTRATOR": settings.orchestrator,
+        "COGMENT_DATASTORE": settings.datastore,
+    }
+    variables = {name: value for name, value in variables.items() if value}
     if settings.directory is not None and settings.directory.endpoint is not None:
         variables["COGMENT_DIRECTORY"] = str(settings.directory.endpoint)
     made = PlatformTrainer(
@@ -182,8 +220,28 @@ async def _opened(settings: TrainerSettings, resources: Resources) -> AsyncItera
         config=configuration.trainer,
         workers=configuration.workers,
     )
-    async with made.opened() as opened:
+    async with _where(settings, resources) as where, made.opened(where) as opened:
         yield Running(services=[opened.services], stop=opened.stop)
+
+
+@asynccontextmanager
+async def _where(settings: TrainerSettings, resources: Resources) -> AsyncIterator[Where | None]:
+    """Give where trials are, if the flags say so."""
+    if not settings.orchestrator:
+        yield None
+        return
+    from trio_cogment.sdk import connect
+    from trio_cogment.trainer import Where
+
+    async with connect(
+        settings.orchestrator,
+        directory=resources.directory or "",
+        tls=resources.client_tls,
+        config=settings.configuration.rpc,
+        variables={},
+    ) as client:
+        datastore = await client.datastore(settings.datastore) if settings.datastore else None
+        yield Where(await client.orchestrator(), datastore, settings.datastore)
 
 
 def address_of(settings: ServerSettings, resources: Resources) -> str:

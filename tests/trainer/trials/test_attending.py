@@ -1,0 +1,124 @@
+"""Trials that workers start themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+from google.protobuf.json_format import ParseDict
+
+from tests.rl.runner.worlds import countdown
+from tests.trainer.bench import Client, serving
+from tests.trainer.dispatch.programs import until
+from tests.trainer.trials.test_starter import people
+from tests.trainer.trials.worlds import PARAMS
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.platform import Platform, open_platform
+from trio_cogment.sdk import Participants
+from trio_cogment.trainer import RunOrder, RunSink, Where
+from trio_cogment.trainer.dispatch.admission import Capacity
+from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher
+from trio_cogment.trainer.runs import Cause
+from trio_cogment.trainer.trials.attending import AttendedWorkers
+
+RUN = {"entry_point": "python"}
+
+
+class Works:
+    """A worker that is a function."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._work = work
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        yield
+
+    async def run(self, order: RunOrder, gpus: Sequence[int], sink: RunSink) -> None:
+        await sink.starting(order.run_id, gpus)
+        await self._work()
+        await sink.ended(order.run_id, Cause.FINISHED)
+
+
+def params() -> TrialParams:
+    return ParseDict({**PARAMS, "datalog": {"endpoint": "cogment://discover"}}, TrialParams())
+
+
+@asynccontextmanager
+async def attending(
+    participants: Participants, work: Callable[[Platform], Awaitable[None]]
+) -> AsyncIterator[tuple[Client, Platform]]:
+    async with open_platform(participants, store="memory:") as platform:
+        where = Where(platform.channel, platform.datastore_client(), "cogment://discover", participants.spec)
+        workers = AttendedWorkers(Works(lambda: work(platform)), where)
+        async with (
+            RunDispatcher(Capacity(cpus=9, memory_mb=9999), workers=workers) as dispatcher,
+            serving(dispatcher=dispatcher) as (client, _),
+        ):
+            with trio.fail_after(20):
+                yield client, platform
+
+
+async def test_trials_with_the_name_of_a_run_are_its_episodes() -> None:
+    async def work(platform: Platform) -> None:
+        controller = platform.controller
+        for name in ("r-ep000007", "r-wk1-ep000003", "r2-ep000001", "other"):
+            await controller.start_trial(params(), trial_id=name)
+            await controller.wait_trial(name)
+
+    async with attending(people(), work) as (client, _):
+        await client.submit("r", **RUN)
+        await until(client, "r", "TERM")
+        async with client.stream("r", kind="Episodes") as call:
+            found = {(e.episode_index, e.worker_id): json.loads(e.metadata_json)["trial_id"] async for e in call}
+        assert found == {(7, ""): "r-ep000007", (3, "k1"): "r-wk1-ep000003"}
+        assert await client.all_of("r") == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+async def test_trials_with_a_property_are_episodes_of_a_run() -> None:
+    async def work(platform: Platform) -> None:
+        for name, run_id in (("one", "r"), ("two", "r"), ("three", "s")):
+            joining = params()
+            joining.properties["run_id"] = run_id
+            await platform.controller.start_trial(joining, trial_id=name)
+            await platform.controller.wait_trial(name)
+
+    async with attending(people(), work) as (client, _):
+        await client.submit("r", **RUN)
+        await until(client, "r", "TERM")
+        async with client.stream("r", kind="Episodes") as call:
+            assert [episode.episode_index async for episode in call] == [0, 1]
+
+
+async def test_the_trials_of_a_run_end_with_it() -> None:
+    async def work(platform: Platform) -> None:
+        await platform.controller.start_trial(params(), trial_id="r-ep000000")
+        await platform.controller.start_trial(params(), trial_id="other")
+        await trio.sleep_forever()
+
+    async with attending(people(countdown(10_000_000)), work) as (client, platform):
+        await client.submit("r", **RUN)
+        await until(client, "r", "EXEC")
+        await client.cancel("r")
+        infos: Any = await platform.controller.trial_infos()
+        states = {info.trial_id: info.state == TrialState.ENDED for info in infos}
+        assert states == {"r-ep000000": True, "other": False}
+
+
+async def test_what_trials_have_done_comes_before_the_end_of_the_run() -> None:
+    async def work(platform: Platform) -> None:
+        async with platform.controller.watch_trials([TrialState.RUNNING]) as watch:
+            for number in range(3):
+                await platform.controller.start_trial(params(), trial_id=f"r-ep{number}")
+            seen: set[str] = set()
+            while len(seen) < 3:
+                seen.add((await watch.receive()).trial_id)
+
+    async with attending(people(countdown(10_000_000)), work) as (client, _):
+        await client.submit("r", **RUN)
+        await until(client, "r", "TERM")
+        async with client.stream("r", kind="Episodes") as call:
+            assert [(e.terminated, e.truncated) async for e in call] == [(False, True)] * 3
