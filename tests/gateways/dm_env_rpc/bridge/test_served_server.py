@@ -184,6 +184,21 @@ def test_the_end_of_the_run_destroys_a_world_that_nobody_gave_back() -> None:
         assert server.worlds == {}
 
 
+async def test_a_world_that_is_created_while_nobody_wants_it_any_more() -> None:
+    async with served() as (url, server, _):
+        plan = dm_env_rpc_environment(url)._defaults.plan(BridgeConfig(), ["player_0"])
+        with trio.CancelScope() as scope:
+            # The server has created the world, and its answer is on its way.
+            server.mangle = lambda response: scope.cancel() if response.HasField("create_world") else None
+            await World.open(plan)
+        assert scope.cancelled_caught
+        with trio.fail_after(10):
+            while server.open:
+                await trio.lowlevel.checkpoint()
+        assert server.worlds == {}
+        assert server.log == ["create_world", "leave_world", "destroy_world"]
+
+
 async def test_seeds_and_settings_of_resets() -> None:
     player = Player()
     balls = []

@@ -58,6 +58,8 @@ class World:
         self._name = ""
         self._connections: list[Connection] = []
         self._creator: Connection | None = None
+        self._creating: trio.Event | None = None
+        self._refusal: CogmentError | None = None
         self._ready = trio.Event()
         self._closed = trio.Event()
         self._closing = trio.Event()
@@ -287,7 +289,9 @@ class World:
                 self._connections.append(connection)
                 if len(self._connections) == 1:
                     # Servers may know a world only where it was created.
-                    self._name = await self._created(connection) if plan.world_name is None else plan.world_name
+                    self._name = (
+                        await self._created(nursery, connection) if plan.world_name is None else plan.world_name
+                    )
                 specs = await connection.join_world(self._name, plan.join_settings[actor])
             except CogmentError as error:
                 raise self._named(actor, error) from error
@@ -310,10 +314,23 @@ class World:
             task_status.started(connection)
             await trio.sleep_forever()
 
-    async def _created(self, connection: Connection) -> str:
-        name = await connection.create_world(self._plan.create_settings)
-        self._creator = connection
-        return name
+    async def _created(self, nursery: trio.Nursery, connection: Connection) -> str:
+        # In a task of its own: when the joining is given up meanwhile, the world is still to be destroyed.
+        self._creating = trio.Event()
+        nursery.start_soon(self._create, connection, self._creating)
+        await self._creating.wait()
+        if self._refusal is not None:
+            raise self._refusal
+        return self._name
+
+    async def _create(self, connection: Connection, done: trio.Event) -> None:
+        try:
+            self._name = await connection.create_world(self._plan.create_settings)
+            self._creator = connection
+        except CogmentError as error:
+            self._refusal = error
+        finally:
+            done.set()
 
     def _view(self, actor: str, specs: Specs) -> View:
         return View.of(self._plan.server_name, actor, specs, self._plan.observations)
@@ -321,6 +338,8 @@ class World:
     async def _say_goodbye(self) -> None:
         """Leave the world, and destroy it if it was created here; a server that is gone needs no goodbye."""
         try:
+            if self._creating is not None:
+                await self._creating.wait()
             for connection in self._connections:
                 await connection.leave_world()
             if self._creator is not None:

@@ -75,6 +75,7 @@ class OpenedGateway:
     Attributes:
         services: the one service.
         worlds: those that there are, by name.
+        connections: how many are open.
         opener, profile, host, leave_seconds: see `sequences.Backstage`.
     """
 
@@ -93,7 +94,7 @@ class OpenedGateway:
         self._stopping = False
         #: Of the connections that wait for a request.
         self._idle: set[trio.CancelScope] = set()
-        self._connections = 0
+        self.connections = 0
         self._gone = trio.Event()
 
     async def stop(self) -> None:
@@ -107,7 +108,7 @@ class OpenedGateway:
         for scope in list(self._idle):
             scope.cancel()
         with trio.move_on_after(self.leave_seconds):
-            if self._connections:
+            if self.connections:
                 await self._gone.wait()
             for world in list(self._worlds.values()):
                 await world.wait_unplayed()
@@ -117,17 +118,17 @@ class OpenedGateway:
     async def Process(self, call: ServerCall) -> None:
         """Answer the requests of one client, in order."""
         limit = self._config.max_connections
-        if self._connections >= limit:
+        if self.connections >= limit:
             raise ResourceExhaustedError(f"max_connections: there are {limit} connections already")
-        self._connections += 1
+        self.connections += 1
         connection = Connection(self)
         try:
             while (request := await self._next_request(call)) is not None:
                 await call.send(await connection.answer(request))
         finally:
             connection.drop()
-            self._connections -= 1
-            if self._stopping and not self._connections:
+            self.connections -= 1
+            if self._stopping and not self.connections:
                 self._gone.set()
 
     async def _next_request(self, call: ServerCall) -> pb.EnvironmentRequest | None:
