@@ -14,7 +14,7 @@ from google.protobuf.wrappers_pb2 import Int32Value, StringValue
 from trio_cogment._version import __version__
 from trio_cogment.api.common_pb2 import Message, Reward, RewardSource
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2, properties_pb2
-from trio_cogment.errors import CogmentError, StatusCode, status_of
+from trio_cogment.errors import CogmentError, LocalProtocolError, StatusCode, status_of
 from trio_cogment.gateways.dm_env_rpc.client.properties import Property, answered, packed, properties_of
 from trio_cogment.gateways.dm_env_rpc.gateway.properties import answer_extension
 from trio_cogment.gateways.dm_env_rpc.gateway.property_table import TABLE, Place
@@ -215,3 +215,13 @@ def test_other_extensions() -> None:
     assert extension_refusal(empty)[0] is StatusCode.INVALID_ARGUMENT
     broken = AnyMessage(type_url=empty.type_url, value=b"\xff")
     assert extension_refusal(broken)[0] is StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("key", ["messages.out.env", "feedback.ben.2"])
+def test_a_trial_that_has_just_ended(key: str) -> None:
+    def over(*_: Any) -> None:
+        raise LocalProtocolError("the trial is over")
+
+    value: Any = "hello" if key.startswith("messages") else 1.0
+    code, text = refusal(joined(Sending(message=over, reward=over)), "write_property", key, value)
+    assert (code, "there is no trial" in text) == (StatusCode.FAILED_PRECONDITION, True)

@@ -85,6 +85,8 @@ class OpenedGateway:
         self.services: Sequence[Service] = [bind(pb.DESCRIPTOR.services_by_name["Environment"], self)]
         self._worlds: dict[str, World] = {}
         self.worlds: Mapping[str, World] = self._worlds
+        #: The names of those that are being created.
+        self._coming: set[str] = set()
         self.opener = opener
         self.profile = profile
         self.host = host
@@ -151,13 +153,19 @@ class OpenedGateway:
         if self._stopping:
             raise UnavailableError(_STOPPING)
         template = self.profile.create_world(settings)
-        if len(self._worlds) >= self._config.max_worlds:
+        if len(self._worlds) + len(self._coming) >= self._config.max_worlds:
             raise ResourceExhaustedError(f"max_worlds: there are {self._config.max_worlds} worlds already")
         name = template.name or self.host.new_id()
-        if name in self._worlds:
+        if name in self._worlds or name in self._coming:
             raise AlreadyExistsError(f"setting 'world_name': there is a world {name!r} already")
-        world = self._worlds[name] = World(self, name, template, max_messages=self._config.max_kept_messages)
-        await self._nursery.start(self._run, world)
+        world = World(self, name, template, max_messages=self._config.max_kept_messages)
+        self._coming.add(name)
+        try:
+            await self._nursery.start(self._run, world)
+        finally:
+            self._coming.discard(name)
+        if world.destroyed is None:
+            self._worlds[name] = world
         return world
 
     async def _run(self, world: World, *, task_status: trio.TaskStatus[None]) -> None:

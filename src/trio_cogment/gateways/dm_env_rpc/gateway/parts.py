@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.struct_pb2 import Struct
 
 from trio_cogment.api import common_pb2
-from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
+from trio_cogment.errors import CogmentError, FailedPreconditionError, LocalProtocolError, UnavailableError
 from trio_cogment.gateways.dm_env_rpc.gateway.gathered_rewards import GatheredRewards
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping, Verdict
 from trio_cogment.gateways.dm_env_rpc.gateway.records import Sending
@@ -224,6 +224,8 @@ class Part:
             self._owes = False  # before it is sent: in process this may bring the next observation
             try:
                 self._session.do_action_nowait(content)
+            except LocalProtocolError:
+                return  # the session is over, and the end is about to be told
             except CogmentError:
                 self._owes = True
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,16 @@ from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import StringValue
 
 from trio_cogment._version import __version__
-from trio_cogment.errors import FailedPreconditionError
+from trio_cogment.errors import FailedPreconditionError, LocalProtocolError
 from trio_cogment.gateways.dm_env_rpc.gateway import setting_values as values
 from trio_cogment.gateways.dm_env_rpc.gateway.records import Sending, SlotRecord
 from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
+
+
+_NO_TRIAL = "there is no trial: it begins with the first step, and has not, or has ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class Place:
             FailedPreconditionError: there is no trial.
         """
         if self.joined.sending is None:
-            raise FailedPreconditionError("there is no trial: it begins with the first step, and has not, or has ended")
+            raise FailedPreconditionError(_NO_TRIAL)
         return self.joined.sending
 
     def others(self) -> Iterator[str]:
@@ -106,11 +110,24 @@ def _send_message(place: Place, value: NDArray[Any]) -> None:
     if isinstance(payload, str):
         text, payload = payload, AnyMessage()
         payload.Pack(StringValue(value=text))
-    place.sending.message(place.item, payload)
+    sending = place.sending
+    with _in_trial():
+        sending.message(place.item, payload)
 
 
 def _send_reward(place: Place, value: NDArray[Any]) -> None:
-    place.sending.reward(place.item, values.number(value, bits=32))
+    sending, number = place.sending, values.number(value, bits=32)
+    with _in_trial():
+        sending.reward(place.item, number)
+
+
+@contextmanager
+def _in_trial() -> Iterator[None]:
+    """Tell of a trial that has just ended as of any that has."""
+    try:
+        yield
+    except LocalProtocolError:
+        raise FailedPreconditionError(_NO_TRIAL) from None
 
 
 def _receivers(place: Place) -> Iterator[str]:
