@@ -15,6 +15,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import make_mapping
 from trio_cogment.gateways.dm_env_rpc.gateway.process import Connection
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
+from trio_cogment.gateways.dm_env_rpc.gateway.requests import Requests
 from trio_cogment.gateways.dm_env_rpc.gateway.slots import Slot
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
 from trio_cogment.gateways.dm_env_rpc.gateway.worlds import World
@@ -94,8 +95,8 @@ class OpenedGateway:
         self._config = config
         self._nursery = nursery
         self._stopping = False
-        #: Of the connections that wait for a request.
-        self._idle: set[trio.CancelScope] = set()
+        #: Of the connections.
+        self._requests: set[Requests] = set()
         self.connections = 0
         self._gone = trio.Event()
 
@@ -107,8 +108,8 @@ class OpenedGateway:
         self._stopping = True
         for world in list(self._worlds.values()):
             world.stop()
-        for scope in list(self._idle):
-            scope.cancel()
+        for requests in self._requests:
+            requests.stop()
         with trio.move_on_after(self.leave_seconds):
             if self.connections:
                 await self._gone.wait()
@@ -124,27 +125,20 @@ class OpenedGateway:
             raise ResourceExhaustedError(f"max_connections: there are {limit} connections already")
         self.connections += 1
         connection = Connection(self)
+        requests = Requests(call, connection.answer_step)
+        if self._stopping:
+            requests.stop()
+        self._requests.add(requests)
         try:
-            while (request := await self._next_request(call)) is not None:
+            call.set_consumer(requests)
+            while (request := await requests.next()) is not None:
                 await call.send(await connection.answer(request))
         finally:
+            self._requests.discard(requests)
             connection.drop()
             self.connections -= 1
             if self._stopping and not self.connections:
                 self._gone.set()
-
-    async def _next_request(self, call: ServerCall) -> pb.EnvironmentRequest | None:
-        request: pb.EnvironmentRequest | None = None
-        if not self._stopping:
-            with trio.CancelScope() as scope:
-                self._idle.add(scope)
-                try:
-                    request = await call.receive()
-                finally:
-                    self._idle.discard(scope)
-            if not scope.cancelled_caught:
-                return request
-        raise UnavailableError(_STOPPING)
 
     # Worlds
 

@@ -19,7 +19,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import Connectio
 from trio_cogment.gateways.dm_env_rpc.gateway.properties import answer_extension
 from trio_cogment.gateways.dm_env_rpc.gateway.property_table import Place
 from trio_cogment.gateways.dm_env_rpc.gateway.slot_states import SlotState
-from trio_cogment.gateways.dm_env_rpc.gateway.slots import Slot
+from trio_cogment.gateways.dm_env_rpc.gateway.slots import Reply, Slot
 from trio_cogment.gateways.dm_env_rpc.gateway.worlds import World
 
 _log = logging.getLogger(__name__)
@@ -79,15 +79,44 @@ class Connection:
             elif name is not None:
                 getattr(response, name).SetInParent()
         except Exception as error:  # noqa: BLE001  the boundary of a request: the connection goes on
-            if not isinstance(error, CogmentError):
-                _log.exception("dm_env_rpc: %s failed", name)
-            code, text = status_of(error)
-            if isinstance(error, RemoteProtocolError):
-                code = StatusCode.INTERNAL  # it was the environment, not the client
-            if len(text) > _LONGEST_TEXT:
-                text = f"{text[:_LONGEST_TEXT]}..."
-            response.error.code, response.error.message = code.value, text
+            _refuse(response, name, error)
         return response
+
+    def answer_step(self, request: pb.EnvironmentRequest, send: Callable[[pb.EnvironmentResponse], None]) -> bool:
+        """Answer a request without a task, if it is a step, which nobody has to look at a clock for.
+
+        Args:
+            request: the request.
+            send: gets the response: now, if the trial has its next observation as soon as the action has been sent, or
+                in the task that brings it. Not after `drop`.
+
+        Returns:
+            Whether that has been done; if not, nothing has.
+        """
+        world, slot = self._world, self._slot
+        if world is None or slot is None or request.WhichOneof("payload") != "step":
+            return False
+        if world.template.step_timeout_seconds:
+            return False
+        step = request.step
+
+        def finish(reply: Reply) -> None:
+            response = pb.EnvironmentResponse()
+            try:
+                self._finish_step(step, response, world, slot, reply)
+            except Exception as error:  # noqa: BLE001  the boundary of a request: the connection goes on
+                _refuse(response, "step", error)
+            send(response)
+
+        try:
+            self._begin_step(step, world, slot)
+        except Exception as error:  # noqa: BLE001  the boundary of a request: the connection goes on
+            response = pb.EnvironmentResponse()
+            _refuse(response, "step", error)
+            send(response)
+        else:
+            slot.take_answer(finish)
+        return True
 
     def _kind(self, name: str | None, request: pb.EnvironmentRequest) -> Request:
         if name is None:
@@ -128,17 +157,28 @@ class Connection:
 
     async def _step(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
         world, slot = self._joined
+        self._begin_step(request.step, world, slot)
+        reply = await slot.answered(world.template.step_timeout_seconds, str(world))
+        self._finish_step(request.step, response, world, slot, reply)
+
+    def _begin_step(self, step: pb.StepRequest, world: World, slot: Slot) -> None:
         mapping, record = slot.mapping, slot.record
         assert mapping is not None
-        step = request.step
-        uids = step.requested_observations
-        mapping.check_requested(uids)
+        mapping.check_requested(step.requested_observations)
         content = mapping.action(step.actions) if slot.state is SlotState.ACTING else None
         if record is not None:
             record.begin_step()
-        reply = await world.step(slot, content)
+        world.step(slot, content)
+
+    def _finish_step(
+        self, step: pb.StepRequest, response: pb.EnvironmentResponse, world: World, slot: Slot, reply: Reply
+    ) -> None:
+        if reply.error is not None:
+            world.give_up(slot)
+            raise reply.error
+        assert slot.mapping is not None
         made = response.step
-        mapping.fill(made, reply.content, uids, reply.reward, reply.discount)
+        slot.mapping.fill(made, reply.content, step.requested_observations, reply.reward, reply.discount)
         made.state = reply.state
 
     async def _reset(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
@@ -170,6 +210,18 @@ class Connection:
         answer = answer_extension(request.extension, place)
         # By fields: the class of another descriptor pool is another class.
         response.extension.type_url, response.extension.value = answer.type_url, answer.value
+
+
+def _refuse(response: pb.EnvironmentResponse, name: str | None, error: Exception) -> None:
+    """Write into a response why a request is refused."""
+    if not isinstance(error, CogmentError):
+        _log.error("dm_env_rpc: %s failed", name, exc_info=error)
+    code, text = status_of(error)
+    if isinstance(error, RemoteProtocolError):
+        code = StatusCode.INTERNAL  # it was the environment, not the client
+    if len(text) > _LONGEST_TEXT:
+        text = f"{text[:_LONGEST_TEXT]}..."
+    response.error.code, response.error.message = code.value, text
 
 
 _Handler = Callable[[Connection, pb.EnvironmentRequest, pb.EnvironmentResponse], Awaitable[None]]

@@ -84,6 +84,7 @@ class Slot:
         self._on_settled = on_settled
         self._reply: Reply | None = None
         self._answered: trio.Event | None = None
+        self._receiver: Callable[[Reply], None] | None = None
         #: The last observation of a running sequence.
         self._last = b""
         #: For a client that is still to be told of the end of a sequence.
@@ -119,13 +120,28 @@ class Slot:
                 self._last = reply.content
             elif answer is Answer.ERROR and self.state is SlotState.OVER:
                 self._end = Reply(INTERRUPTED, self._last)
-            self._reply = reply or Reply()
-            if self._answered is not None:
-                self._answered.set()
+            self._answer(reply or Reply())
         elif self.state is SlotState.OVER and happened is SlotInput.END and reply is not None:
             self._end = reply
         if self.state in _SETTLED:
             self._on_settled()
+
+    def _answer(self, reply: Reply) -> None:
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver(reply)
+            return
+        self._reply = reply
+        if self._answered is not None:
+            self._answered.set()
+
+    def take_answer(self, receiver: Callable[[Reply], None]) -> None:
+        """Give the answer to the request that waits to a function: now if it is there, or when it comes."""
+        if self._reply is None:
+            self._receiver = receiver
+        else:
+            reply, self._reply = self._reply, None
+            receiver(reply)
 
     async def answered(self, seconds: float, who: str) -> Reply:
         """Wait for the answer to the request that waits.
@@ -153,4 +169,4 @@ class Slot:
 
     def forget_request(self) -> None:
         """Answer nobody any more: the client is gone."""
-        self._reply = None
+        self._reply = self._receiver = None

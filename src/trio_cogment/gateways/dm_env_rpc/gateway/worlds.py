@@ -179,8 +179,8 @@ class World:
 
     # Requests
 
-    async def step(self, slot: Slot, content: bytes | None) -> Reply:
-        """Make a step.
+    def step(self, slot: Slot, content: bytes | None) -> None:
+        """Begin a step; the slot has its answer, sooner or later.
 
         Args:
             slot: of the client.
@@ -204,14 +204,9 @@ class World:
                 raise
         elif before is SlotState.READY:
             self.poke()
-        reply = await slot.answered(self.template.step_timeout_seconds, str(self))
-        if reply.error is not None:
-            self._give_up(slot)
-            raise reply.error
-        return reply
 
-    def _give_up(self, slot: Slot) -> None:
-        """Let nobody play for a client whose step was not answered."""
+    def give_up(self, slot: Slot) -> None:
+        """Let nobody play for a client whose step was answered with an error."""
         part = self._part(slot)
         if part is not None and part.playing:
             self._withdraw(slot)
