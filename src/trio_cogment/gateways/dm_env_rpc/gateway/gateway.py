@@ -15,7 +15,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import make_mapping
 from trio_cogment.gateways.dm_env_rpc.gateway.process import Connection
 from trio_cogment.gateways.dm_env_rpc.gateway.profile import Profile
-from trio_cogment.gateways.dm_env_rpc.gateway.requests import Requests
+from trio_cogment.gateways.dm_env_rpc.gateway.request_queue import Requests
 from trio_cogment.gateways.dm_env_rpc.gateway.slots import Slot
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import WorldTemplate
 from trio_cogment.gateways.dm_env_rpc.gateway.worlds import World
