@@ -21,7 +21,7 @@ class Peer:
     def __init__(self) -> None:
         self.sent: list[str] = []
         self.has_room = True
-        self.paused = False
+        self._paused = False
         self.error: RpcError | None = None
 
     def send_nowait(self, response: pb.EnvironmentResponse) -> None:
@@ -36,11 +36,14 @@ class Peer:
         self.has_room = True
         self.send_nowait(response)
 
+    def is_paused(self) -> bool:
+        return self._paused
+
     def pause(self) -> None:
-        self.paused = True
+        self._paused = True
 
     def resume(self) -> None:
-        self.paused = False
+        self._paused = False
 
 
 def request(name: str) -> pb.EnvironmentRequest:
@@ -141,14 +144,14 @@ async def test_a_response_waits_for_room() -> None:
 async def test_no_more_is_read_than_can_wait() -> None:
     server = Server()
     server.receive("later 0", *(f"slow {number}" for number in range(1, _MOST_WAITING)))
-    assert not server.peer.paused
+    assert not server.peer.is_paused()
     server.receive("slow last")
-    assert server.peer.paused
+    assert server.peer.is_paused()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.run)
         server.finish()
         await wait_all_tasks_blocked()
-        assert not server.peer.paused
+        assert not server.peer.is_paused()
         assert len(server.peer.sent) == _MOST_WAITING + 1
         server.requests.on_end(None)
 
