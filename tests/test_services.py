@@ -15,6 +15,8 @@ import trio_cogment.api
 from trio_cogment import service_names, services
 from trio_cogment.api.directory_pb2 import ServiceType
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2
+from trio_cogment.api.legacy import orchestrator_pb2 as legacy_pb2
+from trio_cogment.api.trainer import trainer_pb2
 from trio_cogment.endpoints import GrpcEndpoint, parse_endpoint
 from trio_cogment.service_names import LOG_EXPORTER
 from trio_cogment.services import (
@@ -85,7 +87,11 @@ def test_what_a_server_registers() -> None:
 
 
 def test_services_of_other_protocols_have_no_kind() -> None:
-    assert set(PROTOCOLS) == {dm_env_rpc_pb2.DESCRIPTOR.services_by_name["Environment"].full_name}
+    assert set(PROTOCOLS) == {
+        dm_env_rpc_pb2.DESCRIPTOR.services_by_name["Environment"].full_name,
+        legacy_pb2.DESCRIPTOR.services_by_name["Trial"].full_name,
+        trainer_pb2.DESCRIPTOR.services_by_name["TrainerService"].full_name,
+    }
     assert registered_kinds(PROTOCOLS) == []
 
 

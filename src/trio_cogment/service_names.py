@@ -21,3 +21,5 @@ DM_ENV_RPC = "Environment"
 TRAINER = "TrainerService"
 #: A gateway's service for clients of the legacy API. It has no kind either.
 LEGACY_TRIAL = "Trial"
+#: A gateway's service for orchestrators of the legacy API.
+LEGACY_LOG_EXPORTER = "LogExporter"

@@ -11,6 +11,7 @@ from trio_cogment.service_names import (
     DATASTORE,
     DIRECTORY,
     DM_ENV_RPC,
+    LEGACY_LOG_EXPORTER,
     LEGACY_TRIAL,
     LIFECYCLE,
     LOG_EXPORTER,
@@ -31,7 +32,6 @@ DATASTORE_SERVICES = (DATALOG, LOG_EXPORTER, DATASTORE)
 REGISTRY_SERVICES = (MODEL_REGISTRY,)
 DM_ENV_RPC_SERVICES = (DM_ENV_RPC,)
 TRAINER_SERVICES = (TRAINER,)
-LEGACY_SERVICES = (LEGACY_TRIAL,)
 
 
 def orchestrator_parts(
@@ -60,7 +60,7 @@ def orchestrator_parts(
         others += TRAINER_SERVICES
     if legacy:
         names.append("legacy")
-        others += LEGACY_SERVICES
+        others += [LEGACY_TRIAL, LEGACY_LOG_EXPORTER] if datastore else [LEGACY_TRIAL]
     if directory:
         names.append("directory")
         # It is on the first port.

@@ -117,10 +117,7 @@ class Connections:
                 f"{field_name}: {endpoint}: nothing in this process speaks the legacy API; give it the project's "
                 "profile (--legacy, or open_platform(extensions=[LegacyGateway(profile)]))"
             )
-        try:
-            return self.find_legacy(endpoint, kind)
-        except EndpointError as error:
-            raise EndpointError(f"{field_name}: {error}") from error
+        return self.find_legacy(endpoint, kind)
 
     async def _discover(self, wanted: DiscoverEndpoint, kind: ServiceKind, field_name: str) -> Target | None:
         assert wanted.kind is not None

@@ -148,8 +148,7 @@ class Orchestrator:
         """Set who answers for servers of the legacy API (`legacy://host:port`); None: nobody does.
 
         Args:
-            find: returns what is called instead of such a server, for a kind of service, which speaks today's API. It
-                raises EndpointError for a kind that it does not have.
+            find: returns what is called instead of such a server, for a kind of service, which speaks today's API.
         """
         self._connections.find_legacy = find
 

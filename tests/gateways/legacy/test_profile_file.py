@@ -40,6 +40,11 @@ import:
 commands: {build: make}
 trial:
   config_type: data.Config
+  pre_hooks:
+    - grpc://hooks:9002
+datalog:
+  type: grpc
+  url: logs:9003
 environment:
   config_type: data.Config
 actor_classes:
@@ -140,6 +145,8 @@ def test_a_project_file_of_that_time_is_read_as_it_is(tmp_path: Path) -> None:
     ]
     config = profile.spec.message("data.Config")
     assert params.environment.endpoint == "legacy://env:9000"
+    assert params.datalog.endpoint == "legacy://logs:9003"
+    assert profile.pre_trial_hooks == ("legacy://hooks:9002",)
     assert config.FromString(params.environment.config.content).size == 3
     assert config.FromString(params.actors[0].config.content).size == 4
     assert config.FromString(params.trial_config.content).size == 1
@@ -229,18 +236,21 @@ def test_mistakes_in_a_file_of_today(tmp_path: Path, section: str, expected: str
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("endpoint: human", "endpoint: robot", "line 36: trial_params.actors[1].endpoint: expected human or host:port"),
-        ("grpc://env:9000", "human", "line 32: trial_params.environment.endpoint: expected host:port, got 'human'"),
-        ("old_deltas.add", "old_deltas.sub", "line 20: actor_classes[0].observation.delta_apply_fn.python: expected"),
-        ("delta: data.Change", "delta: data.None", "line 18: actor_classes[0].observation.delta: there is no message"),
-        ("  - id: drone", "  - id: plane", "line 23: actor_classes[1].name: there are two actor classes 'plane'"),
-        ("actor_class: plane", "actor_class: ship", "line 36: trial_params.actors[1].actor_class: expected an actor"),
-        ("config: {size: 3}", "config: {sise: 3}", "line 33: trial_params.environment.config: unknown key 'sise'"),
+        ("endpoint: human", "endpoint: robot", "line 41: trial_params.actors[1].endpoint: expected human or host:port"),
+        ("grpc://env:9000", "human", "line 37: trial_params.environment.endpoint: expected host:port, got 'human'"),
+        ("old_deltas.add", "old_deltas.sub", "line 25: actor_classes[0].observation.delta_apply_fn.python: expected"),
+        ("delta: data.Change", "delta: data.None", "line 23: actor_classes[0].observation.delta: there is no message"),
+        ("  - id: drone", "  - id: plane", "line 28: actor_classes[1].name: there are two actor classes 'plane'"),
+        ("actor_class: plane", "actor_class: ship", "line 41: trial_params.actors[1].actor_class: expected an actor"),
+        ("config: {size: 3}", "config: {sise: 3}", "line 38: trial_params.environment.config: unknown key 'sise'"),
         (
             "  environment:\n    endpoint: grpc://env:9000\n    config: {size: 3}\n",
             "",
             "expected host:port, got nothing",
         ),
+        ("grpc://hooks:9002", "grpc://hooks", "line 11: trial.pre_hooks[0]: expected host:port, got 'grpc://hooks'"),
+        ("url: logs:9003", "url: cogment://client", "line 14: datalog.url: expected host:port"),
+        ("  url: logs:9003\n", "", "line 13: datalog: it has no 'url'"),
         ("trial_params:", "trial_parms:", "the file: unknown key 'trial_parms'"),
     ],
 )

@@ -99,7 +99,7 @@ def _unreachable(params: TrialParams, settings: ParamsSettings) -> Iterator[str]
             yield f"{name}: {endpoint}: discovery needs a directory (--directory_endpoint)"
 
 
-def check_hooks(endpoints: Iterable[str], *, discovery: bool) -> None:
+def check_hooks(endpoints: Iterable[str], *, discovery: bool, legacy: bool) -> None:
     """Refuse endpoints with which every start of a trial would fail.
 
     Raises:
@@ -108,8 +108,10 @@ def check_hooks(endpoints: Iterable[str], *, discovery: bool) -> None:
     for number, text in enumerate(endpoints):
         name = f"pre_trial_hooks[{number}]"
         try:
-            endpoint = parse_server_endpoint(text, discovery=True, field_name=name)
+            endpoint = parse_server_endpoint(text, discovery=True, legacy=True, field_name=name)
         except CogmentError as error:
             raise Failure(str(error)) from error
+        if isinstance(endpoint, LegacyEndpoint) and not legacy:
+            raise Failure(f"{name}: {endpoint}: a server of the legacy API needs a profile (--legacy)")
         if isinstance(endpoint, DiscoverEndpoint) and not discovery:
             raise Failure(f"{name}: {endpoint}: discovery needs a directory (--directory_endpoint)")

@@ -227,7 +227,7 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
     Raises:
         Failure: with these settings no trial could start.
     """
-    check_hooks(settings.pre_trial_hooks, discovery=settings.directory is not None)
+    check_hooks(settings.pre_trial_hooks, discovery=settings.directory is not None, legacy=settings.legacy is not None)
     name, services = orchestrator_parts(
         datastore=settings.storage is not None,
         model_registry=settings.archive is not None,
@@ -285,7 +285,7 @@ async def _opened(
                 orchestrator=configuration.orchestrator,
                 rpc=configuration.rpc,
                 datastore=configuration.datastore,
-                pre_trial_hooks=tuple(settings.pre_trial_hooks),
+                pre_trial_hooks=_hooks(settings, legacy()),
                 client_tls=resources.client_tls,
             ),
             default_params=params(),
@@ -340,9 +340,13 @@ def _legacy_profile(settings: OrchestratorSettings) -> LegacyProfile | None:
     return None if settings.legacy is None else read_legacy_profile("--legacy", settings.legacy)
 
 
+def _hooks(settings: OrchestratorSettings, legacy: LegacyProfile | None) -> tuple[str, ...]:
+    return tuple(settings.pre_trial_hooks) or (() if legacy is None else legacy.pre_trial_hooks)
+
+
 def _legacy_of_clients(settings: OrchestratorSettings, legacy: LegacyProfile | None) -> LegacyProfile | None:
     """Return the profile for the trials of old clients: with hooks, say, they get what others get."""
-    if legacy is None or not (settings.params is not None or settings.pre_trial_hooks):
+    if legacy is None or not (settings.params is not None or _hooks(settings, legacy)):
         return legacy
     return replace(legacy, params=None)
 

@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager
 
 from purerpc import Service
 
+from trio_cogment.api.legacy import data_pb2
 from trio_cogment.api.legacy import orchestrator_pb2 as pb
 from trio_cogment.config import RpcConfig
 from trio_cogment.gateways.legacy.client_service import ClientService
 from trio_cogment.gateways.legacy.client_trials import ClientTrials
+from trio_cogment.gateways.legacy.data_log import LogService
 from trio_cogment.gateways.legacy.old_servers import OldServers, open_old_servers
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.gateways.legacy.trials import within
@@ -21,8 +23,9 @@ from trio_cogment.rpc import OwnNursery, bind
 class LegacyGateway:
     """What a platform needs for the legacy API: `open_platform(participants, extensions=[LegacyGateway(profile)])`.
 
-    Trials may then have old servers of agents and environments: their endpoints are `legacy://host:port`. Old clients
-    call its service `cogment.Trial`, which is served with those of the platform.
+    Trials may then have old servers of agents, environments, hooks and data logs: their endpoints are
+    `legacy://host:port`. Old clients call its service `cogment.Trial`, which is served with those of the platform; with
+    a datastore there is `cogment.LogExporter`, too, for old orchestrators.
 
     Args:
         profile: the project. Its parameters are those of the trials that old clients start; without any, these get the
@@ -42,9 +45,13 @@ class LegacyGateway:
             trials = ClientTrials(nursery, platform.channel, profile, source, host)
             default_params = profile.params or platform.orchestrator.default_params
             clients = ClientService(platform.channel, trials, default_params, profile.params)
+            services = [bind(pb.DESCRIPTOR.services_by_name["Trial"], clients)]
+            if platform.datastore is not None:
+                log = LogService(platform.channel, profile)
+                services.append(bind(data_pb2.DESCRIPTOR.services_by_name["LogExporter"], log))
             platform.orchestrator.call_old_servers(servers.find)
             try:
-                yield OpenedLegacyGateway(servers, trials, clients)
+                yield OpenedLegacyGateway(services, servers, trials, clients)
             finally:
                 platform.orchestrator.call_old_servers(None)
                 nursery.cancel_scope.cancel()
@@ -54,13 +61,15 @@ class OpenedLegacyGateway:
     """A gateway that is open.
 
     Attributes:
-        services: what is served to old clients.
+        services: what is served to old clients, and with a datastore to old orchestrators that log.
         servers: the old servers in trials.
         trials: those of old clients.
     """
 
-    def __init__(self, servers: OldServers, trials: ClientTrials, clients: ClientService) -> None:
-        self.services: Sequence[Service] = [bind(pb.DESCRIPTOR.services_by_name["Trial"], clients)]
+    def __init__(
+        self, services: Sequence[Service], servers: OldServers, trials: ClientTrials, clients: ClientService
+    ) -> None:
+        self.services = services
         self.servers = servers
         self.trials = trials
         self._clients = clients

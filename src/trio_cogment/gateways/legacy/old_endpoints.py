@@ -25,6 +25,8 @@ def todays_server(text: str, field_name: str) -> str:
         endpoint = parse_endpoint(trimmed)
     except EndpointError:
         raise EndpointError(f"{field_name}: expected host:port, got {text!r}") from None
+    if isinstance(endpoint, ClientEndpoint):
+        raise EndpointError(f"{field_name}: expected host:port, got {text!r}")
     return str(LegacyEndpoint(endpoint.host, endpoint.port)) if isinstance(endpoint, GrpcEndpoint) else text
 
 
@@ -34,7 +36,7 @@ def todays_actor(text: str, field_name: str) -> str:
     Raises:
         EndpointError: it is none.
     """
-    if text.strip() == HUMAN:
+    if text.strip() in (HUMAN, CLIENT):
         return CLIENT
     try:
         return todays_server(text, field_name)

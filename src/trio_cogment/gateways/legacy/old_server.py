@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from trio_cogment.api.legacy import agent_pb2, environment_pb2
+from trio_cogment.api.legacy import agent_pb2, data_pb2, environment_pb2, hooks_pb2
 from trio_cogment.endpoints import parse_server_endpoint
 from trio_cogment.errors import FailedPreconditionError, RpcError, StatusCode, UnavailableError
 from trio_cogment.gateways.legacy.agent_part import CallOut
@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 
 AGENT = methods_of(agent_pb2.DESCRIPTOR.services_by_name["Agent"])
 ENVIRONMENT = methods_of(environment_pb2.DESCRIPTOR.services_by_name["Environment"])
+HOOKS = methods_of(hooks_pb2.DESCRIPTOR.services_by_name["TrialHooks"])
+LOG = methods_of(data_pb2.DESCRIPTOR.services_by_name["LogExporter"])
 
 #: Statuses that do not say whether the server has taken the call.
 _UNCERTAIN = frozenset({StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED})

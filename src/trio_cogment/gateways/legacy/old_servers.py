@@ -10,18 +10,27 @@ import trio
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.endpoints import LegacyEndpoint, parse_endpoint
-from trio_cogment.errors import EndpointError, FailedPreconditionError
+from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.gateways.legacy.agent import LegacyAgent
+from trio_cogment.gateways.legacy.data_log import OldDataLogs
 from trio_cogment.gateways.legacy.environment import LegacyEnvironment
+from trio_cogment.gateways.legacy.hook import OLD_SERVER, HookService
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.gateways.legacy.trials import TrialSource
 from trio_cogment.host import Host
-from trio_cogment.rpc import CallOpener, OwnNursery, SharedChannels, open_channel, open_in_process
+from trio_cogment.rpc import (
+    CallOpener,
+    OwnNursery,
+    SharedChannels,
+    WithMetadata,
+    bind,
+    open_channel,
+    open_in_process,
+)
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import ActorSession, EnvironmentSession, LocalParticipants, Participants
-from trio_cogment.services import ServiceKind
+from trio_cogment.services import SERVICES, ServiceKind
 
-_KINDS = (ServiceKind.ACTOR, ServiceKind.ENVIRONMENT)
 _NAME = "legacy"
 
 
@@ -47,6 +56,7 @@ class OldServers:
         self._config = config
         self._channels = SharedChannels(nursery, self._make_channel)
         self._local: LocalParticipants | None = None
+        self._channel: CallOpener | None = None
 
     def _make_channel(self, endpoint: LegacyEndpoint) -> AbstractAsyncContextManager[CallOpener]:
         return open_channel(self._host, endpoint.host, endpoint.port, config=self._config)
@@ -57,10 +67,16 @@ class OldServers:
         participants = Participants(host=self._host)
         participants.register_actor(self._play_agent, _NAME)
         participants.register_environment(self._play_environment, _NAME)
+        participants.register_datalog(OldDataLogs(self._profile, self).keep, _NAME)
+        hooks = bind(
+            SERVICES[ServiceKind.PRE_TRIAL_HOOK].descriptor(), HookService(self, self._profile.call_timeout_seconds)
+        )
         inside = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
         try:
-            async with open_in_process(self._host, participants.services(), config=inside) as channel:
-                self._local = LocalParticipants(participants, channel)
+            # The participants have a service for hooks too, without any.
+            services = [*(each for each in participants.services() if each.name != hooks.name), hooks]
+            async with open_in_process(self._host, services, config=inside) as channel:
+                self._local, self._channel = LocalParticipants(participants, channel), channel
                 yield
         finally:
             # Everybody has been told of the end.
@@ -70,25 +86,31 @@ class OldServers:
         """Return what answers for a server; see `Orchestrator.call_old_servers`.
 
         Raises:
-            EndpointError: a server of the legacy API cannot be of this kind.
+            FailedPreconditionError: this is not open.
         """
-        if kind not in _KINDS or self._local is None:
-            raise EndpointError(f"{endpoint}: a server of the legacy API can be an actor or an environment")
+        if self._local is None or self._channel is None:
+            raise FailedPreconditionError(f"{endpoint}: the gateway is closed")
+        if kind is ServiceKind.PRE_TRIAL_HOOK:  # the others find it in the parameters
+            return WithMetadata(self._channel, {OLD_SERVER: str(endpoint)})
         found = self._local.find(kind, {})
         assert found is not None
         return found
+
+    def channel(self, endpoint: LegacyEndpoint) -> AbstractAsyncContextManager[CallOpener]:
+        """Lend the channel to an old server for the time of a block."""
+        return self._channels.open(endpoint, str(endpoint))
 
     async def _play_agent(self, session: ActorSession[Any, Any, Any]) -> None:
         params = await self._trials(session.trial_id)
         texts = [actor.endpoint for actor in params.actors if actor.name == session.name]
         endpoint = _endpoint(texts[0] if texts else "")
-        async with self._channels.open(endpoint, str(endpoint)) as channel:
+        async with self.channel(endpoint) as channel:
             await LegacyAgent(channel, self._profile, self._trials, name=str(endpoint))(session)
 
     async def _play_environment(self, session: EnvironmentSession[Any, Any, Any]) -> None:
         params = await self._trials(session.trial_id)
         endpoint = _endpoint(params.environment.endpoint)
-        async with self._channels.open(endpoint, str(endpoint)) as channel:
+        async with self.channel(endpoint) as channel:
             await LegacyEnvironment(channel, self._profile, self._trials, name=str(endpoint))(session)
 
 

@@ -30,6 +30,7 @@ class LegacyProfile:
         call_timeout_seconds: how long an old server may take to answer; 0: as long as it takes.
         end_timeout_seconds: how long it may take to learn that a trial is over.
         params: of trials that are started without any.
+        pre_trial_hooks: endpoints of the hooks of such trials; a platform has them in its configuration.
         spec: the types of the project.
 
     Raises:
@@ -46,6 +47,7 @@ class LegacyProfile:
     call_timeout_seconds: float = 0.0
     end_timeout_seconds: float = 5.0
     params: TrialParams | None = None
+    pre_trial_hooks: tuple[str, ...] = ()
     spec: Spec = field(default_factory=Spec)
 
     def __post_init__(self) -> None:

@@ -69,6 +69,7 @@ class _Reader:
         if not classes:
             text = f"{SECTION}.classes: expected the actor classes, since the file declares none"
             raise self._file.fault(self._root.get(SECTION), text)
+        given["pre_trial_hooks"] = tuple(self._hooks())
         given["deltas"] = {**self._declared_deltas(), **given.get("deltas", {})}
         try:
             profile = LegacyProfile(spec=self._project.spec, **given)
@@ -232,6 +233,31 @@ class _Reader:
 
     # Parameters
 
+    def _hooks(self) -> Iterator[str]:
+        """Yield the hooks of a file of the legacy API."""
+        if not self._declared.is_legacy:
+            return
+        for key, _, node in self._file.entries(self._root["trial"], "trial") if "trial" in self._root else ():
+            for name, item in self._file.items(node, "trial.pre_hooks") if key == "pre_hooks" and node.value else ():
+                try:
+                    yield todays_server(self._file.text(item, name), name)
+                except EndpointError as error:
+                    raise self._file.fault(item, str(error)) from None
+
+    def _set_datalog(self, params: TrialParams) -> None:
+        """Set the data log of a file of the legacy API, if it has one."""
+        node = self._root.get("datalog")
+        values = {} if node is None else {key: value for key, _, value in self._file.entries(node, "datalog")}
+        if "type" not in values or self._file.text(values["type"], "datalog.type") != "grpc":
+            return
+        url = values.get("url")
+        if url is None:
+            raise self._file.fault(node, "datalog: it has no 'url'")
+        try:
+            params.datalog.endpoint = todays_server(self._file.text(url, "datalog.url"), "datalog.url")
+        except EndpointError as error:
+            raise self._file.fault(url, str(error)) from None
+
     def _params(self, profile: LegacyProfile) -> TrialParams | None:
         node = self._root.get(_PARAMS)
         if node is None:
@@ -245,6 +271,7 @@ class _Reader:
         name_actors(params.actors, dict(profile.names))
         if self._declared.is_legacy:
             self._endpoints_of_today(params, node)
+            self._set_datalog(params)
         clients = {actor.name for actor in params.actors if is_client_endpoint(actor.endpoint)}
         for name in profile.clients:
             if name not in clients:
