@@ -269,13 +269,21 @@ async def test_run_gets_the_signals(folder: Path) -> None:
         (["-f", "nowhere", "a"], "run: nowhere: No such file or directory"),
         (["a", "-f", "nowhere"], "run: nowhere: No such file or directory"),
         (["a", "-f"], "Option '-f' requires an argument (see trio-cogment run --help)"),
-        ([], "Missing argument 'NAME' (see trio-cogment run --help)"),
+        (["-f", "."], "Missing argument 'NAME' (see trio-cogment run --help)"),
     ],
 )
 def test_run_refuses(arguments: list[str], expected: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "other.yaml").write_text("")
     monkeypatch.chdir(folder)
     assert refusal("run", *arguments) == expected
+
+
+def test_names_of_what_a_trainer_is_asked_come_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "cogment.yaml").write_text("commands: {list: echo mine}")
+    done = command("run", "-f", ".", "list", folder=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "mine\n", "")
+    monkeypatch.chdir(folder)
+    assert "127.0.0.1:1" in refusal("run", "list", "--trainer=grpc://127.0.0.1:1")
 
 
 # --- copy ---

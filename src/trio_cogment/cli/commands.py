@@ -20,7 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "participants": ("trio_cogment.cli.participants", "Serve the participants that a Python module registers."),
     "replay": ("trio_cogment.cli.replay", "Play a recorded trial through this version's rules."),
     "rl": ("trio_cogment.cli.rl", "Use trials for reinforcement learning."),
-    "run": ("trio_cogment.cli.run", "Run a command of a project file."),
+    "run": ("trio_cogment.cli.run", "Run a project file's command, or training runs at a trainer."),
     "serve": ("trio_cogment.cli.serve", "Serve everything on one port."),
     "services": ("trio_cogment.cli.services", "Serve one service, with the flags of the reference."),
     "status": ("trio_cogment.cli.status", "Ask services for their statuses."),

@@ -6,6 +6,7 @@ variable counts as unset.
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,8 +32,8 @@ class Group(click.Group):
     """A group of commands that shows its help when it is called alone, and whose commands may have aliases.
 
     Args:
-        lazy: commands that are imported when they are used: name -> the module that has the command by this name, and
-            its line in the help.
+        lazy: commands that are imported when they are used: name -> the module that has the command by this name, or
+            with an underscore behind it where the name is one of Python's own, and its line in the help.
         aliases: other names of commands, which are not in the help.
     """
 
@@ -68,7 +69,8 @@ class Group(click.Group):
         name = self._aliases.get(cmd_name, cmd_name)
         if name in self._lazy and name not in self.commands:
             module, summary = self._lazy[name]
-            command: click.Command = getattr(importlib.import_module(module), name)
+            attribute = f"{name}_" if hasattr(builtins, name) else name
+            command: click.Command = getattr(importlib.import_module(module), attribute)
             command.short_help = summary
             self.add_command(command)
         return super().get_command(ctx, name)

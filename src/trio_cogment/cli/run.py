@@ -1,4 +1,7 @@
-"""`trio-cogment run`: runs a command of the section `commands` of a project file."""
+"""`trio-cogment run`: runs a command of the section `commands` of a project file, or calls a trainer.
+
+The names of what a trainer is asked come first; `run -f FILE NAME` is always a command of a project file.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,43 @@ from pathlib import Path
 import click
 
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath
+from trio_cogment.cli.options import FilePath, Group
+from trio_cogment.cli.runs.table import VERBS
 from trio_cogment.cli.search_path import search_path
 from trio_cogment.errors import CogmentError
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+class RunGroup(Group):
+    """What a trainer is asked, by name; everything else is for the command of a project file."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that a line names, and its arguments."""
+        if args[0] in self.list_commands(ctx):
+            return super().resolve_command(ctx, args)
+        return "", project_command, args
+
+
+@click.group(
+    cls=RunGroup,
+    lazy=VERBS,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    subcommand_metavar="[-f FILE] NAME [ARGUMENTS]...",
+)
+def run() -> None:
+    """Run the command NAME of a project file, in the folder of the file; or submit, watch and control training runs.
+
+    The commands below ask a trainer. A command of a project file that has one of their names needs "-f FILE" before it.
+
+    Any other NAME is a script for /bin/sh, or for what its first line says (#!). It takes the place of this process, so
+    its exit code and signals are its own. Further arguments are the script's: "$1", "$2", ..., "$@". "-f FILE", the
+    project file or its folder (default: cogment.yaml, or cogment.yml, in the current folder), may also follow NAME;
+    "--" says that what comes next is for the script.
+    """
+
+
+@click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
     "-f",
     "--file",
@@ -26,7 +60,7 @@ from trio_cogment.errors import CogmentError
 )
 @click.argument("name")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(file: Path, name: str, arguments: tuple[str, ...]) -> None:
+def project_command(file: Path, name: str, arguments: tuple[str, ...]) -> None:
     """Run the command NAME of a project file, in the folder of the file.
 
     It is a script for /bin/sh, or for what its first line says (#!). It takes the place of this process, so its exit

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trio_cogment.trainer._service import trainer_services as trainer_services
     from trio_cogment.trainer._trainer import Trainer as Trainer
+    from trio_cogment.trainer.client import TrainerClient as TrainerClient
     from trio_cogment.trainer.dispatch.admission import Capacity as Capacity
     from trio_cogment.trainer.dispatch.command import Surroundings as Surroundings
     from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher as RunDispatcher
@@ -36,6 +37,7 @@ _HOMES = {
     "RunSink": "dispatching",
     "Surroundings": "dispatch.command",
     "Trainer": "_trainer",
+    "TrainerClient": "client",
     "Where": "trials.starter",
     "Workers": "dispatch.workers",
     "this_machine": "dispatch.machine",

@@ -1,0 +1,1 @@
+"""`trio-cogment run submit`, `list`, `watch`, ...: a client of a trainer."""

@@ -1,0 +1,138 @@
+"""Runs, steps and episodes as text for people: tables, lines, and a curve. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from trio_cogment.cli.text import columns, printable, shortened
+
+if TYPE_CHECKING:
+    from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunRecord, RunStep
+
+_HEADINGS = ("RUN", "STATUS", "CREATED", "UPDATED", "GPUS", "REASON")
+_REASON_CHARACTERS = 60
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
+
+
+def status_of(record: RunRecord) -> str:
+    """Return the status of a run, without the prefix of all statuses."""
+    from trio_cogment.api.trainer.trainer_pb2 import RunStatus
+
+    return RunStatus.Name(record.status).removeprefix("RUN_STATUS_")
+
+
+def table(records: Iterable[RunRecord]) -> str:
+    """Return runs as a table, one on each line."""
+    return columns([_HEADINGS, *map(_row, records)])
+
+
+def _row(record: RunRecord) -> tuple[str, ...]:
+    return (
+        record.run_id,
+        status_of(record),
+        _time(record.created_at.ToJsonString()),
+        _time(record.updated_at.ToJsonString()),
+        ",".join(map(str, record.gpu_slots)) or "-",
+        shortened(record.failure_reason, _REASON_CHARACTERS) or "-",
+    )
+
+
+def _time(text: str) -> str:
+    return text.partition(".")[0].rstrip("Z").replace("T", " ")
+
+
+def record_line(record: RunRecord) -> str:
+    """Return a change of a run as a line."""
+    reason = f"  {shortened(record.failure_reason, _REASON_CHARACTERS)}" if record.failure_reason else ""
+    return printable(f"{record.seq_id or '-':>6}  {record.run_id}  {status_of(record)}{reason}")
+
+
+def step_line(step: RunStep) -> str:
+    """Return a step as a line."""
+    end = " terminated" if step.terminated else " truncated" if step.truncated else ""
+    return printable(
+        f"{step.seq_id:>8}  episode {step.episode_index} step {step.step_index} {step.agent_id or '-'}: "
+        f"action {shortened(step.action_json, 60) or '-'} reward {step.reward:g}{end}"
+    )
+
+
+def episode_line(episode: RunEpisode) -> str:
+    """Return an episode as a line."""
+    end = " terminated" if episode.terminated else " truncated" if episode.truncated else ""
+    return printable(
+        f"{episode.seq_id:>8}  episode {episode.episode_index} {episode.agent_id or '-'}: "
+        f"return {episode.total_reward:g} in {episode.steps} steps{end}"
+    )
+
+
+def curve(values: Sequence[float], *, width: int, height: int) -> list[str]:
+    """Return a curve of values as lines, with its largest and its smallest value on the left.
+
+    Several values share a column, as their mean, if there are more than columns. What is no number is left out.
+
+    Args:
+        values: in order.
+        width: how many characters a line has at most.
+        height: how many lines.
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return []
+    labels = [f"{max(finite):g}", f"{min(finite):g}"]
+    margin = max(map(len, labels)) + 1
+    means = _means(finite, max(1, width - margin))
+    low, high = min(means), max(means)
+    span = (high - low) or 1.0
+    levels = [1 + round((value - low) / span * (height * 8 - 1)) for value in means]
+    lines = []
+    for row in reversed(range(height)):
+        cells = "".join(_EIGHTHS[min(8, max(0, level - row * 8))] for level in levels)
+        label = labels[0] if row == height - 1 else labels[1] if row == 0 else ""
+        lines.append(f"{label:>{margin - 1}} {cells}".rstrip())
+    return lines
+
+
+def _means(values: Sequence[float], count: int) -> list[float]:
+    if len(values) <= count:
+        return list(values)
+    bounds = [round(index * len(values) / count) for index in range(count + 1)]
+    return [math.fsum(values[start:end]) / (end - start) for start, end in itertools.pairwise(bounds)]
+
+
+_LATEST = 100
+
+
+class Progress:
+    """What is known of one run while it is watched."""
+
+    def __init__(self) -> None:
+        self.record: RunRecord | None = None
+        self._returns: list[float] = []
+        self._steps = 0
+
+    def add(self, episode: RunEpisode) -> None:
+        """Take note of an episode."""
+        self._returns.append(episode.total_reward)
+        self._steps += episode.steps
+
+    @property
+    def summary(self) -> str:
+        """One line about the run."""
+        latest = [value for value in self._returns[-_LATEST:] if math.isfinite(value)]
+        mean = f"{math.fsum(latest) / len(latest):g}" if latest else "-"
+        last = f"{self._returns[-1]:g}" if self._returns else "-"
+        record = self.record
+        name = "-" if record is None else f"{record.run_id}  {status_of(record)}"
+        reason = "" if record is None or not record.failure_reason else f"  {record.failure_reason}"
+        return printable(
+            f"{name}  episodes {len(self._returns)}  steps {self._steps}  return {last}  mean of {len(latest)}: {mean}"
+            f"{reason}"
+        )
+
+    def screen(self, *, width: int, height: int) -> str:
+        """Return all of it, as lines for a terminal."""
+        lines = [self.summary[: max(1, width)], *curve(self._returns, width=width, height=max(1, height - 2))]
+        return "\n".join(lines)

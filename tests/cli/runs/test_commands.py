@@ -1,0 +1,233 @@
+"""`trio-cogment run submit` and its siblings, against a trainer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.cli.process import Output, listening, run_here, run_main
+from tests.trainer.bench import Client, FakeDispatcher, serving, steps
+from tests.trainer.configs import a_config, a_document
+from trio_cogment.api.trainer.trainer_pb2 import RunEpisode
+from trio_cogment.rpc import InProcessChannel
+from trio_cogment.trainer import Trainer, trainer_services
+
+
+class Here:
+    """A trainer with a port, and its commands."""
+
+    def __init__(self, client: Client, trainer: Trainer, endpoint: str) -> None:
+        self.client = client
+        self.trainer = trainer
+        self.variables = {"COGMENT_TRAINER_ENDPOINT": endpoint}
+
+    async def run(self, *arguments: str, data: str = "") -> Output:
+        output = await run_here("run", *arguments, variables=self.variables, data=data.encode())
+        assert output.err == ""
+        assert output.code == 0
+        return output
+
+    async def json(self, *arguments: str, data: str = "") -> list[Any]:
+        return [json.loads(line) for line in (await self.run(*arguments, "--json", data=data)).out.splitlines()]
+
+    async def refused(self, *arguments: str) -> str:
+        output = await run_here("run", *arguments, variables=self.variables)
+        assert (output.code, output.out, output.err.count("\n")) == (1, "", 1)
+        return output.err.removeprefix("trio-cogment: ").rstrip()
+
+
+@asynccontextmanager
+async def here(**settings: Any) -> AsyncIterator[Here]:
+    async with (
+        serving(**settings) as (client, trainer),
+        listening(*trainer_services(trainer)) as endpoint,
+    ):
+        yield Here(client, trainer, endpoint)
+
+
+async def ended_run(of: Here, run_id: str = "a") -> None:
+    """Make a run of three steps and two episodes."""
+    await of.client.submit(run_id, run_name=run_id)
+    await of.client.register(run_id)
+    await of.client.publish(steps(run_id, 3))
+    episodes = [RunEpisode(run_id=run_id, worker_id="w", episode_index=n, total_reward=n + 0.5) for n in range(2)]
+    await of.client.publish(episodes, kind="Episodes")
+    await of.client.cancel(run_id)
+
+
+async def test_submit(tmp_path: Path) -> None:
+    async with here() as of:
+        file = tmp_path / "run.json"
+        file.write_text(a_config(entry_point="external"))
+        output = await of.run("submit", str(file), "--run-id", "mine")
+        assert output.out == "mine\n"
+        (reply,) = await of.json("submit", "-", data=a_config(entry_point="external", run_name="other"))
+        assert len(reply["run_id"]) == 26
+        yaml = tmp_path / "run.yaml"
+        yaml.write_text("\n".join(f"{key}: {json.dumps(value)}" for key, value in document().items()))
+        assert (await of.run("submit", str(yaml), "--run-id", "third")).out == "third\n"
+        assert [record.run_id for record in await of.client.runs()] == ["mine", reply["run_id"], "third"]
+
+
+def document() -> dict[str, Any]:
+    return a_document(entry_point="external", run_name="third")
+
+
+async def test_submit_of_what_cannot_be(tmp_path: Path) -> None:
+    async with here() as of:
+        file = tmp_path / "run.json"
+        file.write_text("{}")
+        assert "run_name: expected a value, got none" in await of.refused("submit", str(file))
+        assert await of.refused("submit", "/nowhere.json") == "/nowhere.json: No such file or directory"
+        yaml = tmp_path / "run.yaml"
+        yaml.write_text("a: [")
+        assert "not YAML" in await of.refused("submit", str(yaml))
+
+
+async def test_list() -> None:
+    async with here() as of:
+        assert (await of.run("list")).out.splitlines() == ["RUN  STATUS  CREATED  UPDATED  GPUS  REASON"]
+        await of.client.submit("a")
+        await ended_run(of, "b")
+        lines = (await of.run("list")).out.splitlines()
+        assert [line.split()[:2] for line in lines[1:]] == [["a", "INIT"], ["b", "TERM"]]
+        (found,) = await of.json("list", "--status", "term")
+        assert (found["run_id"], found["status"], found["failure_reason"]) == ("b", "RUN_STATUS_TERM", "user_cancel")
+
+
+async def test_cancel_pause_resume_and_rate() -> None:
+    async with here() as of:
+        await of.client.submit("a")
+        await of.client.register("a")
+        assert (await of.run("pause", "a")).out == "a: paused\n"
+        assert await of.client.status("a") == "PAUSE"
+        assert await of.json("resume", "a") == [{"run_id": "a", "done": "goes on"}]
+        assert await of.client.status("a") == "RDY"
+        assert (await of.run("rate", "a", "20")).out == "a: at most 20 a second\n"
+        assert of.trainer.reports.control("a").max_rate_hz == 20
+        assert (await of.run("rate", "a", "0")).out == "a: any number a second\n"
+        await of.client.submit("b", run_name="b")
+        assert (await of.run("cancel", "a", "b")).out == "a: cancelled\nb: cancelled\n"
+        assert [await of.client.status(run_id) for run_id in "ab"] == ["TERM", "TERM"]
+
+
+@pytest.mark.parametrize("verb", ["cancel", "pause", "resume", "steps", "episodes", "watch"])
+async def test_a_run_that_there_is_not(verb: str) -> None:
+    async with here() as of:
+        assert "there is no run 'nobody'" in await of.refused(verb, "nobody")
+
+
+async def test_a_secret() -> None:
+    async with here(controller_secret="hush") as of:
+        await of.client.submit("a")
+        await of.client.register("a")
+        assert "controller-secret" in await of.refused("pause", "a")
+        assert (await of.run("pause", "a", "--secret", "hush")).out == "a: paused\n"
+
+
+async def test_steps_and_episodes() -> None:
+    async with here() as of:
+        await ended_run(of)
+        assert [found["step_index"] for found in await of.json("steps", "a")] == [0, 1, 2]
+        (found,) = await of.json("steps", "a", "--since", "2")
+        assert (found["seq_id"], found["reward"]) == (3, 1.0)
+        assert (await of.run("steps", "a", "--since=2")).out.split()[:5] == ["3", "episode", "0", "step", "2"]
+        assert [found["total_reward"] for found in await of.json("episodes", "a")] == [0.5, 1.5]
+        assert (await of.run("episodes", "a")).out.splitlines()[1].endswith("return 1.5 in 0 steps")
+
+
+async def test_watch_of_a_run_ends_with_it() -> None:
+    async with here() as of:
+        await of.client.submit("a")
+        await of.client.register("a")
+        outputs: list[Output] = []
+
+        async def watch() -> None:
+            outputs.append(await of.run("watch", "a"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            await of.client.publish([RunEpisode(run_id="a", worker_id="w", total_reward=7)], kind="Episodes")
+            await of.client.cancel("a")
+        lines = outputs[0].out.splitlines()
+        assert "       1  episode 0 -: return 7 in 0 steps" in lines
+        assert lines[-1] == "a  TERM  episodes 1  steps 0  return 7  mean of 1: 7  user_cancel"
+        *episodes, last = await of.json("watch", "a")
+        assert [episode["total_reward"] for episode in episodes] == [7]
+        assert last["status"] == "RUN_STATUS_TERM"
+
+
+async def test_watch_of_all_runs_ends_with_the_trainer() -> None:
+    async with here(dispatcher=FakeDispatcher()) as of:
+        await ended_run(of)
+
+        outputs: list[Output] = []
+
+        async def watch() -> None:
+            outputs.append(await run_here("run", "watch", "--json", variables=of.variables))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            with trio.fail_after(20):
+                while not of.trainer._streams:  # noqa: ASYNC110  nothing tells of it
+                    await trio.sleep(0.01)
+            of.trainer.stop()
+    records = [json.loads(line) for line in outputs[0].out.splitlines()]
+    assert [record["run_id"] for record in records] == ["a"]
+    assert "is stopping" in outputs[0].err
+
+
+async def test_export(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    async with here() as of:
+        await ended_run(of)
+        await of.client.submit("b", run_name="b")
+        folder = tmp_path / "new"
+        assert (await of.run("export", "a", str(folder))).out == f"3 steps and 2 episodes written: {folder}\n"
+        assert "run 'b' goes on" in await of.refused("export", "b", str(folder))
+        (found,) = await of.json("export", "a", str(folder))
+        assert (found["steps"], found["episodes"]) == (3, 2)
+        rows = parquet.read_table(folder / "steps.parquet").to_pylist()
+        assert [(row["seq_id"], row["step_index"], row["reward"], row["timestamp"]) for row in rows] == [
+            (1, 0, 1.0, None),
+            (2, 1, 1.0, None),
+            (3, 2, 1.0, None),
+        ]
+        episodes = parquet.read_table(folder / "episodes.parquet").to_pylist()
+        assert [row["total_reward"] for row in episodes] == [0.5, 1.5]
+        (tmp_path / "file").write_text("")
+        assert "file" in await of.refused("export", "a", str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("rate", "a", "fast"), "'fast' is not a valid integer range"),
+        (("cancel",), "Missing argument 'RUN...'"),
+        (("list", "--status", "gone"), "--status: 'gone' is not one of"),
+        (("list", "--trainer=here"), "--trainer: 'here': "),
+        (("list", "--trainer=grpc://127.0.0.1:1"), "127.0.0.1:1: "),
+    ],
+)
+def test_values_that_cannot_be(arguments: tuple[str, ...], expected: str) -> None:
+    output = run_main("run", *arguments)
+    assert (output.code, output.out, output.err.count("\n")) == (1, "", 1)
+    assert expected.lower() in output.err.lower()
+
+
+async def test_the_same_over_any_channel() -> None:
+    from trio_cogment.trainer.client import TrainerClient
+
+    async with serving() as (client, trainer), InProcessChannel(trainer_services(trainer)) as channel:
+        mine = TrainerClient(channel)
+        assert await mine.submit(a_config(entry_point="external"), run_id="a") == "a"
+        assert (await mine.health()).healthy
+        await client.register("a")
+        await mine.limit_rate("a", 3)
+        assert trainer.reports.control("a").max_rate_hz == 3

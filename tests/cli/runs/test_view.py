@@ -1,0 +1,72 @@
+"""Runs as text for people."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunRecord, RunStatus, RunStep
+from trio_cogment.cli.runs.view import Progress, curve, episode_line, record_line, step_line, table
+
+
+def record(**fields: object) -> RunRecord:
+    found = RunRecord(run_id="r", status=RunStatus.RUN_STATUS_TERM, **fields)  # type: ignore[arg-type]  # any field
+    found.created_at.FromSeconds(0)
+    found.updated_at.FromMilliseconds(90_500)
+    return found
+
+
+def test_a_table() -> None:
+    text = table([record(gpu_slots=[0, 2], failure_reason="out of\x1b memory"), record()])
+    assert text.splitlines() == [
+        "RUN  STATUS  CREATED              UPDATED              GPUS  REASON",
+        "r    TERM    1970-01-01 00:00:00  1970-01-01 00:01:30  0,2   out of\\x1b memory",
+        "r    TERM    1970-01-01 00:00:00  1970-01-01 00:01:30  -     -",
+    ]
+
+
+def test_lines() -> None:
+    assert record_line(record(seq_id=7, failure_reason="why")) == "     7  r  TERM  why"
+    assert record_line(record()) == "     -  r  TERM"
+    step = RunStep(seq_id=3, episode_index=1, step_index=2, agent_id="a", action_json="[1]", reward=0.5, truncated=True)
+    assert step_line(step) == "       3  episode 1 step 2 a: action [1] reward 0.5 truncated"
+    assert step_line(RunStep()) == "       0  episode 0 step 0 -: action - reward 0"
+    episode = RunEpisode(seq_id=3, episode_index=1, total_reward=9.25, steps=4, terminated=True)
+    assert episode_line(episode) == "       3  episode 1 -: return 9.25 in 4 steps terminated"
+
+
+def test_a_curve() -> None:
+    assert curve([0, 1, 2, 3], width=10, height=2) == ["3   ▃█", "0 ▁▆██"]
+    assert curve([1, 1], width=10, height=1) == ["1 ▁▁"]
+    assert curve([0, 0, 9, 9], width=4, height=1) == ["9 ▁█"], "two values share a column"
+    assert curve([math.nan, math.inf], width=4, height=1) == []
+    assert curve([], width=4, height=1) == []
+
+
+@given(st.lists(st.floats()), st.integers(1, 100), st.integers(1, 20))
+def test_a_curve_fits(values: list[float], width: int, height: int) -> None:
+    lines = curve(values, width=width, height=height)
+    assert len(lines) in (0, height)
+    margin = max((len(f"{value:g}") for value in values if math.isfinite(value)), default=0) + 1
+    assert all(len(line) <= max(width, margin + 1) for line in lines)
+
+
+def test_progress() -> None:
+    progress = Progress()
+    assert progress.summary == "-  episodes 0  steps 0  return -  mean of 0: -"
+    progress.record = record(failure_reason="why")
+    for total in (1.0, 3.0, math.nan):
+        progress.add(RunEpisode(total_reward=total, steps=2))
+    assert progress.summary == "r  TERM  episodes 3  steps 6  return nan  mean of 2: 2  why"
+    assert progress.screen(width=10, height=3).splitlines() == ["r  TERM  e", "3 ▁█"]
+
+
+@pytest.mark.parametrize("height", [1, 2, 5])
+def test_a_screen_has_room(height: int) -> None:
+    progress = Progress()
+    progress.add(RunEpisode(total_reward=1))
+    progress.add(RunEpisode(total_reward=2))
+    assert len(progress.screen(width=80, height=height).splitlines()) == max(2, height - 1)
