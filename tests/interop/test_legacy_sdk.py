@@ -66,14 +66,14 @@ class OldScene:
         self.scene.until(f"{name} serves", lambda: f"listening on port {port}" in process.output)
         return f"legacy://127.0.0.1:{port}"
 
-    def everything(self, section: str = "", params: dict[str, Any] | None = None) -> Server:
+    def everything(self, section: str = "", params: dict[str, Any] | None = None, *flags: str) -> Server:
         """Start everything of ours, with a profile."""
         text = (HERE / "app" / "cogment.yaml").read_text()
         text += f"\nlegacy: {{{section}}}\n"
         if params is not None:
             text += f"trial_params: {json.dumps(params)}\n"
         (self.app / "cogment.yaml").write_text(text)
-        return self.scene.everything(f"--legacy={self.app / 'cogment.yaml'}").server
+        return self.scene.everything(f"--legacy={self.app / 'cogment.yaml'}", *flags).server
 
     def samples(self, server: Server, trial_id: str) -> list[dict[str, Any]]:
         """Return what the datastore has of a trial: for each tick, what each actor saw, did, got and was told."""
@@ -284,6 +284,43 @@ def test_two_old_clients_an_old_agent_and_an_old_environment(old: OldScene, delt
         text for row in stored for text in row["player_1"]["told"] if "from 0" in text
     ][: len([text for _, text in agent["messages"] if "from 0" in text])]
     assert client.wait(30) == 0
+    scene.end(server)
+
+
+def test_an_old_hook_and_an_old_data_log(old: OldScene) -> None:
+    scene = old.scene
+    hook, log = old.serve("old-hook", "old_hook"), old.serve("old-log", "old_log")
+    players = old.serve("old-player", "old_agent")
+    cast = scene.participants()
+    environment = {"name": "field", "endpoint": cast, "implementation": "scripted_field"}
+    actors = [
+        {"name": "rob", "actor_class": "player", "endpoint": cast, "implementation": "scripted"},
+        {"name": "ann", "actor_class": "player", "endpoint": players},
+    ]
+    params = {"environment": environment, "actors": actors, "datalog": {"endpoint": log}}
+    file = old.app / "params.yaml"
+    file.write_text(json.dumps({"trial_params": params}))
+    server = old.everything("", None, f"--params={file}", f"--pre_trial_hooks={hook}")
+    remote = scene.remote(server)
+    trial = remote.ask("start", trial="hooked", config={"last_tick": 3})
+    told = scene.record(f"{trial}.old-hook")
+    logged = scene.record(f"{trial}.old-log")
+    ann, rob, world = (scene.record(f"{trial}.{name}") for name in ("old-1", "rob", "field"))
+    assert told == {"user": "remote", "classes": ["player"] * 2, "endpoints": [cast, cast, players[len("legacy://") :]]}
+    assert world["last_tick"] == 3
+    assert ann["bonus"] == 7
+    assert (logged["trial"], logged["user"], logged["classes"]) == (trial, "remote", ["player"] * 2)
+    ticks = range(4)
+    assert [each["tick"] for each in logged["samples"]] == list(ticks)
+    seen = [each["observation"]["step"] for each in rob["events"] if "observation" in each]
+    assert [each["observations"][0] for each in logged["samples"]] == seen == list(ticks)
+    assert [[tick, each["observations"][1]] for tick, each in enumerate(logged["samples"][:-1])] == ann["observations"]
+    assert [each["actions"][1] for each in logged["samples"][:-1]] == ann["actions"]
+    acted = [[each["action"] for each in event["actions"]] for event in world["events"] if "actions" in event]
+    assert [each["actions"] for each in logged["samples"][:-1]] == acted
+    # The agent praises actor 0 at each tick.
+    praise = [reward["value"] for event in rob["events"] for reward in event.get("rewards", ())]
+    assert [each["rewards"][0][0] for each in logged["samples"][:-1]] == praise == [10.0] * 3
     scene.end(server)
 
 

@@ -119,7 +119,7 @@ async def test_the_client_of_a_gateway_is_told_that_nobody_is_there_any_more() -
             assert connection.state is State.TERMINATED
         async with open_connection(platform.channel) as other:
             world = await other.create_world()
-            with pytest.raises(DmEnvRpcError, match="ended before its first observation: .*closed for today"):
+            with pytest.raises(DmEnvRpcError, match=r"ended before its first observation: .*closed for today"):
                 await other.join_world(world)
         server.mangle = lambda _: None
         assert await play_to_the_end(connection) == Catch.ROWS
