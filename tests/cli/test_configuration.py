@@ -22,6 +22,7 @@ from trio_cogment.cli.rl.openenv import openenv
 from trio_cogment.cli.rl.serve import serve as rl_serve
 from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.dm_env_rpc import dm_env_rpc
+from trio_cogment.cli.services.legacy_gateway import legacy_gateway
 from trio_cogment.cli.services.orchestrator import OrchestratorSettings, orchestrator
 from trio_cogment.cli.services.trainer import trainer
 from trio_cogment.cli.services.trial_datastore import trial_datastore
@@ -280,6 +281,10 @@ def test_the_document_has_the_flags_of_a_gateway() -> None:
 
 def test_the_document_has_the_flags_of_a_trainer() -> None:
     documented_flags("Trainer", trainer, but_those_of=serve)
+
+
+def test_the_document_has_the_flags_of_a_gateway_for_the_legacy_api() -> None:
+    documented_flags("Gateway for the legacy API", legacy_gateway, but_those_of=serve)
 
 
 def test_the_document_has_the_flags_of_environments() -> None:

@@ -11,11 +11,13 @@ from trio_cogment.service_names import (
     DATASTORE,
     DIRECTORY,
     DM_ENV_RPC,
+    ENVIRONMENT,
     LEGACY_LOG_EXPORTER,
     LEGACY_TRIAL,
     LIFECYCLE,
     LOG_EXPORTER,
     MODEL_REGISTRY,
+    SERVICE_ACTOR,
     TRAINER,
 )
 
@@ -32,6 +34,8 @@ DATASTORE_SERVICES = (DATALOG, LOG_EXPORTER, DATASTORE)
 REGISTRY_SERVICES = (MODEL_REGISTRY,)
 DM_ENV_RPC_SERVICES = (DM_ENV_RPC,)
 TRAINER_SERVICES = (TRAINER,)
+#: Of a gateway for the legacy API in front of an orchestrator.
+LEGACY_SERVICES = (LEGACY_TRIAL, ENVIRONMENT, SERVICE_ACTOR)
 
 
 def orchestrator_parts(

@@ -30,15 +30,20 @@ trial_params:
 HERE = "--host=127.0.0.1"
 
 
-async def play(port: int, ticks: int) -> OldClient:
-    async with open_channel(Host(), "127.0.0.1", port) as channel:
+async def play(port: int, ticks: int, orchestrator: str = "") -> OldClient:
+    """Play a trial; an orchestrator at another endpoint is asked how it ended."""
+    elsewhere = int(orchestrator.rpartition(":")[2]) if orchestrator else port
+    async with (
+        open_channel(Host(), "127.0.0.1", port) as channel,
+        open_channel(Host(), "127.0.0.1", elsewhere) as other,
+    ):
         client = OldClient(channel)
         reply = await client.start(b"given")
         assert (reply.actor_id, reply.observation.data.content) == (0, b"seen by 0 at 0")
         replies = [await client.act(b"act %d" % number) for number in range(ticks)]
         assert [each.trial_is_over for each in replies] == [*[False] * (ticks - 1), True]
         await client.end()
-        outcome = await Controller(channel).wait_trial(client.trial_id)
+        outcome = await Controller(other).wait_trial(client.trial_id)
         assert outcome.ticks == ticks + 1
         return client
 

@@ -16,6 +16,10 @@ from trio_cogment.cli.options import Group, not_built
 _COMMANDS = {
     "directory": ("trio_cogment.cli.services.directory", "Run a directory."),
     "dm_env_rpc": ("trio_cogment.cli.services.dm_env_rpc", "Run a gateway for clients of dm_env_rpc."),
+    "legacy_gateway": (
+        "trio_cogment.cli.services.legacy_gateway",
+        "Run a gateway for participants of the legacy API.",
+    ),
     "model_registry": ("trio_cogment.cli.services.model_registry", "Run a model registry."),
     "orchestrator": ("trio_cogment.cli.services.orchestrator", "Run an orchestrator."),
     "trainer": ("trio_cogment.cli.services.trainer", "Run a trainer: runs of training programs and of trials."),

@@ -16,14 +16,13 @@ import click
 
 from trio_cogment.cli.announced import DM_ENV_RPC_SERVICES
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, applied
+from trio_cogment.cli.options import applied
 from trio_cogment.cli.services.directory_flags import directory_options
+from trio_cogment.cli.services.gateway_flags import orchestrator_of, orchestrator_option, profile_option
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
-from trio_cogment.endpoints import DISCOVER, DiscoverEndpoint, parse_server_endpoint
-from trio_cogment.errors import CogmentError, EndpointError
-from trio_cogment.services import ServiceKind, default_address
+from trio_cogment.errors import CogmentError
 
 if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc import Profile
@@ -48,32 +47,10 @@ class GatewaySettings(ServerSettings):
     orchestrator: str
 
 
-def _profile_option(flag: str, *, text: str, default: Path | None) -> Callable[[_Decorated], _Decorated]:
-    return click.option(
-        flag,
-        type=FilePath(path_type=Path),
-        default=default,
-        metavar="PATH",
-        envvar=f"COGMENT_{_SERVICE}_PROFILE",
-        show_default=default is not None,
-        show_envvar=True,
-        help=text,
-    )
-
-
 def gateway_option(command: _Decorated) -> _Decorated:
     """Add the profile with which `serve` has a gateway."""
     text = "Have a gateway for clients of dm_env_rpc, with this profile: a project file, or one of its own."
-    return _profile_option("--dm_env_rpc", text=text, default=None)(command)
-
-
-def _as_orchestrator(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    if value is not None:
-        try:
-            parse_server_endpoint(value, discovery=True, field_name="")
-        except EndpointError as error:
-            raise click.BadParameter(str(error)) from None
-    return value
+    return profile_option("--dm_env_rpc", _SERVICE, text=text, default=None)(command)
 
 
 def gateway_options(command: _Decorated) -> _Decorated:
@@ -96,18 +73,10 @@ def gateway_options(command: _Decorated) -> _Decorated:
                 ("max_worlds", "How many worlds there may be; the default is 1000."),
             )
         ),
-        click.option(
-            "--orchestrator",
-            callback=_as_orchestrator,
-            default=None,
-            metavar="ENDPOINT",
-            envvar=f"COGMENT_{_SERVICE}_ORCHESTRATOR",
-            show_envvar=True,
-            help=f"Where trials are started: grpc://host:port, or {DISCOVER}, which is the default with "
-            f"--directory_endpoint; without it, the default is {default_address(ServiceKind.LIFECYCLE)}.",
-        ),
-        _profile_option(
+        orchestrator_option(_SERVICE),
+        profile_option(
             "--profile",
+            _SERVICE,
             text="The worlds that clients can create: a project file, or a file of its own.",
             default=_DEFAULT_PROFILE,
         ),
@@ -125,11 +94,7 @@ def gateway_settings(ctx: click.Context) -> GatewaySettings:
     common["configuration"] = common["configuration"].overridden(
         "dm_env_rpc", max_worlds=ctx.params["max_worlds"], max_connections=ctx.params["max_connections"]
     )
-    has_directory = common["directory"] is not None
-    endpoint = ctx.params["orchestrator"] or (DISCOVER if has_directory else default_address(ServiceKind.LIFECYCLE))
-    found = parse_server_endpoint(endpoint, discovery=True, field_name="--orchestrator")
-    if isinstance(found, DiscoverEndpoint) and not has_directory:
-        raise Failure(f"--orchestrator: {endpoint}: discovery needs a directory (--directory_endpoint)")
+    endpoint = orchestrator_of(ctx, has_directory=common["directory"] is not None)
     return GatewaySettings(**common, port=ctx.params["port"], profile=ctx.params["profile"], orchestrator=endpoint)
 
 

@@ -15,9 +15,11 @@ from trio_cogment.gateways.legacy.client_trials import ClientTrials
 from trio_cogment.gateways.legacy.data_log import LogService
 from trio_cogment.gateways.legacy.old_servers import OldServers, open_old_servers
 from trio_cogment.gateways.legacy.profile import LegacyProfile
-from trio_cogment.gateways.legacy.trials import within
+from trio_cogment.gateways.legacy.trials import asking, within
+from trio_cogment.host import Host
 from trio_cogment.platform import Platform
-from trio_cogment.rpc import OwnNursery, bind
+from trio_cogment.rpc import CallOpener, OwnNursery, bind
+from trio_cogment.sdk import Controller
 
 
 class LegacyGateway:
@@ -54,6 +56,31 @@ class LegacyGateway:
                 yield OpenedLegacyGateway(services, servers, trials, clients)
             finally:
                 platform.orchestrator.call_old_servers(None)
+                nursery.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def opened(self, opener: CallOpener, *, host: Host | None = None) -> AsyncIterator[OpenedLegacyGateway]:
+        """Open it in front of an orchestrator elsewhere, for the time of a block.
+
+        That orchestrator calls the gateway instead of old servers: the endpoint of an environment or an actor is the
+        gateway's, and its implementation is `legacy://host:port`. Old clients call the gateway, too. The orchestrator
+        tells less than a platform: which actors are for old clients has to be in the profile (`clients`) or in its
+        parameters, and the trial's configuration comes from the latter.
+
+        Args:
+            opener: a channel to the orchestrator's services for the lifecycle of trials and for client actors.
+            host: gives the clock, and connects; by default the system.
+        """
+        profile, host = self._profile, host or Host()
+        source = asking(Controller(opener), profile)
+        async with open_old_servers(profile, source, host, self._rpc_config) as servers, OwnNursery() as nursery:
+            trials = ClientTrials(nursery, opener, profile, source, host)
+            clients = ClientService(opener, trials, profile.params, profile.params)
+            services = [bind(pb.DESCRIPTOR.services_by_name["Trial"], clients), *servers.participants]
+            opened = OpenedLegacyGateway(services, servers, trials, clients)
+            try:
+                yield opened
+            finally:
                 nursery.cancel_scope.cancel()
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import trio
+from purerpc import Service
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.endpoints import LegacyEndpoint, parse_endpoint
@@ -29,13 +30,25 @@ from trio_cogment.rpc import (
 )
 from trio_cogment.rpc.inprocess import UNLIMITED_BYTES
 from trio_cogment.sdk import ActorSession, EnvironmentSession, LocalParticipants, Participants
-from trio_cogment.services import SERVICES, ServiceKind
+from trio_cogment.services import IMPLEMENTATION, SERVICES, ServiceKind
 
 _NAME = "legacy"
+_SCHEME = "legacy://"
+
+
+class _Participants(Participants):
+    """Participants that know every old server by its endpoint, as the name of an implementation."""
+
+    def choose(self, kind: ServiceKind, properties: Mapping[str, str]) -> str | None:
+        """See `Participants.choose`."""
+        if properties.get(IMPLEMENTATION, "").startswith(_SCHEME):
+            properties = {**properties, IMPLEMENTATION: _NAME}
+        return super().choose(kind, properties)
 
 
 class OldServers:
-    """Plays the parts of old servers in trials; each trial's parameters say where they are.
+    """Plays the parts of old servers in trials. Where they are is said by the name of the implementation that is asked
+    for, if that is `legacy://host:port`, or else by the trial's parameters.
 
     One connection to a server is for all trials. They are never encrypted: old servers know no TLS.
 
@@ -57,6 +70,10 @@ class OldServers:
         self._channels = SharedChannels(nursery, self._make_channel)
         self._local: LocalParticipants | None = None
         self._channel: CallOpener | None = None
+        self._participants = _Participants(host=host)
+        self._participants.register_actor(self._play_agent, _NAME)
+        self._participants.register_environment(self._play_environment, _NAME)
+        self._participants.register_datalog(OldDataLogs(profile, self).keep, _NAME)
 
     def _make_channel(self, endpoint: LegacyEndpoint) -> AbstractAsyncContextManager[CallOpener]:
         return open_channel(self._host, endpoint.host, endpoint.port, config=self._config)
@@ -64,10 +81,7 @@ class OldServers:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Answer what `find` has returned, for the time of the block."""
-        participants = Participants(host=self._host)
-        participants.register_actor(self._play_agent, _NAME)
-        participants.register_environment(self._play_environment, _NAME)
-        participants.register_datalog(OldDataLogs(self._profile, self).keep, _NAME)
+        participants = self._participants
         hooks = bind(
             SERVICES[ServiceKind.PRE_TRIAL_HOOK].descriptor(), HookService(self, self._profile.call_timeout_seconds)
         )
@@ -81,6 +95,13 @@ class OldServers:
         finally:
             # Everybody has been told of the end.
             self._channels.abandon(trio.current_time())
+
+    @property
+    def participants(self) -> Sequence[Service]:
+        """The services of environments and actors, for an orchestrator elsewhere."""
+        kinds = (ServiceKind.ENVIRONMENT, ServiceKind.ACTOR)
+        wanted = {SERVICES[kind].full_name for kind in kinds}
+        return [service for service in self._participants.services() if service.name in wanted]
 
     def find(self, endpoint: LegacyEndpoint, kind: ServiceKind) -> CallOpener:
         """Return what answers for a server; see `Orchestrator.call_old_servers`.
@@ -101,15 +122,19 @@ class OldServers:
         return self._channels.open(endpoint, str(endpoint))
 
     async def _play_agent(self, session: ActorSession[Any, Any, Any]) -> None:
-        params = await self._trials(session.trial_id)
-        texts = [actor.endpoint for actor in params.actors if actor.name == session.name]
-        endpoint = _endpoint(texts[0] if texts else "")
+        text = session.implementation
+        if not text.startswith(_SCHEME):
+            params = await self._trials(session.trial_id)
+            text = next((actor.endpoint for actor in params.actors if actor.name == session.name), "")
+        endpoint = _endpoint(text)
         async with self.channel(endpoint) as channel:
             await LegacyAgent(channel, self._profile, self._trials, name=str(endpoint))(session)
 
     async def _play_environment(self, session: EnvironmentSession[Any, Any, Any]) -> None:
-        params = await self._trials(session.trial_id)
-        endpoint = _endpoint(params.environment.endpoint)
+        text = session.implementation
+        if not text.startswith(_SCHEME):
+            text = (await self._trials(session.trial_id)).environment.endpoint
+        endpoint = _endpoint(text)
         async with self.channel(endpoint) as channel:
             await LegacyEnvironment(channel, self._profile, self._trials, name=str(endpoint))(session)
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import NotFoundError
+from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.platform import Platform
 from trio_cogment.sdk import Controller
 
@@ -15,8 +16,15 @@ from trio_cogment.sdk import Controller
 TrialSource: TypeAlias = Callable[[str], Awaitable[TrialParams]]
 
 
-def asking(controller: Controller) -> TrialSource:
-    """Return a source that asks an orchestrator, of this project or another: it tells the names and classes only."""
+def asking(controller: Controller, profile: LegacyProfile | None = None) -> TrialSource:
+    """Return a source that asks an orchestrator, of this project or another: it tells the names and classes only.
+
+    Args:
+        controller: of the orchestrator.
+        profile: has parameters in which the endpoints of actors of the same names are, and the trial's configuration.
+    """
+    told = profile.params if profile is not None and profile.params is not None else TrialParams()
+    endpoints = {actor.name: actor.endpoint for actor in told.actors}
 
     async def params_of(trial_id: str) -> TrialParams:
         params = TrialParams()
@@ -25,7 +33,10 @@ def asking(controller: Controller) -> TrialSource:
             raise NotFoundError(f"there is no trial {trial_id!r}")
         params.environment.name = infos[0].env_name
         for actor in infos[0].actors_in_trial:
-            params.actors.add(name=actor.name, actor_class=actor.actor_class)
+            endpoint = endpoints.get(actor.name, "")
+            params.actors.add(name=actor.name, actor_class=actor.actor_class, endpoint=endpoint)
+        if told.HasField("trial_config"):
+            params.trial_config.CopyFrom(told.trial_config)
         if not params.actors:
             raise NotFoundError(f"trial {trial_id!r}: the orchestrator does not tell its actors")
         return params

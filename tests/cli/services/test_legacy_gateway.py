@@ -1,0 +1,106 @@
+"""A gateway for the legacy API as a process in front of an orchestrator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.cli.process import PATIENCE_SECONDS, listening, run_main, server
+from tests.cli.services.test_legacy import play
+from tests.cli.test_configuration import settings_of
+from tests.gateways.legacy.clients import OldClient, with_clients
+from tests.gateways.legacy.playing import Field, Newcomer
+from tests.gateways.legacy.servers import AgentServer, EnvironmentServer, served
+from tests.ports import free_port
+from trio_cogment.cli.services.legacy_gateway import LegacyGatewaySettings, legacy_gateway
+from trio_cogment.host import Host
+from trio_cogment.platform import open_platform
+from trio_cogment.rpc import open_channel
+from trio_cogment.sdk import Participants
+
+PROFILE = """
+legacy: {{classes: [plane, drone]}}
+trial_params:
+  trial_config: {{content: Z2l2ZW4=}}
+  environment: {{endpoint: "grpc://127.0.0.1:{gateway}", implementation: "legacy://127.0.0.1:{worlds}"}}
+  actors:
+    - actor_class: drone
+      endpoint: "grpc://127.0.0.1:{gateway}"
+      implementation: "legacy://127.0.0.1:{agents}"
+    - {{actor_class: plane, endpoint: "cogment://client"}}
+"""
+HERE = "--host=127.0.0.1"
+
+
+async def test_in_front_of_an_orchestrator(tmp_path: Path) -> None:
+    """It knows nothing of this process: what it has to know it asks."""
+    agents, environments = AgentServer(), EnvironmentServer(ends_at=3)
+    path = tmp_path / "legacy.yaml"
+    port = free_port()
+    async with served(agents) as (agents_port, _), served(environments) as (worlds_port, _):
+        path.write_text(PROFILE.format(gateway=port, agents=agents_port, worlds=worlds_port))
+        async with open_platform() as platform, listening(*platform.services) as orchestrator:
+            command = ("services", "legacy_gateway", HERE, f"--port={port}", f"--profile={path}")
+            async with server(*command, f"--orchestrator={orchestrator}") as gateway:
+                assert gateway.addresses[0][2] == "Trial, EnvironmentSP, ServiceActorSP"
+                with trio.fail_after(PATIENCE_SECONDS):
+                    client = await play(gateway.port, 3, orchestrator)
+                assert await gateway.stop() == 0
+                assert "Traceback" not in gateway.err
+            trial = platform.orchestrator.trials.get(client.trial_id)
+            assert trial is not None
+            assert trial.machine.params is not None
+            assert trial.machine.params.trial_config.content == b"given"
+    for old in (agents, environments):
+        starts = old.requests("Start")
+        assert [(list(each.actor_counts), each.trial_config.content) for each in starts] == [([1, 1], b"given")]
+        assert not old.playing
+    assert [list(each.action_set.actions) for each in environments.requests("Update")] == [
+        [b"act %d" % tick_id, b"SEEN BY 1 AT %d" % tick_id] for tick_id in range(3)
+    ]
+
+
+async def test_the_clients_of_the_profile_where_others_start_trials(tmp_path: Path) -> None:
+    path = tmp_path / "legacy.yaml"
+    path.write_text("legacy: {classes: [plane, drone], clients: [p]}\n")
+    found = Participants()
+    found.register_actor(Newcomer().play, "today")
+    found.register_environment(Field(ends_at=1).play, "today")
+    async with open_platform(found) as platform, listening(*platform.services) as orchestrator:
+        command = ("services", "legacy_gateway", HERE, "--port=0", f"--profile={path}")
+        async with server(*command, f"--orchestrator={orchestrator}") as gateway:
+            with trio.fail_after(PATIENCE_SECONDS):
+                await platform.controller.start_trial(with_clients("p"), trial_id="theirs")
+                async with open_channel(Host(), "127.0.0.1", gateway.port) as channel:
+                    client = OldClient(channel)
+                    reply = await client.join("theirs", 0)
+                    assert reply.observation.data.content == b"see 0"
+                    assert (await client.act(b"1")).trial_is_over
+            assert await gateway.stop() == 0
+
+
+def test_flags_variables_and_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = settings_of(monkeypatch, "run_legacy_gateway", legacy_gateway)
+    assert isinstance(found, LegacyGatewaySettings)
+    assert (found.port, found.profile, found.orchestrator) == (9011, Path("cogment.yaml"), "grpc://localhost:9000")
+    monkeypatch.setenv("COGMENT_LEGACY_GATEWAY_PROFILE", "a.yaml")
+    monkeypatch.setenv("COGMENT_LEGACY_GATEWAY_PORT", "1")
+    found = settings_of(monkeypatch, "run_legacy_gateway", legacy_gateway, "--directory_endpoint=grpc://d:1")
+    assert isinstance(found, LegacyGatewaySettings)
+    assert (found.port, found.profile, found.orchestrator) == (1, Path("a.yaml"), "cogment://discover")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--orchestrator=cogment://discover",), "--orchestrator: cogment://discover: discovery needs a directory"),
+        (("--orchestrator=legacy://h:1",), "--orchestrator: 'legacy://h:1': "),
+        (("--profile=nowhere.yaml",), "--profile: nowhere.yaml: No such file or directory"),
+    ],
+)
+def test_values_that_cannot_be(arguments: tuple[str, ...], expected: str) -> None:
+    output = run_main("services", "legacy_gateway", HERE, *arguments)
+    assert (output.code, output.out, output.err.count("\n")) == (1, "", 1)
+    assert output.err.startswith(f"trio-cogment: {expected}")
