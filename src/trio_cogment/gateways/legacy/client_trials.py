@@ -198,7 +198,7 @@ class ClientTrials:
 
     async def give_up(self, trial_id: str) -> None:
         """End a trial whose starter has gone; it does not know the trial."""
-        with trio.CancelScope(shield=True), trio.move_on_after(self._profile.end_timeout_seconds):
+        with trio.move_on_after(self._profile.end_timeout_seconds, shield=True):
             try:
                 await self._controller.terminate_trial(trial_id, hard=True)
             except CogmentError as error:

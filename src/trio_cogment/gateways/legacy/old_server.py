@@ -74,7 +74,7 @@ class OldServer:
             call: the last one.
             seconds: how long it may take.
         """
-        with trio.CancelScope(shield=True), trio.move_on_after(seconds) as scope:
+        with trio.move_on_after(seconds, shield=True) as scope:
             try:
                 await self._opener.unary(self._methods[call.method], call.request)
             except RpcError as error:
