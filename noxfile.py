@@ -85,7 +85,7 @@ FUZZED_MODULES = [
 
 
 #: Those of which `nox -s sim` runs many seeds, and `nox -s tests` some.
-SIMULATED_GATEWAYS = ["tests/gateways/dm_env_rpc/test_simulated.py"]
+SIMULATED = ["tests/gateways/dm_env_rpc/test_simulated.py", "tests/trainer/test_simulated.py"]
 
 #: Two processes or more: most tests wait or compute alone. Who is done takes over tests of the others.
 PARALLEL = ["-n", "auto", "--dist", "worksteal"]
@@ -167,14 +167,14 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def sim(session: nox.Session) -> None:
-    """Orchestrator and gateways under faults, simulated, over 300 seeds; `nox -s sim -- --seeds 20000`, or `--seed N`.
+    """Orchestrator, gateways, trainer under faults, simulated, 300 seeds; `nox -s sim -- --seeds 20000`, or `--seed N`.
 
     With arguments, it is the orchestrator alone.
     """
     env = checks(session)
     run(session, env, "python", "-m", "tests.sim", *session.posargs)
     if not session.posargs:
-        run(session, env, "pytest", "--sim-seeds", "300", *PARALLEL, *SIMULATED_GATEWAYS)
+        run(session, env, "pytest", "--sim-seeds", "300", *PARALLEL, *SIMULATED)
 
 
 @nox.session

@@ -13,7 +13,7 @@ from tests.trainer.bench import Client, FakeDispatcher, fails, serving, steps
 from trio_cogment.api.trainer.trainer_pb2 import HealthCheckRequest, RunEpisode, RunStep
 from trio_cogment.errors import FailedPreconditionError, ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.trainer.runs import Cause
-from trio_cogment.trainer.storage import Write
+from trio_cogment.trainer.storage import Kind, Write
 
 
 async def ready(client: Client, run_id: str = "a", **changes: Any) -> str:
@@ -303,6 +303,55 @@ async def test_nothing_is_accepted_that_could_not_be_stored(monkeypatch: pytest.
         assert ledger.consumed == 4
         await client.cancel("a")
         assert await client.all_of("a") == [1, 2, 3, 4]
+
+
+async def test_a_stream_does_not_go_on_behind_what_was_lost_of_it(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with serving() as (client, trainer):
+        disk = Failing(trainer._database.write)
+        monkeypatch.setattr(trainer._database, "write", disk)
+        await ready(client)
+        all_of_it = steps("a", 6, numbered=True)
+        async with client.open("PublishRunSteps") as call:
+            for step in all_of_it[:2]:
+                await call.send(step)
+            await trio.sleep(1)
+            disk.broken = True
+            for step in all_of_it[2:4]:
+                await call.send(step)
+            await trio.sleep(1)
+            disk.broken = False
+            for step in all_of_it[4:]:
+                await call.send(step)
+            await call.done_sending()
+            async with fails(StatusCode.RESOURCE_EXHAUSTED, "no room is left"):
+                await call.receive()
+        reply = await client.publish(all_of_it)
+        assert (reply.accepted, reply.dropped) == (4, 2)
+        await client.cancel("a")
+        async with client.stream("a") as stream:
+            assert [step.step_index async for step in stream] == list(range(6))
+
+
+async def test_what_is_repeated_is_acknowledged_when_it_is_stored(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with serving(commit_delay_seconds=10) as (client, trainer):
+        disk = Failing(trainer._database.write)
+        monkeypatch.setattr(trainer._database, "write", disk)
+        await ready(client)
+        with trio.move_on_after(1):  # it vanishes before anything is stored
+            async with client.open("PublishRunSteps") as call:
+                for step in steps("a", 3, numbered=True):
+                    await call.send(step)
+                await trio.sleep_forever()
+        assert trainer.board.entry("a").logs[Kind.STEPS].accepted == 3
+        disk.broken = True
+        async with fails(StatusCode.RESOURCE_EXHAUSTED, "no room is left"):
+            await client.publish(steps("a", 3, numbered=True))
+        disk.broken = False
+        assert (await client.publish(steps("a", 3, numbered=True))).accepted == 3
 
 
 async def test_what_has_happened_is_stored_when_there_is_room_again(

@@ -42,6 +42,10 @@ class Commits:
         write: writes a batch, all or nothing.
         owner: learns what has become of it.
         config: when a batch is committed, and how much may wait.
+
+    Attributes:
+        healthy: the last write succeeded.
+        failed_times: how often one did not.
     """
 
     def __init__(
@@ -60,6 +64,12 @@ class Commits:
         #: The first and the last position that failed together, and why.
         self._failures: deque[tuple[int, int, CogmentError]] = deque(maxlen=_REMEMBERED_FAILURES)
         self.healthy = True
+        self.failed_times = 0
+
+    @property
+    def last_position(self) -> int:
+        """The position of what was put last."""
+        return self._put
 
     @property
     def has_room(self) -> bool:
@@ -147,6 +157,7 @@ class Commits:
 
     def _fail(self, batch: list[tuple[Write, int]], failure: CogmentError) -> None:
         self.healthy = False
+        self.failed_times += 1
         batch += self._queue
         self._queue.clear()
         _log.warning("%d writes failed: %s", len(batch), failure)

@@ -154,6 +154,7 @@ class Publication:
         self._token = next(iter(call.metadata.texts(SESSION_TOKEN)), "")
         self._entry: Entry | None = None
         self._position = 0
+        self._failed_times = intake.commits.failed_times
         self._last_seq = 0
         self.accepted = self.dropped = 0
 
@@ -192,12 +193,21 @@ class Publication:
             worker.ledger.take_back(1)
             self._drop(entry, worker)
             return
+        if self._failed_times != self._intake.commits.failed_times:
+            # What this stream has brought before may be lost, and then nothing behind it must be taken.
+            worker.ledger.take_back(1)
+            await self._intake.commits.wait(self._position)
+            self._failed_times = self._intake.commits.failed_times
+            await self._take(message)
+            return
         self._position = self._intake.store(entry, self._kind, message, worker)
         self.accepted += 1
         self._last_seq = worker_seq or self._last_seq
 
     def _drop(self, entry: Entry, worker: Worker) -> None:
         self.dropped += 1
+        # It is known, but perhaps not stored yet: what is answered has to be.
+        self._position = self._intake.commits.last_position
         self._intake.grants.ask(entry, worker)
 
     def _entry_of(self, message: Telemetry) -> Entry:

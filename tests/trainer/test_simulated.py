@@ -1,0 +1,17 @@
+"""The trainer in simulated worlds; see `simulated`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.trainer.simulated import simulated
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.mark.sim(seeds=20)
+def test_who_vanishes_repeats_and_reconnects(sim: Any) -> None:
+    """`nox -s sim` runs 300 seeds."""
+    sim(simulated)
