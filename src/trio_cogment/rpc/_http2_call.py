@@ -118,6 +118,9 @@ class Http2Call(Call):
         except Exception:  # noqa: BLE001  the boundary of the call: the others of its connection go on
             self._inbox.consumer_failed()
 
+    def flush_next(self) -> None:
+        self._answering = True
+
     def set_consumer(self, consumer: Consumer) -> None:
         self._inbox.set_consumer(consumer)
         self._send_output()

@@ -131,6 +131,12 @@ class Call(abc.ABC):
             trio.WouldBlock, RpcError, LocalProtocolError: as `send_nowait`; no message was taken.
         """
 
+    def flush_next(self) -> None:  # noqa: B027  in process there is nothing to do
+        """Let the next message leave at once, if that goes without waiting: nothing follows before the peer answers.
+
+        Other messages leave when the task gives way to others, together with what these send.
+        """
+
     @abc.abstractmethod
     def set_consumer(self, consumer: Consumer) -> None:
         """Hand everything received from now on (and what waits already, before this returns) to `consumer`.

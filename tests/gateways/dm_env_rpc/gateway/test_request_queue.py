@@ -22,6 +22,7 @@ class Peer:
         self.sent: list[str] = []
         self.has_room = True
         self._paused = False
+        self.flushed = 0
         self.error: RpcError | None = None
 
     def send_nowait(self, response: pb.EnvironmentResponse) -> None:
@@ -30,6 +31,9 @@ class Peer:
         if not self.has_room:
             raise trio.WouldBlock
         self.sent.append(response.create_world.world_name)
+
+    def flush_next(self) -> None:
+        self.flushed = len(self.sent) + 1
 
     async def send(self, response: pb.EnvironmentResponse) -> None:
         await trio.lowlevel.checkpoint()
@@ -96,6 +100,7 @@ async def test_answers_that_need_no_task() -> None:
     server.receive("later 3")
     server.finish()
     assert server.peer.sent[2:] == ["later 3"]
+    assert server.peer.flushed == 3
 
 
 async def test_the_order_stays() -> None:

@@ -193,18 +193,22 @@ class World:
         """Ask for something on several connections; the first error is raised alone, and ends the waiting of all."""
         errors: list[CogmentError] = []
 
-        async def one(player: _Player) -> None:
+        async def one(player: _Player, others: trio.CancelScope | None = None) -> None:
             try:
                 await ask(player)
             except CogmentError as error:
                 errors.append(self._named(player.agent.name, error))
-                nursery.cancel_scope.cancel()
+                if others is not None:
+                    others.cancel()
 
         seconds = self._plan.link.step_timeout_seconds
         with trio.move_on_after(seconds) as scope:
-            async with trio.open_nursery() as nursery:
-                for player in players:
-                    nursery.start_soon(one, player)
+            if len(players) == 1:  # a task of its own takes a fifth of the time of a step
+                await one(players[0])
+            else:
+                async with trio.open_nursery() as nursery:
+                    for player in players:
+                        nursery.start_soon(one, player, nursery.cancel_scope)
         if errors:
             raise errors[0]
         if scope.cancelled_caught:

@@ -50,7 +50,11 @@ class Pipeline:
             convert: makes of the reply what its receiver gets.
             world: that the request names, if it does.
         """
-        await self._room.acquire()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        try:
+            self._room.acquire_nowait()
+        except trio.WouldBlock:
+            await self._room.acquire()
         # Without a checkpoint from here on: what is noted is sent.
         kind = request.WhichOneof("payload")
         assert kind is not None
@@ -66,6 +70,8 @@ class Pipeline:
 
     def _send_nowait(self) -> None:
         try:
+            if len(self.requests) == 1:
+                self._call.flush_next()
             self._call.hand_over_nowait(self._unsent[0])
             if self._unsent:  # in process it may bring the end
                 self._unsent.popleft()

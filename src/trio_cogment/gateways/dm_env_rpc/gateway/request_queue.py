@@ -79,6 +79,7 @@ class Requests:
     def _send(self, response: pb.EnvironmentResponse) -> None:
         self._hand = _Hand.NOBODY
         try:
+            self._call.flush_next()
             self._call.send_nowait(response)
         except trio.WouldBlock:
             self._hand, self._unsent = _Hand.UNSENT, response
