@@ -12,7 +12,8 @@ class TrainerConfig:
     """How a trainer keeps its runs, and what it expects of workers and controllers.
 
     Attributes:
-        commit_rows: the most steps, episodes and changes of runs in one commit, of all runs together.
+        commit_rows: with so many steps, episodes and changes of runs, of all runs together, there is a commit.
+        max_commit_rows: the most of them in one.
         commit_delay_seconds: the longest time one of them waits for others to be committed with it.
         max_pending_rows: the most that wait or are being committed; with more, publishers wait.
         max_pending_bytes: their total size; one row of any size is always accepted.
@@ -45,6 +46,7 @@ class TrainerConfig:
     """
 
     commit_rows: int = 256
+    max_commit_rows: int = 2048
     commit_delay_seconds: float = 0.05
     max_pending_rows: int = 4096
     max_pending_bytes: int = 16 * 1024 * 1024

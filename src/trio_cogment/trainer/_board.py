@@ -224,9 +224,9 @@ class Board:
         entry.logs[kind].on_failed()
         entry.workers[worker_id].ledger.take_back(1)
 
-    def hear(self, entry: Entry) -> None:
+    def hear(self, entry: Entry, now: float) -> None:
         """Take note that a worker of a run lives; now and then that is stored, too."""
-        entry.heard()
+        entry.heard(now)
         if entry.heard_at - entry.heartbeat_stored_at >= self._config.heartbeat_store_seconds and not entry.over:
             entry.heartbeat_stored_at = entry.heard_at
             entry.latest = self.with_heartbeat(entry, entry.latest)

@@ -137,7 +137,8 @@ class Commits:
             await self._commit()
 
     async def _commit(self) -> None:
-        batch = [self._queue.popleft() for _ in range(min(len(self._queue), self._config.commit_rows))]
+        # More than was waited for may have come while the last batch was written.
+        batch = [self._queue.popleft() for _ in range(min(len(self._queue), self._config.max_commit_rows))]
         self._expedited = self._expedited and bool(self._queue)
         self._since = trio.current_time()
         writes = [write for write, _ in batch]

@@ -112,6 +112,7 @@ class Entry:
         changed: unparked when its state, its credits or what controllers want have changed.
         heard_at: when a worker was heard last, on Trio's clock; at first, when the trainer learned of the run.
         was_heard: whether one was heard since then.
+        is_registered: whether one of its workers has registered since the trainer was started.
         heartbeat_stored_at: when that was stored last by itself.
         began_at: on Trio's clock, when its worker was started or has registered.
         registers: its worker has to register soon after its start.
@@ -131,7 +132,7 @@ class Entry:
         self.position = 0
         self.changed = trio.lowlevel.ParkingLot()
         self.heard_at = self.began_at = trio.current_time()
-        self.was_heard = False
+        self.was_heard = self.is_registered = False
         self.registers = True
         self.heartbeat_stored_at = trio.current_time()
         self.max_rate_hz = 0
@@ -158,14 +159,9 @@ class Entry:
         """Whether it has failed or ended."""
         return self.latest.outcome is not None
 
-    @property
-    def is_registered(self) -> bool:
-        """Whether one of its workers has registered since the trainer was started."""
-        return any(worker.token for worker in self.workers.values())
-
-    def heard(self) -> None:
+    def heard(self, now: float) -> None:
         """Take note that a worker lives."""
-        self.heard_at = trio.current_time()
+        self.heard_at = now
         self.was_heard = True
 
     def worker(self, worker_id: str, rules: CreditRules, most: int) -> Worker:

@@ -32,6 +32,7 @@ SESSION_TOKEN = "session-token"
 #: the last one, 0 if it has none.
 ACCEPTED, LAST_SEQ = "accepted", "last-seq"
 
+_TAKING = (RunState.READY, RunState.EXECUTING)
 _NOT_YET = (RunState.INIT, RunState.HANDSHAKE)
 _OVER = (RunState.FAULT, RunState.TERM)
 STOPPING = "the trainer is stopping"
@@ -44,7 +45,7 @@ class Intake:
         commits: where it goes.
         grants: gives credits.
         config: how long it waits.
-        begin: is called with a run before each of its messages is queued.
+        begin: is called with a run and the time before each of its messages is queued.
         end: is called behind each.
     """
 
@@ -53,7 +54,7 @@ class Intake:
         commits: Commits,
         grants: Grants,
         config: TrainerConfig,
-        begin: Callable[[Entry, Kind], None],
+        begin: Callable[[Entry, float], None],
         end: Callable[[Entry, Kind], None],
     ) -> None:
         self.commits = commits
@@ -79,6 +80,12 @@ class Intake:
             raise FailedPreconditionError(f"run {entry.run_id!r} has ended, and takes nothing any more")
         if state in _NOT_YET or not entry.is_registered:
             raise FailedPreconditionError(f"run {entry.run_id!r}: no worker has registered (RegisterWorker)")
+
+    def accept_now(self, entry: Entry, worker: Worker) -> bool:
+        """Accept a message of a worker, and consume its credit, if nothing has to be waited for or refused."""
+        return (
+            entry.latest.state in _TAKING and entry.is_registered and self.commits.has_room and worker.ledger.accept()
+        )
 
     async def wait_accepted(self, entry: Entry, worker: Worker, pause_seconds: float) -> None:
         """Return when a message of a worker is accepted; its credit is consumed.
@@ -124,8 +131,9 @@ class Intake:
 
     def store(self, entry: Entry, kind: Kind, message: Telemetry, worker: Worker) -> int:
         """Queue an accepted message; return its position."""
-        self._begin(entry, kind)
-        entry.figures.note_accepted(trio.current_time())
+        now = trio.current_time()
+        self._begin(entry, now)
+        entry.figures.note_accepted(now)
         position = self.commits.put(entry.logs[kind].accept(message, worker.worker_id))
         self._end(entry, kind)
         self.grants.ask(entry, worker)
@@ -153,6 +161,7 @@ class Publication:
         self._intake = intake
         self._token = next(iter(call.metadata.texts(SESSION_TOKEN)), "")
         self._entry: Entry | None = None
+        self._worker: Worker | None = None
         self._position = 0
         self._failed_times = intake.commits.failed_times
         self._last_seq = 0
@@ -178,29 +187,33 @@ class Publication:
 
     async def _take(self, message: Telemetry) -> None:
         entry = self._entry_of(message)
-        self._intake.check_open(entry)
+        intake = self._intake
+        if entry.latest.state not in _TAKING or not entry.is_registered:
+            intake.check_open(entry)
         worker = self._worker_of(entry, message)
-        entry.heard()
         worker_seq = message.seq_id
         log = entry.logs[self._kind]
         if log.is_repeated(worker.worker_id, worker_seq):
+            entry.heard(trio.current_time())
             worker.ledger.spend()
             self._drop(entry, worker)
             return
-        await self._intake.wait_accepted(entry, worker, self._intake.config.pause_grace_seconds)
+        if not intake.accept_now(entry, worker):
+            entry.heard(trio.current_time())
+            await intake.wait_accepted(entry, worker, intake.config.pause_grace_seconds)
         if log.is_repeated(worker.worker_id, worker_seq):
             # Another stream of the same worker has brought it meanwhile.
             worker.ledger.take_back(1)
             self._drop(entry, worker)
             return
-        if self._failed_times != self._intake.commits.failed_times:
+        if self._failed_times != intake.commits.failed_times:
             # What this stream has brought before may be lost, and then nothing behind it must be taken.
             worker.ledger.take_back(1)
-            await self._intake.commits.wait(self._position)
-            self._failed_times = self._intake.commits.failed_times
+            await intake.commits.wait(self._position)
+            self._failed_times = intake.commits.failed_times
             await self._take(message)
             return
-        self._position = self._intake.store(entry, self._kind, message, worker)
+        self._position = intake.store(entry, self._kind, message, worker)
         self.accepted += 1
         self._last_seq = worker_seq or self._last_seq
 
@@ -222,6 +235,17 @@ class Publication:
         return self._entry
 
     def _worker_of(self, entry: Entry, message: Telemetry) -> Worker:
+        worker = self._worker
+        if (
+            worker is not None
+            and message.worker_id == worker.worker_id
+            and worker.token == (self._token or worker.token)
+        ):
+            return worker  # as before
+        self._worker = self._other_worker_of(entry, message)
+        return self._worker
+
+    def _other_worker_of(self, entry: Entry, message: Telemetry) -> Worker:
         config = self._intake.config
         if self._token:
             worker = entry.by_token(self._token)

@@ -8,7 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trio_cogment.api.trainer.trainer_pb2 import RegisterWorkerRequest
+import trio
+
+from trio_cogment.api.trainer.trainer_pb2 import RegisterWorkerRequest, RunEpisode
 from trio_cogment.config import TrainerConfig
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import Host
@@ -68,10 +70,11 @@ class Reports:
         follow(entry.latest, entry.latest.registration, 0)  # raises if the run waits for none
         worker = entry.worker(worker_id, self._intake.rules, self._config.max_workers)
         worker.token = self._secret_bytes(_TOKEN_BYTES).hex()
+        entry.is_registered = True
         worker.supports_pause = supports_pause
         if worker.stream is not None:
             worker.stream.close()
-        entry.heard()
+        entry.heard(trio.current_time())
         self._board.change(entry, entry.latest.registration)
         return worker
 
@@ -117,14 +120,17 @@ class Reports:
         """See `RunSink.heard`."""
         entry = self._board.find(run_id)
         if entry is not None:
-            self._board.hear(entry)
+            self._board.hear(entry, trio.current_time())
 
     async def publish(self, run_id: str, message: Telemetry) -> None:
         """See `RunSink.publish`."""
         entry = self._board.entry(run_id)
         worker = entry.worker(message.worker_id, self._intake.rules, self._config.max_workers)
-        await self._intake.wait_accepted(entry, worker, math.inf)
-        kind = Kind.EPISODES if message.DESCRIPTOR.name == "RunEpisode" else Kind.STEPS
+        if self._intake.accept_now(entry, worker):
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            await self._intake.wait_accepted(entry, worker, math.inf)
+        kind = Kind.EPISODES if isinstance(message, RunEpisode) else Kind.STEPS
         self._intake.store(entry, kind, message, worker)
 
     async def ended(self, run_id: str, cause: Cause, reason: str = "", detail: str = "") -> Run:

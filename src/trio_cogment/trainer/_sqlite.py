@@ -63,6 +63,8 @@ FORMAT = SqliteFormat(
 )
 
 _TABLES = {Kind.STEPS: "steps", Kind.EPISODES: "episodes"}
+#: So many steps or episodes are written by one statement.
+_ROWS = 250
 _COLUMNS = (
     "number, run_id, digest, external, created_ns, updated_ns, heartbeat_ns, state, outcome, failure_reason, detail, "
     "gpu_slots, published"
@@ -114,10 +116,7 @@ class SqliteDatabase:
         with self._writing.transaction() as connection:
             _write_runs(connection, runs)
             for kind, rows in telemetry.items():
-                connection.executemany(
-                    f"INSERT INTO {_TABLES[kind]} (run, seq, data) VALUES (?, ?, ?)",
-                    [(write.number, write.row.seq, write.row.data) for write in rows],
-                )
+                _write_telemetry(connection, kind, rows)
                 _write_marks(connection, kind, rows)
 
     def runs(self) -> list[StoredRun]:
@@ -185,6 +184,15 @@ def _write_runs(connection: sqlite3.Connection, writes: Sequence[RunWrite]) -> N
     connection.executemany("INSERT OR REPLACE INTO configs (number, config) VALUES (?, ?)", configs)
     events = [write.event for write in writes if write.event is not None]
     connection.executemany("INSERT INTO events (seq, data) VALUES (?, ?)", events)
+
+
+def _write_telemetry(connection: sqlite3.Connection, kind: Kind, writes: Sequence[TelemetryWrite]) -> None:
+    # Every statement gives way to the other threads: one for many rows does so less often.
+    for start in range(0, len(writes), _ROWS):
+        some = writes[start : start + _ROWS]
+        values = [value for _, number, row, _, _ in some for value in (number, *row)]
+        rows = ", ".join(["(?, ?, ?)"] * len(some))
+        connection.execute(f"INSERT INTO {_TABLES[kind]} (run, seq, data) VALUES {rows}", values)
 
 
 def _write_marks(connection: sqlite3.Connection, kind: Kind, writes: Sequence[TelemetryWrite]) -> None:

@@ -226,7 +226,7 @@ class Trainer:
         Raises:
             NotFoundError: there is no such run.
         """
-        self.board.hear(self.board.entry(run_id))
+        self.board.hear(self.board.entry(run_id), trio.current_time())
 
     def figures(self, run_id: str) -> dict[str, float]:
         """Return the measurements of a run: its credits, of all workers together, and those of `Figures`.
@@ -248,9 +248,9 @@ class Trainer:
             "ingest_rate_hz": figures.ingest_rate_hz,
         }
 
-    def _begin_telemetry(self, entry: Entry, kind: Kind) -> None:
+    def _begin_telemetry(self, entry: Entry, now: float) -> None:
         """Take note that a step or an episode is about to be stored."""
-        self.board.hear(entry)
+        self.board.hear(entry, now)
         if entry.latest.state is RunState.READY or not entry.latest.published:
             self.board.change(entry, Cause.TELEMETRY)
 

@@ -52,8 +52,7 @@ class RunWrite:
     config: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TelemetryWrite:
+class TelemetryWrite(NamedTuple):
     """A step or an episode.
 
     Attributes:
