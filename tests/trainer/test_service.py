@@ -22,6 +22,7 @@ from trio_cogment.api.trainer.trainer_pb2 import (
     SubmitRunRequest,
 )
 from trio_cogment.errors import ResourceExhaustedError, StatusCode
+from trio_cogment.host import Host, inline_runner
 from trio_cogment.rpc import ClientCall
 from trio_cogment.trainer.runs import Cause
 
@@ -471,6 +472,31 @@ async def test_an_external_run_goes_on_after_a_restart(tmp_path: Path) -> None:
             await client.cancel("a")
             assert await statuses(call, 1) == [("TERM", 4)]
         assert await client.all_of("a", 2) == [3, 4, 5]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_ended_runs_are_forgotten_after_a_while(
+    kind: str, tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trio_cogment.trainer._sqlite._FORGOTTEN_AT_ONCE", 2)
+    storage = "memory:" if kind == "memory" else f"sqlite:{tmp_path / 'runs.db'}"
+    host = Host(runner=inline_runner, wall_clock=lambda: 10**18 + round(trio.current_time() * 1e9))
+    async with serving(storage, host=host, retention_seconds=100, heartbeat_timeout_seconds=0) as (client, trainer):
+        for run_id in ("old", "new", "active"):
+            await client.submit(run_id, run_name=run_id)
+            await client.register(run_id)
+            await client.publish(steps(run_id, 5, numbered=True))
+        await client.cancel("old")
+        await trio.sleep(60)
+        await client.cancel("new")
+        await trio.sleep(50)
+        assert [record.run_id for record in await client.runs()] == ["new", "active"]
+        assert [stored.run.run_id for stored in trainer._database.runs()] == ["new", "active"]
+        async with fails(StatusCode.NOT_FOUND, "there is no run 'old'"):
+            await client.all_of("old")
+        assert await client.submit("old", run_name="old") == "old"
+        await trio.sleep(1000)
+        assert [record.run_id for record in await client.runs()] == ["active", "old"]
 
 
 async def test_a_vanished_client_has_submitted_and_cancelled(autojump_clock: trio.testing.MockClock) -> None:

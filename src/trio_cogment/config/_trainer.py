@@ -42,6 +42,7 @@ class TrainerConfig:
         pause_ack_seconds: how long a pause waits for workers that can pause to say that they do.
         token_required: who publishes sends the token of a registration.
         controller_secret: who controls runs sends it as the metadata `controller-secret`; empty: nobody needs to.
+        retention_seconds: how long an ended run is kept, with its steps and episodes; 0: for ever.
         farewell_seconds: how long a trainer that stops may take to store what it has accepted.
     """
 
@@ -73,6 +74,7 @@ class TrainerConfig:
     pause_ack_seconds: float = 2.0
     token_required: bool = False
     controller_secret: str = ""
+    retention_seconds: float = 0.0
     farewell_seconds: float = 5.0
 
     def __post_init__(self) -> None:
@@ -115,6 +117,7 @@ _ODD: dict[str, Range] = {
     "commit_delay_seconds": (0.0, 60.0),
     "heartbeat_timeout_seconds": SECONDS_OR_NEVER,
     "registration_timeout_seconds": SECONDS_OR_NEVER,
+    "retention_seconds": SECONDS_OR_NEVER,
     "interactive_rate_hz": _RATE,
     "batch_rate_hz": _RATE,
     "credit_grace_seconds": (0.0, 60.0),

@@ -105,6 +105,11 @@ class Board:
             entry.started.set()
             entry.stopped.set()
 
+    def forget(self, entry: Entry) -> None:
+        """Forget a run that has ended."""
+        self._entries.pop(entry.run_id, None)
+        self._by_number.pop(entry.number, None)
+
     def create(self, run_id: str, digest: str, config: RunConfig) -> Entry:
         """Add a run that was submitted, and queue it for the storage."""
         now = self._wall_clock()

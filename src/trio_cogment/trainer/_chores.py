@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 
 import trio
 
@@ -18,6 +19,8 @@ from trio_cogment.trainer.storage import Database, RunWrite
 
 _log = logging.getLogger(__name__)
 
+#: Old runs are looked for at least so often: the time of the day may be set.
+_LOOK_NS = 3600 * 10**9
 _WITH_WORKER = (RunState.READY, RunState.EXECUTING, RunState.PAUSED)
 
 
@@ -31,6 +34,7 @@ class Chores:
         config: limits.
         dispatcher: starts workers and trials, if there is one.
         sink: what the dispatcher reports to.
+        wall_clock: returns the time of the day in nanoseconds since the epoch.
     """
 
     def __init__(
@@ -41,8 +45,10 @@ class Chores:
         config: TrainerConfig,
         dispatcher: Dispatcher | None,
         sink: RunSink,
+        wall_clock: Callable[[], int],
     ) -> None:
         self._board = board
+        self._wall_clock = wall_clock
         self._database = database
         self._run_writer = run_writer
         self._config = config
@@ -56,6 +62,8 @@ class Chores:
         self._nursery = nursery
         nursery.start_soon(self._watch_deadlines, name="trainer: deadlines")
         nursery.start_soon(self._prune, name="trainer: old changes")
+        if self._config.retention_seconds:
+            nursery.start_soon(self._retire, name="trainer: old runs")
         for entry in self._board.active.values():
             nursery.start_soon(self._restart, entry, name=f"restart of run {entry.run_id}")
 
@@ -118,6 +126,32 @@ class Chores:
                     await self._run_writer(self._database.forget_events, before)
                 except CogmentError as error:
                     _log.warning("old changes of runs could not be removed: %s", error)
+
+    async def _retire(self) -> None:
+        """Forget runs that have ended long ago."""
+        kept_ns = round(self._config.retention_seconds * 1e9)
+        while True:
+            due = self._wall_clock() + min(kept_ns, _LOOK_NS)
+            for entry in self._board.all():
+                run = entry.shown
+                # What is being ended, or was not stored as ended, is not old.
+                if run is None or not run.ended or not entry.stopped.is_set():
+                    continue
+                if run.updated_ns + kept_ns <= self._wall_clock():
+                    await self._forget(entry)
+                else:
+                    due = min(due, run.updated_ns + kept_ns)
+            await trio.sleep(max(0.0, (due - self._wall_clock()) / 1e9))
+
+    async def _forget(self, entry: Entry) -> None:
+        self._board.forget(entry)
+        try:
+            while not await self._run_writer(self._database.forget_run, entry.number):
+                pass
+        except CogmentError as error:
+            _log.warning("run %s is forgotten, and what is stored of it at the next start: %s", entry.run_id, error)
+        else:
+            _log.info("run %s is forgotten", entry.run_id)
 
     async def _watch_deadlines(self) -> None:
         while True:

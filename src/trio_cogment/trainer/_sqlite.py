@@ -63,6 +63,8 @@ FORMAT = SqliteFormat(
 )
 
 _TABLES = {Kind.STEPS: "steps", Kind.EPISODES: "episodes"}
+#: So many steps or episodes of a run are forgotten in one transaction.
+_FORGOTTEN_AT_ONCE = 20_000
 #: So many steps or episodes are written by one statement.
 _ROWS = 250
 _COLUMNS = (
@@ -171,6 +173,22 @@ class SqliteDatabase:
         """See `Database.forget_events`."""
         with self._writing.transaction() as connection:
             connection.execute("DELETE FROM events WHERE seq < ?", (before,))
+
+    def forget_run(self, number: int) -> bool:
+        """See `Database.forget_run`."""
+        with self._writing.transaction() as connection:
+            for table in _TABLES.values():
+                # Not all of it at once: others wait meanwhile.
+                (first,) = connection.execute(f"SELECT min(seq) FROM {table} WHERE run = ?", (number,)).fetchone()
+                if first is not None:
+                    connection.execute(
+                        f"DELETE FROM {table} WHERE run = ? AND seq < ?", (number, first + _FORGOTTEN_AT_ONCE)
+                    )
+                    return False
+            connection.execute("DELETE FROM marks WHERE run = ?", (number,))
+            for table in ("configs", "runs"):
+                connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
+        return True
 
     def _query(self, statement: str, *values: object) -> list[Any]:
         with file_errors(f"cannot read from {self._path}"):

@@ -89,7 +89,7 @@ class Trainer:
         self.intake = Intake(board.commits, self.grants, config, self._begin_telemetry, self._end_telemetry)
         self.commanding = Commanding(board, config)
         self.reports = Reports(board, self.intake, self.commanding, config, self._host)
-        self._chores = Chores(board, database, run_writer, config, dispatcher, self.reports)
+        self._chores = Chores(board, database, run_writer, config, dispatcher, self.reports, self._host.wall_clock)
 
     async def __aenter__(self) -> Trainer:
         """Read the storage, begin, and end the runs that a previous process has left behind."""

@@ -125,6 +125,9 @@ class Database(Protocol):
     def forget_events(self, before: int) -> None:
         """Forget the changes with smaller numbers."""
 
+    def forget_run(self, number: int) -> bool:
+        """Forget a run that has ended, or a part of what it has stored; return whether nothing of it is left."""
+
     def close(self) -> None:
         """Let go of the file."""
 
@@ -202,6 +205,11 @@ class MemoryDatabase:
     def forget_events(self, before: int) -> None:
         """See `Database.forget_events`."""
         self._events = [row for row in self._events if row.seq >= before]
+
+    def forget_run(self, number: int) -> bool:
+        """See `Database.forget_run`."""
+        self._runs.pop(number, None)
+        return True
 
     def close(self) -> None:
         """See `Database.close`."""
