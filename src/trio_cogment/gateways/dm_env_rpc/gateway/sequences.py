@@ -86,7 +86,8 @@ class Sequence:
         self._on_arrival = on_arrival
         self._controller = Controller(backstage.opener, user_id=USER_ID)
         self._trial_id = ""
-        self._end = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        self._playing = len(self.parts)
         self._hard = False
 
     # What the world does
@@ -99,17 +100,21 @@ class Sequence:
             self.fail(_not_started(error))
         if not self._trial_id:
             return
+        first, *others = self.parts.values()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._end_when_asked)
-            async with trio.open_nursery() as playing:
-                for part in self.parts.values():
-                    playing.start_soon(
-                        part.run,
-                        self._backstage.opener,
-                        self._trial_id,
-                        self._backstage.host,
-                        name=f"trial {self._trial_id}: slot {part.slot.name}",
-                    )
+            self._nursery = nursery
+            if self.end_asked:
+                nursery.start_soon(self._end_trial)
+            for part in others:
+                nursery.start_soon(self._play, part, name=f"trial {self._trial_id}: slot {part.slot.name}")
+            await self._play(first)
+
+    async def _play(self, part: Part) -> None:
+        await part.run(self._backstage.opener, self._trial_id, self._backstage.host)
+        self._playing -= 1
+        nursery = self._nursery
+        if not self._playing and nursery is not None:
+            self._nursery = None  # nobody has to be asked for the end any more
             nursery.cancel_scope.cancel()
 
     async def _start(self) -> None:
@@ -143,7 +148,11 @@ class Sequence:
         if not self.end_asked:
             self.end_asked = self.is_asking = True
             self._hard = not self.begun
-            self._end.set()
+            self._ask_for_end()
+
+    def _ask_for_end(self) -> None:
+        if self._nursery is not None:
+            self._nursery.start_soon(self._end_trial)
 
     def withdraw(self, part: Part, *, out: bool = False, vacate: bool = False) -> None:
         """Let no client play for a slot; without any client the trial ends.
@@ -162,8 +171,7 @@ class Sequence:
         elif self.begun:
             part.play_default()
 
-    async def _end_when_asked(self) -> None:
-        await self._end.wait()
+    async def _end_trial(self) -> None:
         try:
             if not self._hard:
                 with trio.move_on_after(self._backstage.leave_seconds):
@@ -197,8 +205,9 @@ class Sequence:
         """See `parts.Surroundings`."""
         self.failure = error
         self._hard = True
-        self.end_asked = self.is_asking = True
-        self._end.set()
+        if not self.end_asked:
+            self.end_asked = self.is_asking = True
+            self._ask_for_end()
         for part in self.parts.values():
             slot = part.slot
             if slot.record is not None:
