@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -261,6 +262,9 @@ class Simulation:
             found = self.read[run_id]
             assert found == list(range(1, len(found) + 1)), "a reader misses nothing, and sees nothing twice"
             assert len(found) <= len(stored)
+            if run_id in STARTED:
+                # Its worker may have been started again, from the first step on.
+                assert all(index in (0, before + 1) for (_, _, before), (_, _, index) in pairwise(stored)), run_id
             for worker in {worker for _, worker, _ in stored} if run_id in EXTERNAL else ():
                 indices = [index for _, of, index in stored if of == worker]
                 assert indices == list(range(len(indices))), "each step of a worker is there once"

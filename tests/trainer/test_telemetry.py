@@ -396,6 +396,34 @@ async def test_cancel_ends_the_worker_of_a_run_although_the_disk_is_full(
         assert await client.status("a") == "TERM"
 
 
+async def test_what_a_dispatcher_has_published_is_stored_when_there_is_room_again(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with serving(dispatcher=FakeDispatcher()) as (client, trainer):
+        disk = Failing(trainer._database.write)
+        monkeypatch.setattr(trainer._database, "write", disk)
+        await client.submit("a", entry_point="python")
+        await trainer.reports.starting("a")
+        await trainer.reports.attach("a", "w", "jsonl")
+        disk.broken = True
+        for step in steps("a", 5):
+            await trainer.reports.publish("a", step)
+            await trio.sleep(1)
+        await trainer.reports.publish("a", RunEpisode(run_id="a", worker_id="w", total_reward=5))
+
+        async def repair() -> None:
+            await trio.sleep(10)
+            disk.broken = False
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(repair)
+            await trainer.reports.ended("a", Cause.FINISHED)
+        async with client.stream("a") as stream:
+            assert [(step.seq_id, step.step_index) async for step in stream] == [(n + 1, n) for n in range(5)]
+        assert await client.all_of("a", kind="Episodes") == [1]
+        assert trainer.board.entry("a").workers["w"].ledger.consumed == 6
+
+
 async def test_a_full_queue_holds_publishers_back(tmp_path: Path) -> None:
     async with serving(f"sqlite:{tmp_path / 'runs.db'}", max_pending_rows=2, commit_rows=1) as (client, _):
         await ready(client)

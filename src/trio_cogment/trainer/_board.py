@@ -18,7 +18,7 @@ from trio_cogment.trainer._telemetry import TelemetryLog
 from trio_cogment.trainer._watching import Events
 from trio_cogment.trainer.run_config import RunConfig
 from trio_cogment.trainer.runs import Cause, Run, RunState, follow
-from trio_cogment.trainer.storage import Kind, Row, RunWrite, StoredRun, Write
+from trio_cogment.trainer.storage import Kind, Row, RunWrite, StoredRun, TelemetryWrite, Write
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +39,11 @@ class Board:
         commits: the queue of what is to be stored.
         events: the changes that are stored; set when the storage was read.
         active: the runs that have not ended, by their numbers in the storage.
+        store_again: is called with what was kept and could not be stored; set before the first write.
     """
 
     events: Events
+    store_again: Callable[[Entry, TelemetryWrite], None]
 
     def __init__(
         self,
@@ -224,6 +226,11 @@ class Board:
                 entry.latest = entry.shown
                 entry.position = 0
                 entry.changed.unpark_all()
+
+        for write in writes:
+            entry = self._by_number.get(write.number)
+            if entry is not None and isinstance(write, TelemetryWrite) and write.kept is not None:
+                self.store_again(entry, write)
 
     def _take_back(self, entry: Entry, kind: Kind, worker_id: str) -> None:
         entry.logs[kind].on_failed()

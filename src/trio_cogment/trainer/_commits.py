@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 _OVERHEAD_BYTES = 256
 #: The last failures that waiters may still ask about.
 _REMEMBERED_FAILURES = 64
+#: How long to wait behind a failure: what was kept of it is tried again.
+_RETRY_SECONDS = 0.1
 
 
 class Owner(Protocol):
@@ -135,6 +137,8 @@ class Commits:
                 while not self._expedited and len(self._queue) < self._config.commit_rows:
                     await self._work.park()
             await self._commit()
+            if not self.healthy:
+                await trio.sleep(_RETRY_SECONDS)
 
     async def _commit(self) -> None:
         # More than was waited for may have come while the last batch was written.

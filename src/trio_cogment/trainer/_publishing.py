@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import trio
 
-from trio_cogment.api.trainer.trainer_pb2 import PublishTelemetryResponse
+from trio_cogment.api.trainer.trainer_pb2 import PublishTelemetryResponse, RunEpisode, RunStep
 from trio_cogment.config import TrainerConfig
 from trio_cogment.errors import (
     CogmentError,
@@ -24,7 +25,9 @@ from trio_cogment.trainer._entries import Entry, Worker
 from trio_cogment.trainer._telemetry import Telemetry
 from trio_cogment.trainer.credits import CreditRules
 from trio_cogment.trainer.runs import RunState
-from trio_cogment.trainer.storage import Kind
+from trio_cogment.trainer.storage import Kind, TelemetryWrite
+
+_log = logging.getLogger(__name__)
 
 #: Metadata: which registration a call belongs to.
 SESSION_TOKEN = "session-token"
@@ -129,15 +132,34 @@ class Intake:
             f"granted, {worker.ledger.consumed} are used"
         )
 
-    def store(self, entry: Entry, kind: Kind, message: Telemetry, worker: Worker) -> int:
-        """Queue an accepted message; return its position."""
+    def store(self, entry: Entry, kind: Kind, message: Telemetry, worker: Worker, *, keep: bool = False) -> int:
+        """Queue an accepted message; return its position.
+
+        Args:
+            entry: the run.
+            kind: which of the two it is.
+            message: the message.
+            worker: who has sent it.
+            keep: nobody would send it again: it is stored later if it cannot be stored now.
+        """
         now = trio.current_time()
         self._begin(entry, now)
         entry.figures.note_accepted(now)
-        position = self.commits.put(entry.logs[kind].accept(message, worker.worker_id))
+        position = self.commits.put(entry.logs[kind].accept(message, worker.worker_id, keep=keep))
         self._end(entry, kind)
         self.grants.ask(entry, worker)
         return position
+
+    def store_again(self, entry: Entry, write: TelemetryWrite) -> None:
+        """Queue a message that was kept and could not be stored, unless its run takes nothing any more."""
+        worker = entry.workers[write.worker_id]
+        message = write.kept
+        assert isinstance(message, RunStep | RunEpisode)
+        if entry.latest.state in (*_NOT_YET, *_OVER) or not worker.ledger.accept():
+            _log.warning("run %s: a message of worker %r is lost: the storage failed", entry.run_id, worker.worker_id)
+            return
+        message.seq_id = write.worker_seq
+        self.store(entry, write.kind, message, worker, keep=True)
 
 
 class Publication:

@@ -131,7 +131,7 @@ class Reports:
         else:
             await self._intake.wait_accepted(entry, worker, math.inf)
         kind = Kind.EPISODES if isinstance(message, RunEpisode) else Kind.STEPS
-        self._intake.store(entry, kind, message, worker)
+        self._intake.store(entry, kind, message, worker, keep=True)
 
     async def ended(self, run_id: str, cause: Cause, reason: str = "", detail: str = "") -> Run:
         """See `RunSink.ended`."""

@@ -208,7 +208,7 @@ def _write_telemetry(connection: sqlite3.Connection, kind: Kind, writes: Sequenc
     # Every statement gives way to the other threads: one for many rows does so less often.
     for start in range(0, len(writes), _ROWS):
         some = writes[start : start + _ROWS]
-        values = [value for _, number, row, _, _ in some for value in (number, *row)]
+        values = [value for _, number, row, *_ in some for value in (number, *row)]
         rows = ", ".join(["(?, ?, ?)"] * len(some))
         connection.execute(f"INSERT INTO {_TABLES[kind]} (run, seq, data) VALUES {rows}", values)
 

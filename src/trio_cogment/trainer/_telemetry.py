@@ -47,15 +47,15 @@ class TelemetryLog:
         """Whether a worker has sent this one before, by its own numbers; those that are 0 are none."""
         return 0 < worker_seq <= self._marks.get(worker_id, 0)
 
-    def accept(self, message: Telemetry, worker_id: str) -> TelemetryWrite:
-        """Give a message its number; return what is to be stored."""
+    def accept(self, message: Telemetry, worker_id: str, *, keep: bool = False) -> TelemetryWrite:
+        """Give a message its number; return what is to be stored, with the message itself if it is to be kept."""
         worker_seq = message.seq_id
         message.seq_id = seq = self._next
         row = Row(seq, message.SerializeToString())
         self._next += 1
         if worker_seq:
             self._marks[worker_id] = worker_seq
-        return TelemetryWrite(self._kind, self._number, row, worker_id, worker_seq)
+        return TelemetryWrite(self._kind, self._number, row, worker_id, worker_seq, message if keep else None)
 
     def on_stored(self, write: TelemetryWrite) -> None:
         """Take note that one is stored."""

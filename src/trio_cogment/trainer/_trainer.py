@@ -87,6 +87,7 @@ class Trainer:
         }
         self.grants = Grants(GrantTurns(shares, chunk=config.credit_low, capacity=config.credit_high))
         self.intake = Intake(board.commits, self.grants, config, self._begin_telemetry, self._end_telemetry)
+        board.store_again = self.intake.store_again
         self.commanding = Commanding(board, config)
         self.reports = Reports(board, self.intake, self.commanding, config, self._host)
         self._chores = Chores(board, database, run_writer, config, dispatcher, self.reports, self._host.wall_clock)

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
+from google.protobuf.message import Message
+
 from trio_cogment.trainer.runs import Run
 
 
@@ -61,6 +63,7 @@ class TelemetryWrite(NamedTuple):
         row: as it is stored.
         worker_id: who has sent it.
         worker_seq: the worker's own number of it; 0: it has none.
+        kept: the message itself, where nobody else would send it again.
     """
 
     kind: Kind
@@ -68,6 +71,7 @@ class TelemetryWrite(NamedTuple):
     row: Row
     worker_id: str = ""
     worker_seq: int = 0
+    kept: Message | None = None
 
 
 Write: TypeAlias = RunWrite | TelemetryWrite
