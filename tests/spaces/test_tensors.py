@@ -80,6 +80,7 @@ def test_shapes(shape: list[int], count: int, expected: tuple[int, ...] | None, 
         ([0, -1], 3, "3 elements do not fit"),
         ([2**31 - 1] * 2, 1, f"at most {MAX_ELEMENTS} elements where one stands for all"),
         ([0, 2**31 - 1, 2**31 - 1], 0, "lengths whose product is at most"),
+        ([2**31 - 1, 0], 0, "lengths whose product is at most"),
         ([1] * 33, 1, "at most 32 dimensions"),
     ],
 )

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 #: More elements are refused where one element stands for all of a shape: the message does not pay for them.
 MAX_ELEMENTS = 2**26
-#: NumPy refuses larger shapes even where they have no elements, because one length is 0.
-_LARGEST_SHAPE = 2**40
+#: A shape without elements, because one length is 0, may have other lengths whose product is this: as lists within
+#: lists it would not be small.
+_LARGEST_SHAPE = 2**20
 #: As in messages `Array`.
 MAX_DIMENSIONS = 32
 
@@ -208,6 +209,6 @@ def shape_for(shape: Iterable[int], count: int, expected: Sequence[int] | None =
         raise SpaceError(f"expected {size} elements for the shape {found}, got {count}")
     if count == 1 and size > MAX_ELEMENTS:
         raise SpaceError(f"shape: expected at most {MAX_ELEMENTS} elements where one stands for all, got {size}")
-    if math.prod(length for length in found if length) > _LARGEST_SHAPE:
+    if 0 in found and math.prod(length for length in found if length) > _LARGEST_SHAPE:
         raise SpaceError(f"shape: expected lengths whose product is at most {_LARGEST_SHAPE}, got {found}")
     return tuple(found)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.any_pb2 import Any as AnyMessage
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.gateways.dm_env_rpc.gateway.projects import shop
@@ -74,7 +74,12 @@ def outcome(of: Callable[[], Any]) -> tuple[StatusCode, str, Any]:
         return *status_of(error), None
 
 
+#: As lists within lists it would take all memory.
+EMPTY = pb.Tensor(shape=[2**31 - 1, 0], floats=pb.Tensor.FloatArray())
+
+
 @settings(max_examples=400, deadline=None)
+@example({"env.anything.seed": EMPTY})
 @given(st.dictionaries(NAMES, tensors(), max_size=3))
 def test_settings(given: dict[str, pb.Tensor]) -> None:
     chosen = profile()

@@ -48,7 +48,7 @@ def array_of(name: str, tensor: pb.Tensor) -> NDArray[Any]:
         array = decode_tensor(tensor)
     except SpaceError as error:
         raise InvalidArgumentError(str(error.of(f"setting {name!r}"))) from None
-    if array.size > MAX_ELEMENTS:
+    if array.size > MAX_ELEMENTS:  # without elements, a shape has its own limit
         raise InvalidArgumentError(f"setting {name!r}: expected at most {MAX_ELEMENTS} elements, got {array.size}")
     return array
 
