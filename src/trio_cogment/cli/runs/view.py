@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _HEADINGS = ("RUN", "STATUS", "CREATED", "UPDATED", "GPUS", "REASON")
 _REASON_CHARACTERS = 60
+#: Sums of smaller values are numbers.
+_TOO_LARGE = 1e300
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
@@ -71,14 +73,15 @@ def episode_line(episode: RunEpisode) -> str:
 def curve(values: Sequence[float], *, width: int, height: int) -> list[str]:
     """Return a curve of values as lines, with its largest and its smallest value on the left.
 
-    Several values share a column, as their mean, if there are more than columns. What is no number is left out.
+    Several values share a column, as their mean, if there are more than columns. What is no number, or is too
+    large to be added up, is left out.
 
     Args:
         values: in order.
         width: how many characters a line has at most.
         height: how many lines.
     """
-    finite = [value for value in values if math.isfinite(value)]
+    finite = _drawable(values)
     if not finite:
         return []
     labels = [f"{max(finite):g}", f"{min(finite):g}"]
@@ -99,7 +102,15 @@ def _means(values: Sequence[float], count: int) -> list[float]:
     if len(values) <= count:
         return list(values)
     bounds = [round(index * len(values) / count) for index in range(count + 1)]
-    return [math.fsum(values[start:end]) / (end - start) for start, end in itertools.pairwise(bounds)]
+    return [_mean(values[start:end]) for start, end in itertools.pairwise(bounds)]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _drawable(values: Sequence[float]) -> list[float]:
+    return [value for value in values if abs(value) < _TOO_LARGE]  # NaN is not less than anything
 
 
 _LATEST = 100
@@ -121,8 +132,8 @@ class Progress:
     @property
     def summary(self) -> str:
         """One line about the run."""
-        latest = [value for value in self._returns[-_LATEST:] if math.isfinite(value)]
-        mean = f"{math.fsum(latest) / len(latest):g}" if latest else "-"
+        latest = _drawable(self._returns[-_LATEST:])
+        mean = f"{_mean(latest):g}" if latest else "-"
         last = f"{self._returns[-1]:g}" if self._returns else "-"
         record = self.record
         name = "-" if record is None else f"{record.run_id}  {status_of(record)}"
