@@ -175,6 +175,7 @@ def test_what_cannot_be_encoded(array: Any, text: str) -> None:
         ({"dtype": 1, "shape": [2**32 - 1] * 4, "raw_data": b"\0" * 4}, "bytes for float32"),
         ({"dtype": 1, "shape": [2]}, "expected 2 elements"),
         ({"dtype": 1, "shape": [0, 2**32 - 1, 2**32 - 1]}, "shape"),
+        ({"dtype": 1, "shape": [2**32 - 1, 0]}, "product is at most 1048576 besides those of 0"),
         ({"dtype": 1, "shape": [1] * 33, "raw_data": b"\0" * 4}, "at most 32 dimensions, got 33"),
         ({"dtype": 1, "shape": [1] * 33}, "at most 32 dimensions"),
         ({"dtype": 16, "shape": [1], "raw_data": b"\2"}, "expected 0 or 1 for each bool"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 #: NumPy gives each string of an array the room of the longest: a short message could ask for any amount of memory.
 MAX_STRINGS_BYTES = 2**26
+#: A shape without elements, because one length is 0, may have other lengths whose product is this: as lists within
+#: lists it would not be small.
+LARGEST_EMPTY_SHAPE = 2**20
 #: The lists of single numbers, by the kinds of elements that may be in them.
 _LISTS = {
     "f": ("double_data",),
@@ -27,6 +31,18 @@ _ALL_LISTS = ("double_data", "int32_data", "int64_data", "uint32_data", "string_
 _CHARACTER_BYTES = 4
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATES = (0xD800, 0xDFFF)
+
+
+def check_empty_shape(shape: Sequence[int]) -> None:
+    """Refuse a shape that has no elements and yet is large.
+
+    Raises:
+        SpaceError: it is.
+    """
+    if 0 in shape and math.prod(length for length in shape if length) > LARGEST_EMPTY_SHAPE:
+        raise SpaceError(
+            f"shape: expected lengths whose product is at most {LARGEST_EMPTY_SHAPE} besides those of 0, got {shape}"
+        )
 
 
 def unreal_bools(array: NDArray[Any]) -> bool:

@@ -10,7 +10,14 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from trio_cogment.api import spaces_pb2 as pb
-from trio_cogment.spaces._array_forms import array_of_lists, array_of_npy, array_of_text_bytes, strings, unreal_bools
+from trio_cogment.spaces._array_forms import (
+    array_of_lists,
+    array_of_npy,
+    array_of_text_bytes,
+    check_empty_shape,
+    strings,
+    unreal_bools,
+)
 from trio_cogment.spaces._numpy import np
 from trio_cogment.spaces.dtypes import BY_NUMBER, DTYPES, dtype_of_kind, dtype_of_number
 from trio_cogment.spaces.errors import SpaceError
@@ -136,6 +143,7 @@ def _too_long(array: NDArray[Any]) -> SpaceError:
 def _decode_uncommon(message: Any, shape: tuple[int, ...], raw: bytes) -> NDArray[Any]:
     if len(shape) > MAX_DIMENSIONS:
         raise _too_many(len(shape))
+    check_empty_shape(shape)
     if not raw and message.npy_data:
         # The file says itself what it holds: cogment-lab writes an unknown type for many that NumPy has.
         array = array_of_npy(message.npy_data)
@@ -155,11 +163,7 @@ def _decode_uncommon(message: Any, shape: tuple[int, ...], raw: bytes) -> NDArra
         array = strings(getattr(message, "string_data", ())) if row.kind == "U" else array_of_lists(message, row)
     if array.size != math.prod(shape):
         raise SpaceError(f"expected {math.prod(shape)} elements for the shape {shape}, got {array.size}")
-    try:
-        return array.reshape(shape)
-    except ValueError as error:
-        # Without elements, the other dimensions may be beyond what NumPy can address.
-        raise SpaceError(f"shape: {error}") from error
+    return array.reshape(shape)
 
 
 def _too_many(dimensions: int) -> SpaceError:

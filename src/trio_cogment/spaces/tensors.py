@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
+from trio_cogment.spaces._array_forms import check_empty_shape
 from trio_cogment.spaces._numpy import np
 from trio_cogment.spaces.base import described
 from trio_cogment.spaces.errors import SpaceError
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 #: More elements are refused where one element stands for all of a shape: the message does not pay for them.
 MAX_ELEMENTS = 2**26
-#: A shape without elements, because one length is 0, may have other lengths whose product is this: as lists within
-#: lists it would not be small.
-_LARGEST_SHAPE = 2**20
 #: As in messages `Array`.
 MAX_DIMENSIONS = 32
 
@@ -209,6 +207,5 @@ def shape_for(shape: Iterable[int], count: int, expected: Sequence[int] | None =
         raise SpaceError(f"expected {size} elements for the shape {found}, got {count}")
     if count == 1 and size > MAX_ELEMENTS:
         raise SpaceError(f"shape: expected at most {MAX_ELEMENTS} elements where one stands for all, got {size}")
-    if 0 in found and math.prod(length for length in found if length) > _LARGEST_SHAPE:
-        raise SpaceError(f"shape: expected lengths whose product is at most {_LARGEST_SHAPE}, got {found}")
+    check_empty_shape(found)
     return tuple(found)
