@@ -77,6 +77,51 @@ def test_every_pair(state: RunState, cause: Cause) -> None:
         assert after.outcome is None
 
 
+#: The rows of the protocol's table of states: from which states, by which causes, to which state.
+PROTOCOL_ROWS = {
+    "INIT to HSHK: start of the worker": ("INIT", [Cause.STARTED], "HANDSHAKE"),
+    "INIT stays: an external run waits for its worker": ("INIT", [Cause.RESTARTED_EXTERNAL], "INIT"),
+    "INIT to TERM: cancel, refusal": ("INIT", [Cause.CANCEL, Cause.REFUSED], "TERM"),
+    "INIT to TERM by way of FAULT: failed start": ("INIT", [Cause.START_FAILED], "FAULT"),
+    "HSHK to RDY: registration": ("HANDSHAKE", [Cause.REGISTERED], "READY"),
+    "INIT to RDY: registration of an external worker": ("INIT", [Cause.ATTACHED], "READY"),
+    "HSHK, RDY to FAULT: exit code": ("HANDSHAKE READY", [Cause.FAILED], "FAULT"),
+    "HSHK to FAULT: no registration in time": ("HANDSHAKE", [Cause.NOT_REGISTERED], "FAULT"),
+    "HSHK, RDY, EXEC, PAUSE to TERM: cancel, exit code 0, schedule": (
+        "HANDSHAKE READY EXECUTING PAUSED",
+        [Cause.CANCEL, Cause.FINISHED, Cause.LIMIT],
+        "TERM",
+    ),
+    "RDY to EXEC: first accepted message": ("READY", [Cause.TELEMETRY], "EXECUTING"),
+    "RDY, EXEC to PAUSE: pause": ("READY EXECUTING", [Cause.PAUSE], "PAUSED"),
+    "PAUSE to EXEC: resume": ("PAUSED", [Cause.RESUME], "EXECUTING"),
+    "PAUSE to RDY: resume before anything was published": ("PAUSED", [Cause.RESUME_UNPUBLISHED], "READY"),
+    "EXEC, PAUSE to FAULT: exit code, heartbeats": (
+        "EXECUTING PAUSED",
+        [Cause.FAILED, Cause.NO_HEARTBEAT],
+        "FAULT",
+    ),
+    "FAULT to TERM: cleanup": ("FAULT", [Cause.CLEANED], "TERM"),
+}
+
+
+@pytest.mark.parametrize(("before", "causes", "after"), PROTOCOL_ROWS.values(), ids=PROTOCOL_ROWS)
+def test_row_of_the_protocol(before: str, causes: list[Cause], after: str) -> None:
+    for state in before.split():
+        for cause in causes:
+            assert follow(a_run(RunState[state]), cause, 2).state is RunState[after]
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_nothing_leads_out_of_term(cause: Cause) -> None:
+    run = a_run(RunState.TERM)
+    if (RunState.TERM, cause) in TABLE:
+        assert follow(run, cause, 2) is run
+    else:
+        with pytest.raises(FailedPreconditionError, match="in the state TERM"):
+            follow(run, cause, 2)
+
+
 def test_the_first_cause_wins() -> None:
     canceled = follow(a_run(RunState.EXECUTING), Cause.CANCEL, 2, "user_cancel")
     assert follow(canceled, Cause.FAILED, 3, "exit_code_143") is canceled
