@@ -37,12 +37,13 @@ def watch(ctx: click.Context, /, run: str | None, since: int, as_json: bool, **_
     On a terminal the returns are a curve.
     """
     if run is None:
-        with_client(ctx, lambda client: _watch_all(client, since, as_json))
+        with_client(ctx, lambda client: watch_runs(client, since, as_json))
     else:
-        with_client(ctx, lambda client: _watch_one(client, run, since, as_json))
+        with_client(ctx, lambda client: watch_run(client, run, since, as_json))
 
 
-async def _watch_all(client: TrainerClient, since: int, as_json: bool) -> None:
+async def watch_runs(client: TrainerClient, since: int, as_json: bool) -> None:
+    """Print every change of all runs, for ever."""
     async with client.watch(since=since) as changes:
         async for record in changes:
             if as_json:
@@ -52,7 +53,15 @@ async def _watch_all(client: TrainerClient, since: int, as_json: bool) -> None:
             sys.stdout.flush()
 
 
-async def _watch_one(client: TrainerClient, run_id: str, since: int, as_json: bool) -> None:
+async def watch_run(client: TrainerClient, run_id: str, since: int, as_json: bool) -> None:
+    """Print the returns of a run until it has ended, or draw them on a terminal.
+
+    Args:
+        client: of its trainer.
+        run_id: which run.
+        since: the last number of an episode that is known.
+        as_json: print each episode as a line of JSON, and at last the run.
+    """
     import trio
 
     await client.run(run_id)  # raises if there is none
