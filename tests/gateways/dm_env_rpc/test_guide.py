@@ -56,7 +56,7 @@ def test_the_profile(tmp_path: Path) -> None:
     (tmp_path / "profile.yaml").write_text(text)
     client = '{name: ann, actor_class: player, endpoint: "cogment://client"}'
     (tmp_path / "duel.yaml").write_text(f"trial_params: {{actors: [{client}]}}")
-    (tmp_path / "rooms.proto").write_text('syntax = "proto3"; message Rooms { int32 rooms = 1; }')
+    (tmp_path / "rooms.proto").write_text('syntax = "proto3"; message Rooms { int32 rooms = 1; uint64 seed = 2; }')
     (tmp_path / "cogment.yaml").write_text("import: {proto: [rooms.proto]}\nenvironment: {config_type: Rooms}\n")
     profile = load_profile(tmp_path / "profile.yaml")
     assert [list(template.slots) for template in profile.templates.values()] == [["ann"], ["hero"]]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 from google.protobuf import json_format
+from google.protobuf.wrappers_pb2 import BoolValue
 
 from tests.gateways.dm_env_rpc.gateway.projects import shop
 from trio_cogment.api import dm_env_rpc_bridge_pb2, rl_pb2
@@ -314,8 +316,45 @@ def test_without_a_seed_nothing_is_seeded() -> None:
 
 
 def test_a_seed_needs_its_field() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"setting 'seed': shop.EnvironmentConfig has no field 'sod'"):
-        created({"seed": 1}, seed_field="sod")
+    seedless = dataclasses.replace(shop(), environment_config=BoolValue)
+    worlds = Profile(templates={"default": WorldTemplate(params=params())}, spec=seedless)
+    with pytest.raises(InvalidArgumentError, match=r"setting 'seed': google.protobuf.BoolValue has no field 'seed'"):
+        worlds.create_world(tensors({"seed": 1}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"seed_field": "sod"}, "seed_field: shop.EnvironmentConfig has no field 'sod'"),
+        ({"seed_field": "name"}, "seed_field: expected a field for integers; 'name' is for a string"),
+        ({"required_settings": ["seed", "sed"]}, "required_settings: no world has a setting 'sed'"),
+        ({"required_settings": ["env."]}, r"required_settings: no world has a setting 'env\.'"),
+        ({"required_settings": ["actors.nobody.implementation"]}, "required_settings: no world has a setting 'actors"),
+    ],
+)
+def test_names_that_no_client_could_give(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=expected):
+        profile(**changes)
+
+
+def test_a_seed_cannot_be_required_without_its_field() -> None:
+    templates = {"default": WorldTemplate(params=params())}
+    for kind, expected in ((BoolValue, "BoolValue has no field 'seed'"), (None, "declares no type")):
+        with pytest.raises(InvalidArgumentError, match=f"seed_field: .*{expected}"):
+            Profile(
+                templates=templates,
+                spec=dataclasses.replace(shop(), environment_config=kind),
+                required_settings=["seed"],
+            )
+
+
+def test_types_may_come_later_than_required_settings() -> None:
+    untyped = Profile(
+        templates={"default": WorldTemplate(params=params())}, required_settings=["env.stock", "template"]
+    )
+    assert untyped.typed(shop()).required_settings == ["env.stock", "template"]
+    with pytest.raises(InvalidArgumentError, match=r"no world has a setting 'env\.stock'"):
+        untyped.typed(dataclasses.replace(shop(), environment_config=None))
 
 
 # Profiles

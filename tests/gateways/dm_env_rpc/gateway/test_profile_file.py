@@ -151,6 +151,11 @@ def test_types_of_its_own(tmp_path: Path) -> None:
         (CLASSES + "{skip: 1}", 5, "what.skip: expected true or false, got '1'"),
         ("dm_env_rpc:\n  required_settings: seed", 2, "dm_env_rpc.required_settings: expected a list, got 'seed'"),
         (
+            SPEC_FILE + PARAMS + "dm_env_rpc:\n  required_settings: [sed]",
+            (SPEC_FILE + PARAMS).count("\n") + 2,
+            "dm_env_rpc: required_settings: no world has a setting 'sed'",
+        ),
+        (
             "dm_env_rpc: {}",
             None,
             "trial_params: params: expected an actor with the endpoint cogment://client",

@@ -16,6 +16,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway.settings import Settings
 from trio_cogment.gateways.dm_env_rpc.gateway.templates import CHOICES, FLAGS, SECONDS, WorldTemplate
 from trio_cogment.gateways.dm_env_rpc.gateway.trial_settings import (
     check_configs,
+    check_seed_field,
     goes_on,
     in_world,
     take_seed,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 #: The name of the only template, where it needs none.
 DEFAULT = "default"
+_SEED = "seed"
 _LONGEST_NAME = 200
 _MOST_SECONDS = 10.0**9
 _MOST_SLOTS = 2**31 - 1
@@ -47,13 +49,13 @@ class Profile:
 
     Raises:
         InvalidArgumentError: there is no template, or the configurations or annotations of one do not go with
-            the types.
+            the types; or there is no such required setting, or no such field for seeds.
     """
 
     templates: Mapping[str, WorldTemplate]
     spec: Spec = field(default_factory=Spec)
     required_settings: Collection[str] = ()
-    seed_field: str = "seed"
+    seed_field: str = _SEED
 
     def __post_init__(self) -> None:
         if not self.templates:
@@ -65,6 +67,20 @@ class Profile:
                     check_classes(self.spec, template.classes)
             except InvalidArgumentError as error:
                 raise InvalidArgumentError(f"template {name!r}: {error}") from None
+        if self.spec != Spec():
+            self._check_names()
+
+    def _check_names(self) -> None:
+        """Refuse names of settings and fields that no client could give."""
+        if self.seed_field != _SEED or _SEED in self.required_settings:
+            check_seed_field(self.spec, self.seed_field)
+        made = [Settings("CreateWorld", {}) for _ in self.templates]
+        for given, template in zip(made, self.templates.values(), strict=True):
+            given.text("template")
+            self._made(template, given)
+        for name in self.required_settings:
+            if not any(given.knows(name) for given in made):
+                raise InvalidArgumentError(f"required_settings: no world has a setting {name!r}")
 
     @classmethod
     def of(cls, params: TrialParams, *, spec: Spec | None = None, **policies: Any) -> Profile:
@@ -96,10 +112,7 @@ class Profile:
         """
         given = Settings("CreateWorld", settings)
         given.require(self.required_settings)
-        template = self._template(given)
-        name = given.take("world_name", _world_name) or ""
-        changes = {"name": name, **_policies(given)}
-        return self._changed(template, given, changes)
+        return self._made(self._template(given), given)
 
     def join(self, template: WorldTemplate, settings: Mapping[str, pb.Tensor], free_slots: Collection[str]) -> str:
         """Return the name of the actor that a client becomes.
@@ -164,6 +177,10 @@ class Profile:
             known = ", ".join(map(repr, self.templates))
             raise NotFoundError(f"setting 'template': expected one of {known}; got {name!r}")
         return self.templates[name]
+
+    def _made(self, template: WorldTemplate, given: Settings) -> WorldTemplate:
+        name = given.take("world_name", _world_name) or ""
+        return self._changed(template, given, {"name": name, **_policies(given)})
 
     def _changed(self, template: WorldTemplate, given: Settings, changes: dict[str, Any]) -> WorldTemplate:
         params = take_trial_settings(template.params, given, self.spec)

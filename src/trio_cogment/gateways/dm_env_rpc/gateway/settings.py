@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Taken = TypeVar("Taken")
 
+#: What follows a prefix in the names of settings that are fields.
+_FIELD = "<field>"
+
 
 class Settings:
     """The settings of one request.
@@ -34,6 +37,11 @@ class Settings:
     def __bool__(self) -> bool:
         """Whether there are settings that nobody has taken."""
         return bool(self._left)
+
+    def knows(self, name: str) -> bool:
+        """Whether somebody has asked for a setting of this name."""
+        prefixes = tuple(each.removesuffix(_FIELD) for each in self._known if each.endswith(_FIELD))
+        return name in self._known or (name.startswith(prefixes) and name not in prefixes)
 
     def require(self, names: Iterable[str]) -> None:
         """Refuse the request if one of these settings is missing.
@@ -93,7 +101,7 @@ class Settings:
                 raise values.refused(name, error, array) from None
             except UnknownFieldError as error:
                 raise InvalidArgumentError(f"setting {name!r}: {error}") from None
-        self._known.add(f"{prefix}<field>")
+        self._known.add(f"{prefix}{_FIELD}")
         return bool(names)
 
     def refuse(self, prefix: str, reason: str) -> None:

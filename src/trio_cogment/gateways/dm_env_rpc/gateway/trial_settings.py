@@ -93,6 +93,22 @@ def take_seed(settings: Settings, params: TrialParams, spec: Spec, field: str) -
     return seed
 
 
+def check_seed_field(spec: Spec, field: str) -> None:
+    """Refuse a name that is of no field for seeds in the environment's configuration.
+
+    Raises:
+        InvalidArgumentError: there is no such field, or it holds no integers.
+    """
+    if spec.environment_config is None:
+        raise InvalidArgumentError("seed_field: the project declares no type for the environment's configuration")
+    try:
+        set_field(spec.environment_config(), field, decode_tensor(encode_tensor(0)))
+    except UnknownFieldError as error:
+        raise InvalidArgumentError(f"seed_field: {error}") from None
+    except NotThatError as error:
+        raise InvalidArgumentError(f"seed_field: expected a field for integers; {field!r} is for {error}") from None
+
+
 def with_seed(params: TrialParams, spec: Spec, field: str, seed: int) -> TrialParams:
     """Return parameters with a seed in the environment's configuration.
 

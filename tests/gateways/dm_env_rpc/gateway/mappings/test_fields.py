@@ -322,6 +322,18 @@ def test_narrower_types() -> None:
         seen(side, kind("All")(longs=[1, -1]))
 
 
+@pytest.mark.parametrize(
+    "note", [FieldAnnotation(minimum=-5, maximum=9), FieldAnnotation(dtype="int8"), FieldAnnotation(maximum=9)]
+)
+@pytest.mark.parametrize("name", ["mood", "gap"])
+def test_an_enum_has_no_other_numbers_whatever_its_annotation_is(name: str, note: FieldAnnotation) -> None:
+    side = action_side("All", {name: note})
+    spec = specs_of(side)[name]
+    assert getattr(written(side, "All", {name: spec.type.dtype.type(0)}), name) == 0
+    with pytest.raises(SpaceError, match=f"{name}: expected (one of .*; got 7|at most 2, got 7)"):
+        written(side, "All", {name: spec.type.dtype.type(7)})
+
+
 def test_wider_types_hold_what_the_field_does_not() -> None:
     side = action_side("All", {"a_uint32": FieldAnnotation(dtype="int64")})
     assert written(side, "All", {"a_uint32": np.int64(7)}).a_uint32 == 7
@@ -347,6 +359,8 @@ def test_skipped_fields() -> None:
         ("a_string", FieldAnnotation(minimum=1), "a_string: min: expected none"),
         ("doubles", FieldAnnotation(shape=(-1, -1)), "doubles: shape: expected at most one negative"),
         ("doubles", FieldAnnotation(minimum=2, maximum=1), "doubles: min: expected no value above"),
+        ("doubles", FieldAnnotation(shape=(2**16, 2**16)), "doubles: shape: expected at most 67108864 elements"),
+        ("some_bytes", FieldAnnotation(shape=(-1, 2**30)), "some_bytes: shape: expected at most 67108864 elements"),
         ("some_bytes", FieldAnnotation(dtype="str"), "some_bytes: dtype: expected numbers"),
         ("strings", FieldAnnotation(shape=(2, 2)), "strings: shape: expected one dimension"),
     ],

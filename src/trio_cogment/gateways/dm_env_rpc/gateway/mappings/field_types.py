@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from trio_cogment.gateways.dm_env_rpc.gateway.mappings.leaves import (
 )
 from trio_cogment.spaces import SpaceError
 from trio_cogment.spaces.tensor_specs import TensorSpec
+from trio_cogment.spaces.tensors import MAX_ELEMENTS
 
 _F = FieldDescriptor
 #: The types of fields as types of tensors.
@@ -87,8 +89,8 @@ def leaf_of(
         raise SpaceError(f"dtype: expected one of {expected}; got {dtype!r}", (), name)
     bounds: tuple[int | None, int | None] = (None, None)
     choices = frozenset[int]()
-    if field.enum_type is not None and dtype == usual:
-        bounds, choices = _of_enum(field.enum_type)
+    if field.enum_type is not None:
+        bounds, choices = _of_enum(field.enum_type, note)
     if not field.is_repeated:
         if note.shape is not None and tuple(note.shape):
             raise SpaceError("shape: expected none, for a field that is one value", (), name)
@@ -131,6 +133,8 @@ def _spec(
     low = bounds[0] if note.minimum is None else note.minimum
     high = bounds[1] if note.maximum is None else note.maximum
     spec = TensorSpec.of(name, dtype, shape, low, high)
+    if math.prod(map(abs, shape)) > MAX_ELEMENTS:
+        raise SpaceError(f"shape: expected at most {MAX_ELEMENTS} elements, got {list(shape)}", (), name)
     if not shape or spec.type.name not in ("str", "object"):
         return spec
     if len(shape) > 1:
@@ -147,9 +151,10 @@ def _no_more(name: str, note: FieldAnnotation) -> None:
         )
 
 
-def _of_enum(enum: EnumDescriptor) -> tuple[tuple[int | None, int | None], frozenset[int]]:
-    """Return the bounds of an enum whose numbers have no gaps, or its numbers."""
+def _of_enum(enum: EnumDescriptor, note: FieldAnnotation) -> tuple[tuple[int | None, int | None], frozenset[int]]:
+    """Return the bounds of an enum whose numbers have no gaps, and its numbers unless its own bounds say enough."""
     numbers = frozenset(int(each.number) for each in enum.values)
-    if numbers == frozenset(range(len(numbers))):
-        return (0, len(numbers) - 1), frozenset()
-    return (None, None), numbers
+    if numbers != frozenset(range(len(numbers))):
+        return (None, None), numbers
+    is_annotated = (note.minimum, note.maximum) != (None, None)
+    return (0, len(numbers) - 1), numbers if is_annotated else frozenset()
