@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trio_cogment.api.trainer.trainer_pb2 import RunStatus
 from trio_cogment.errors import FailedPreconditionError
-from trio_cogment.trainer.runs import TABLE, Cause, Run, RunOutcome, RunState, follow
+from trio_cogment.trainer.runs import TABLE, Cause, Run, RunOutcome, RunState, follow, with_checkpoint
 
 #: One row for each cause: what it makes of INIT, HANDSHAKE, READY, EXECUTING, PAUSED, FAULT, TERM. Each letter is the
 #: next state (i h r e p f t), "." the same state, and "-" a refusal.
@@ -154,6 +154,18 @@ def test_nobody_starts_the_worker_of_an_external_run() -> None:
     assert follow(executing, executing.restart, 2) is executing
     started = a_run(RunState.EXECUTING)
     assert follow(started, started.restart, 2).state is RunState.FAULT
+
+
+def test_the_latest_checkpoints_stay_with_a_run() -> None:
+    run = a_run(RunState.EXECUTING)
+    for number in range(1, 151):
+        run = with_checkpoint(run, f"m@{number}")
+    assert run.checkpoints == tuple(f"m@{number}" for number in range(51, 151))
+    assert with_checkpoint(run, "m@150") is run
+    failing = follow(run, Cause.FAILED, 2)
+    assert with_checkpoint(failing, "m@151").checkpoints[-1] == "m@151"
+    with pytest.raises(FailedPreconditionError, match="has ended, and saves no checkpoint"):
+        with_checkpoint(follow(run, Cause.CANCEL, 2), "m@151")
 
 
 @given(st.lists(st.sampled_from(Cause)))

@@ -17,7 +17,7 @@ from trio_cogment.trainer._messages import record_of
 from trio_cogment.trainer._telemetry import TelemetryLog
 from trio_cogment.trainer._watching import Events
 from trio_cogment.trainer.run_config import RunConfig
-from trio_cogment.trainer.runs import Cause, Run, RunState, follow
+from trio_cogment.trainer.runs import Cause, Run, RunState, follow, with_checkpoint
 from trio_cogment.trainer.storage import Kind, Row, RunWrite, StoredRun, TelemetryWrite, Write
 
 _log = logging.getLogger(__name__)
@@ -168,6 +168,25 @@ class Board:
                 await trio.sleep(RETRY_SECONDS)
             else:
                 return entry.latest
+
+    async def link(self, entry: Entry, checkpoint: str) -> None:
+        """Take note of a version of a model that a run has saved, as `model@version`, and return when it is stored.
+
+        Raises:
+            FailedPreconditionError: the run has ended.
+        """
+        while True:
+            after = with_checkpoint(entry.latest, checkpoint)
+            if after is not entry.latest:
+                entry.latest = after
+                self._store(entry)
+            try:
+                await self.commits.wait(entry.position)
+            except CogmentError as error:
+                _log.warning("run %s: its checkpoint %s is not stored yet: %s", entry.run_id, checkpoint, error)
+                await trio.sleep(RETRY_SECONDS)
+            else:
+                return
 
     async def report_if_possible(
         self, entry: Entry, cause: Cause, reason: str = "", done: trio.Event | None = None

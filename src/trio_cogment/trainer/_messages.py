@@ -23,6 +23,7 @@ def record_of(run: Run, seq: int = 0) -> RunRecord:
         status=RunStatus.Name(run.state),
         digest=run.digest,
         gpu_slots=run.gpu_slots,
+        checkpoints=run.checkpoints,
         seq_id=seq,
     )
     record.created_at.FromNanoseconds(run.created_ns)

@@ -122,6 +122,10 @@ class Reports:
         if entry is not None:
             self._board.hear(entry, trio.current_time())
 
+    async def link(self, run_id: str, checkpoint: str) -> None:
+        """See `RunSink.link`."""
+        await self._board.link(self._board.entry(run_id), checkpoint)
+
     async def publish(self, run_id: str, message: Telemetry) -> None:
         """See `RunSink.publish`."""
         entry = self._board.entry(run_id)

@@ -28,7 +28,8 @@ CREATE TABLE runs (
     failure_reason TEXT NOT NULL,
     detail TEXT NOT NULL,
     gpu_slots TEXT NOT NULL,
-    published INTEGER NOT NULL
+    published INTEGER NOT NULL,
+    checkpoints TEXT NOT NULL DEFAULT '[]'
 );
 CREATE TABLE configs (number INTEGER PRIMARY KEY, config TEXT NOT NULL);
 CREATE TABLE events (seq INTEGER PRIMARY KEY AUTOINCREMENT, data BLOB NOT NULL);
@@ -58,8 +59,9 @@ INSERT INTO recoveries VALUES (0);
 FORMAT = SqliteFormat(
     user="trainer",
     application_id=0x54435472,  # "TCTr"
-    version=1,
+    version=2,
     schema=_SCHEMA,
+    migrations={1: "ALTER TABLE runs ADD COLUMN checkpoints TEXT NOT NULL DEFAULT '[]'"},
 )
 
 _TABLES = {Kind.STEPS: "steps", Kind.EPISODES: "episodes"}
@@ -69,9 +71,9 @@ _FORGOTTEN_AT_ONCE = 20_000
 _ROWS = 250
 _COLUMNS = (
     "number, run_id, digest, external, created_ns, updated_ns, heartbeat_ns, state, outcome, failure_reason, detail, "
-    "gpu_slots, published"
+    "gpu_slots, published, checkpoints"
 )
-_PUT_RUN = f"INSERT OR REPLACE INTO runs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT_RUN = f"INSERT OR REPLACE INTO runs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 #: SQLite's integers end here; numbers of workers may be larger.
 _MOST = 2**63
 
@@ -237,6 +239,7 @@ def _values_of(number: int, run: Run) -> tuple[object, ...]:
         run.detail,
         json.dumps(run.gpu_slots),
         run.published,
+        json.dumps(run.checkpoints),
     )
 
 
@@ -254,4 +257,5 @@ def _run_of(row: tuple[Any, ...]) -> Run:
         detail=row[10],
         gpu_slots=tuple(json.loads(row[11])),
         published=bool(row[12]),
+        checkpoints=tuple(json.loads(row[13])),
     )

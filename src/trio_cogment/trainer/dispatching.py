@@ -65,6 +65,9 @@ class RunSink(Protocol):
     def heard(self, run_id: str) -> None:
         """Tell that a worker lives. Never raises."""
 
+    async def link(self, run_id: str, checkpoint: str) -> None:
+        """Tell that a run has saved a version of a model in a model registry, as `model@version`."""
+
     async def publish(self, run_id: str, message: Telemetry) -> None:
         """Give a step or an episode of an attached worker. It waits while the run is paused or the storage is busy.
 

@@ -92,6 +92,9 @@ class Change:
     outcome: RunOutcome | None = None
 
 
+#: So many of the versions that a run has saved are kept with it.
+KEPT_CHECKPOINTS = 100
+
 Pair: TypeAlias = tuple[RunState, Cause]
 
 _S, _C = RunState, Cause
@@ -160,6 +163,7 @@ class Run:
         detail: what else is known about that, for example the last lines of standard error.
         gpu_slots: the GPUs that it has, or had.
         published: whether a step or an episode was ever accepted.
+        checkpoints: the latest versions of models that it has saved, as `model@version`, in order.
     """
 
     run_id: str
@@ -174,6 +178,7 @@ class Run:
     detail: str = ""
     gpu_slots: tuple[int, ...] = ()
     published: bool = False
+    checkpoints: tuple[str, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -194,6 +199,23 @@ class Run:
     def restart(self) -> Cause:
         """The cause that a new start of the server is."""
         return Cause.RESTARTED_EXTERNAL if self.external else Cause.RESTARTED
+
+
+def with_checkpoint(run: Run, checkpoint: str) -> Run:
+    """Return a run that has saved a version of a model; the same object if that is known.
+
+    Args:
+        run: as it is.
+        checkpoint: the version, as `model@version`.
+
+    Raises:
+        FailedPreconditionError: it has ended.
+    """
+    if run.ended:
+        raise FailedPreconditionError(f"run {run.run_id!r} has ended, and saves no checkpoint any more{_why(run)}")
+    if checkpoint in run.checkpoints:
+        return run
+    return replace(run, checkpoints=(*run.checkpoints, checkpoint)[-KEPT_CHECKPOINTS:])
 
 
 def follow(run: Run, cause: Cause, now_ns: int, reason: str = "", detail: str = "") -> Run:

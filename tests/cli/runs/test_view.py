@@ -31,6 +31,7 @@ def test_a_table() -> None:
 def test_lines() -> None:
     assert record_line(record(seq_id=7, failure_reason="why")) == "     7  r  TERM  why"
     assert record_line(record()) == "     -  r  TERM"
+    assert record_line(record(seq_id=7, checkpoints=["m@1", "m@2"])) == "     7  r  TERM  m@2"
     step = RunStep(seq_id=3, episode_index=1, step_index=2, agent_id="a", action_json="[1]", reward=0.5, truncated=True)
     assert step_line(step) == "       3  episode 1 step 2 a: action [1] reward 0.5 truncated"
     assert step_line(RunStep()) == "       0  episode 0 step 0 -: action - reward 0"

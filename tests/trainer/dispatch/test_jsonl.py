@@ -82,6 +82,29 @@ def test_events_and_log_lines() -> None:
 
 
 @pytest.mark.parametrize(
+    ("payload", "checkpoint"),
+    [
+        ({"model": "walker", "version": 3}, "walker@3"),
+        ({"model_id": "walker", "version_number": 1, "path": "a.npz"}, "walker@1"),
+        ({"path": "a.npz"}, ""),
+        ({"model": "walker"}, ""),
+        ({"model": "walker", "version": 0}, ""),
+        ({"model": "walker", "version": True}, ""),
+        ({"model": "walker", "version": "3"}, ""),
+        ({"model": "walker", "version": 2**32}, ""),
+        ({"model": "", "version": 3}, ""),
+        ({"model": ["walker"], "version": 3}, ""),
+        ({"model": "w" * 257, "version": 3}, ""),
+        ({"model": "\ud800", "version": 3}, ""),
+    ],
+)
+def test_a_checkpoint_is_a_version_of_a_model(payload: dict[str, Any], checkpoint: str) -> None:
+    event = parsed(event="checkpoint_saved", payload=payload)
+    assert isinstance(event, Event)
+    assert event.checkpoint == checkpoint
+
+
+@pytest.mark.parametrize(
     "line",
     [
         b"",

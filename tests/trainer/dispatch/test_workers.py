@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.trainer.bench import STATUS, Client
+from tests.trainer.bench import STATUS, Client, serving
 from tests.trainer.dispatch.programs import SLEEPS, STUBBORN, WRITES, dispatching, marked_by, program, until
 from trio_cogment.api.trainer.trainer_pb2 import RunStep
 from trio_cogment.errors import FailedPreconditionError
@@ -60,6 +60,26 @@ async def test_what_a_worker_writes_is_stored_and_its_end_is_that_of_the_run(tmp
         assert outcome.value == "succeeded"
     log = tmp_path / "a" / "logs" / "worker.stdout.log"
     assert log.read_text().splitlines()[2] == "hello"
+
+
+async def test_checkpoints_are_stored_and_shown_with_the_run(tmp_path: Path) -> None:
+    text = """
+import json
+for version in (1, 2, 2):
+    print(json.dumps({"event": "checkpoint_saved", "payload": {"model": "walker", "version": version}}))
+print(json.dumps({"event": "checkpoint_saved", "payload": {"path": "a.npz"}}))
+"""
+    storage = f"sqlite:{tmp_path / 'runs.db'}"
+    async with dispatching(tmp_path, storage=storage) as (client, _, _):
+        await client.submit("a", **program(text))
+        shown: list[tuple[str, list[str]]] = []
+        async with client.watch(1) as call:
+            while not shown or shown[-1] != ("TERM", ["walker@1", "walker@2"]):
+                record = await call.receive()
+                shown.append((STATUS[record.status], list(record.checkpoints)))
+        assert shown[:4] == [("HSHK", []), ("RDY", []), ("RDY", ["walker@1"]), ("RDY", ["walker@1", "walker@2"])]
+    async with serving(storage) as (client, _):
+        assert (await client.record("a")).checkpoints == ["walker@1", "walker@2"]
 
 
 async def test_a_worker_that_writes_nothing_may_succeed(tmp_path: Path) -> None:

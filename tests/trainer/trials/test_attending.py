@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -21,6 +22,8 @@ from trio_cogment.sdk import Participants
 from trio_cogment.trainer import RunOrder, RunSink, Where
 from trio_cogment.trainer.dispatch.admission import Capacity
 from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher
+from trio_cogment.trainer.dispatch.jsonl import Origin
+from trio_cogment.trainer.dispatch.listening import Listener
 from trio_cogment.trainer.runs import Cause
 from trio_cogment.trainer.trials.attending import AttendedWorkers
 
@@ -30,8 +33,9 @@ RUN = {"entry_point": "python"}
 class Works:
     """A worker that is a function."""
 
-    def __init__(self, work: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, work: Callable[[], Awaitable[None]], sinks: list[RunSink]) -> None:
         self._work = work
+        self._sinks = sinks
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -39,6 +43,7 @@ class Works:
 
     async def run(self, order: RunOrder, gpus: Sequence[int], sink: RunSink) -> None:
         await sink.starting(order.run_id, gpus)
+        self._sinks.append(sink)
         await self._work()
         await sink.ended(order.run_id, Cause.FINISHED)
 
@@ -49,11 +54,14 @@ def params() -> TrialParams:
 
 @asynccontextmanager
 async def attending(
-    participants: Participants, work: Callable[[Platform], Awaitable[None]]
+    participants: Participants,
+    work: Callable[[Platform], Awaitable[None]],
+    sinks: list[RunSink] | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[Client, Platform]]:
-    async with open_platform(participants, store="memory:") as platform:
+    async with open_platform(participants, store="memory:", **options) as platform:
         where = Where(platform.channel, platform.datastore_client(), "cogment://discover", participants.spec)
-        workers = AttendedWorkers(Works(lambda: work(platform)), where)
+        workers = AttendedWorkers(Works(lambda: work(platform), [] if sinks is None else sinks), where)
         async with (
             RunDispatcher(Capacity(cpus=9, memory_mb=9999), workers=workers) as dispatcher,
             serving(dispatcher=dispatcher) as (client, _),
@@ -106,6 +114,23 @@ async def test_the_trials_of_a_run_end_with_it() -> None:
         infos: Any = await platform.controller.trial_infos()
         states = {info.trial_id: info.state == TrialState.ENDED for info in infos}
         assert states == {"r-ep000000": True, "other": False}
+
+
+async def test_a_checkpoint_of_a_run_is_a_version_in_the_registry(tmp_path: Path) -> None:
+    async def work(platform: Platform) -> None:
+        registry = platform.model_registry_client()
+        info = await registry.publish("walker", b"weights", user_data={"run_id": "r"})
+        line = {"event": "checkpoint_saved", "payload": {"model": "walker", "version": info.version_number}}
+        await Listener(Origin("r"), sinks[0]).take([json.dumps(line).encode()])
+
+    sinks: list[RunSink] = []
+    async with attending(people(), work, sinks, model_registry=tmp_path) as (client, platform):
+        await client.submit("r", **RUN)
+        await until(client, "r", "TERM")
+        (link,) = (await client.record("r")).checkpoints
+        model, _, version = link.rpartition("@")
+        info, data = await platform.model_registry_client().retrieve(model, int(version))
+        assert (data, dict(info.user_data)) == (b"weights", {"run_id": "r"})
 
 
 async def test_what_trials_have_done_comes_before_the_end_of_the_run() -> None:

@@ -49,7 +49,8 @@ def _time(text: str) -> str:
 def record_line(record: RunRecord) -> str:
     """Return a change of a run as a line."""
     reason = f"  {shortened(record.failure_reason, _REASON_CHARACTERS)}" if record.failure_reason else ""
-    return printable(f"{record.seq_id or '-':>6}  {record.run_id}  {status_of(record)}{reason}")
+    saved = f"  {shortened(record.checkpoints[-1], _REASON_CHARACTERS)}" if record.checkpoints else ""
+    return printable(f"{record.seq_id or '-':>6}  {record.run_id}  {status_of(record)}{saved}{reason}")
 
 
 def step_line(step: RunStep) -> str:

@@ -13,6 +13,9 @@ from typing import Any, TypeAlias
 
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStep
 
+#: What is longer is no name of a model; what is larger is no version of a registry.
+_MOST_CHARACTERS, _MOST_VERSIONS = 256, 2**32
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -31,6 +34,20 @@ class Event:
         """What went wrong, where the payload says so."""
         found = next((self.payload[name] for name in ("error", "reason", "message") if name in self.payload), "")
         return found if isinstance(found, str) else json.dumps(found)
+
+    @property
+    def checkpoint(self) -> str:
+        """The version of a model that was saved, as `model@version`; empty: it does not say.
+
+        It is told by `model` and `version`, or by `model_id` and `version_number`, the names that a registry has.
+        """
+        model = self.payload.get("model", self.payload.get("model_id"))
+        version = self.payload.get("version", self.payload.get("version_number"))
+        if not isinstance(model, str) or not 0 < len(model) <= _MOST_CHARACTERS or not model.isprintable():
+            return ""
+        if not isinstance(version, int) or isinstance(version, bool) or not 0 < version < _MOST_VERSIONS:
+            return ""
+        return f"{model}@{version}"
 
 
 @dataclass(frozen=True, slots=True)

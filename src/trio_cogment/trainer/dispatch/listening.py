@@ -55,7 +55,7 @@ class Listener:
                 try:
                     await self._attach()
                     if isinstance(found, Event):
-                        self._note(found)
+                        await self._note(found)
                     else:
                         await self._pace()
                         await self._sink.publish(self._origin.run_id, found)
@@ -68,7 +68,7 @@ class Listener:
             await self._sink.attach(self._origin.run_id, self._origin.worker_id, KIND)
             self.attached = True
 
-    def _note(self, event: Event) -> None:
+    async def _note(self, event: Event) -> None:
         self._sink.heard(self._origin.run_id)
         if event.name == "heartbeat":
             self.heartbeats = True
@@ -76,6 +76,8 @@ class Listener:
             self.failure = (event.error or event.name)[:_SHOWN_CHARACTERS]
         elif event.name == "checkpoint_saved":
             _log.info("run %s: a checkpoint: %s", self._origin.run_id, dict(event.payload))
+            if event.checkpoint:
+                await self._sink.link(self._origin.run_id, event.checkpoint)
 
     async def _pace(self) -> None:
         """Wait until the rate that controllers allow lets one more pass."""

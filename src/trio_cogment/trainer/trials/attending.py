@@ -169,6 +169,10 @@ class _Attendant:
         """See `RunSink.heard`."""
         self._sink.heard(run_id)
 
+    async def link(self, run_id: str, checkpoint: str) -> None:
+        """See `RunSink.link`."""
+        await self._sink.link(run_id, checkpoint)
+
     async def publish(self, run_id: str, message: Telemetry) -> None:
         """See `RunSink.publish`."""
         await self._sink.publish(run_id, message)
