@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.wrappers_pb2 import UInt32Value
 
 from trio_cogment import load_spec
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.spec import load_params
+from trio_cogment.spec import Spec, load_params
 from trio_cogment.spec._message_fields import READERS
 from trio_cogment.spec._params_file import DEFAULT_MAX_INACTIVITY_SECONDS
 
@@ -418,3 +419,27 @@ def test_a_required_field_that_is_missing_is_named(tmp_path: Path) -> None:
     proto = 'syntax = "proto2"; message Config { required Inner inner = 1; message Inner { required int32 x = 1; } }'
     with pytest.raises(InvalidArgumentError, match=r"line 5: .*config: it has no 'inner.x', which is required"):
         config_from(tmp_path, proto, "{inner: {}}")
+
+
+SPEC_KEY = "spec: {}\ntrial_params: {{environment: {{config: {{value: 3}}}}}}\n"
+
+
+def test_types_have_a_name(tmp_path: Path) -> None:
+    named = {"numbers": lambda: Spec(environment_config=UInt32Value)}
+    path = tmp_path / "params.yaml"
+    path.write_text(SPEC_KEY.format("numbers"))
+    assert load_params(path, named=named).environment.config.content == UInt32Value(value=3).SerializeToString()
+    path.write_text(SPEC_KEY.format("letters"))
+    with pytest.raises(InvalidArgumentError, match=r"line 1: spec: expected numbers or the path of a project file"):
+        load_params(path, named=named)
+
+
+def test_types_are_those_of_another_folder(tmp_path: Path) -> None:
+    (tmp_path / "game").mkdir()
+    (tmp_path / "game" / "data.proto").write_text('syntax = "proto3"; message Level { uint32 value = 1; }')
+    (tmp_path / "game" / "cogment.yaml").write_text(
+        "import: {proto: [data.proto]}\nenvironment: {config_type: Level}\n"
+    )
+    path = tmp_path / "params.yaml"
+    path.write_text(SPEC_KEY.format("game/cogment.yaml"))
+    assert load_params(path).environment.config.content == UInt32Value(value=3).SerializeToString()

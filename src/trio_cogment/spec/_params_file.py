@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from trio_cogment.spec.yaml_file import YamlFile, is_blank
 DEFAULT_MAX_INACTIVITY_SECONDS = 30
 
 _ROOT = "trial_params"
+_SPEC = "spec"
+_NONE: Mapping[str, Callable[[], Spec]] = {}
 #: Errors for keys of Cogment 1, by their place in the file.
 _LEGACY = {
     "datalog": "is the layout of Cogment 1; now it is trial_params: {datalog: {endpoint: 'grpc://host:port', "
@@ -30,7 +33,9 @@ _LEGACY = {
 }
 
 
-def load_params(path: str | Path, *, spec: Spec | None = None) -> TrialParams:
+def load_params(
+    path: str | Path, *, spec: Spec | None = None, named: Mapping[str, Callable[[], Spec]] = _NONE
+) -> TrialParams:
     """Read the `trial_params` of a file; other top-level keys are ignored, so that a whole cogment.yaml works.
 
     Keys are the fields of `TrialParams`, in snake_case or lowerCamelCase; a blank value counts as absent. Without a
@@ -39,8 +44,9 @@ def load_params(path: str | Path, *, spec: Spec | None = None) -> TrialParams:
 
     Args:
         path: the file.
-        spec: the types; by default those of the file itself if it imports protos, or else of the `cogment.yaml` beside
-            it. They are looked up only if the file gives fields.
+        spec: the types; by default those that the file's key `spec` names, those of the file itself if it imports
+            protos, or else of the `cogment.yaml` beside it. They are looked up only if the file gives fields.
+        named: types that have a name, which the key `spec` may have in place of the path of a project file.
 
     Raises:
         InvalidArgumentError: the file cannot be read, is not YAML, or has an unknown key or an invalid value; the
@@ -55,10 +61,17 @@ def load_params(path: str | Path, *, spec: Spec | None = None) -> TrialParams:
                 found = node
             else:
                 _refuse_legacy(file, key, place, node)
-    return read_params(file, found, _ROOT, spec=spec)
+    return read_params(file, found, _ROOT, spec=spec, named=named)
 
 
-def read_params(file: YamlFile, node: yaml.Node | None, name: str, *, spec: Spec | None = None) -> TrialParams:
+def read_params(
+    file: YamlFile,
+    node: yaml.Node | None,
+    name: str,
+    *,
+    spec: Spec | None = None,
+    named: Mapping[str, Callable[[], Spec]] = _NONE,
+) -> TrialParams:
     """Read trial parameters that are a part of a file; see `load_params`, also for what is raised.
 
     Args:
@@ -66,8 +79,9 @@ def read_params(file: YamlFile, node: yaml.Node | None, name: str, *, spec: Spec
         node: the parameters; None: there are none, and all of them have their defaults.
         name: of the part, in errors.
         spec: the types.
+        named: see `load_params`.
     """
-    payloads = _Payloads(file, spec)
+    payloads = _Payloads(file, spec, named)
     reader = FieldReader(file, refused=_LEGACY, special={SerializedMessage.DESCRIPTOR.full_name: payloads.read})
     params = TrialParams()
     given = set() if node is None else reader.fill(node, params, name)
@@ -83,9 +97,10 @@ class _Payloads:
     Those that are given by fields are filled at the end: only then is the class of each actor known.
     """
 
-    def __init__(self, file: YamlFile, spec: Spec | None) -> None:
+    def __init__(self, file: YamlFile, spec: Spec | None, named: Mapping[str, Callable[[], Spec]]) -> None:
         self._file = file
         self._spec = spec
+        self._named = named
         self._plain = FieldReader(file, refused=_LEGACY)
         self._waiting: list[tuple[yaml.Node, SerializedMessage, Any, str]] = []
 
@@ -136,7 +151,17 @@ class _Payloads:
 
         own = Path(self._file.path)
         assert self._file.root is not None
-        if any(key == "import" for key, _, _ in self._file.entries(self._file.root, "the file")):
+        root = {key: value for key, _, value in self._file.entries(self._file.root, "the file")}
+        if _SPEC in root and not is_blank(root[_SPEC]):
+            text = self._file.text(root[_SPEC], _SPEC)
+            if text in self._named:
+                return self._named[text]()
+            if not (own.parent / text).exists():
+                known = "".join(f"{each}, " for each in self._named)
+                what = f"{_SPEC}: expected {known}or the path of a project file; there is no file {text!r}"
+                raise self._file.fault(root[_SPEC], what.replace(", or", " or"))
+            return load_spec(own.parent / text)
+        if "import" in root:
             return load_spec(own)
         for beside in DEFAULT_NAMES:
             if (own.parent / beside).is_file():

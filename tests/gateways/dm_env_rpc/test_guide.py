@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from tests.gateways.dm_env_rpc.servers import Catch, served, serving
+from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
+from trio_cogment.api.rl_pb2 import EnvironmentConfig
+from trio_cogment.cli.services.default_params import ParamsSettings, load_default_params
 from trio_cogment.gateways.dm_env_rpc import FieldAnnotation, State, load_profile, open_connection
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import make_mapping
 from trio_cogment.gateways.dm_env_rpc.gateway.property_table import TABLE
@@ -51,8 +54,22 @@ async def test_the_gateway(names: dict[str, Any]) -> None:
         assert server.log[:3] == ["create_world", "join_world", "reset"]
 
 
+def test_the_parameter_file(tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[0])
+    settings = ParamsSettings(params=path, legacy=None, hooks=False, discovery=False, datastore=False)
+    params = load_default_params(settings, None)
+    assert params is not None
+    found = BridgeConfig.FromString(params.environment.config.content)
+    assert found == BridgeConfig(server="grpc://localhost:9010", seed=7, end_when=BridgeConfig.ANY)
+    path.write_text("spec: rl\ntrial_params: {environment: {config: {seed: 8}}}\n")
+    params = load_default_params(settings, None)
+    assert params is not None
+    assert EnvironmentConfig.FromString(params.environment.config.content).seed == 8
+
+
 def test_the_profile(tmp_path: Path) -> None:
-    text = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[0]
+    text = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[1]
     (tmp_path / "profile.yaml").write_text(text)
     client = '{name: ann, actor_class: player, endpoint: "cogment://client"}'
     (tmp_path / "duel.yaml").write_text(f"trial_params: {{actors: [{client}]}}")
@@ -64,7 +81,7 @@ def test_the_profile(tmp_path: Path) -> None:
 
 
 def test_annotations(tmp_path: Path) -> None:
-    text = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[1]
+    text = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[2]
     (tmp_path / "pilot.proto").write_text(
         """syntax = "proto3";
         message Picture { bytes pixels = 1; }
