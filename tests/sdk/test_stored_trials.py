@@ -116,7 +116,7 @@ async def test_with_a_datastore_elsewhere(tmp_path: Path) -> None:
             assert len([sample async for sample in store.samples(outcome.trial_id)]) == outcome.ticks
 
 
-async def test_a_trial_that_is_not_complete_is_told_of() -> None:
+async def test_a_trial_that_is_not_complete_is_told_of(autojump_clock: trio.testing.MockClock) -> None:
     going_on = trio.Event()
 
     async def thinks(session: ActorSession) -> None:
@@ -136,7 +136,7 @@ async def test_a_trial_that_is_not_complete_is_told_of() -> None:
     async with open_platform(participants, store="memory:") as platform:
         store = DatastoreClient(platform.channel)
         trial_id = await platform.controller.start_trial(params)
-        await trio.testing.wait_all_tasks_blocked()
+        await trio.sleep(1)  # until samples have been stored: a virtual second
         with pytest.raises(TrialIncompleteError, match=f"trial '{trial_id}' has not ended, .* partial=True"):
             [sample async for sample in store.samples(trial_id)]
         with pytest.raises(TrialIncompleteError):
