@@ -185,14 +185,15 @@ class FrameHandler:
     def _response_headers(
         self, stream: Stream, headers: _grpc_headers.RawHeaders, ended: bool, events: list[Event]
     ) -> None:
-        if _grpc_headers.is_malformed(headers):
+        found = _grpc_headers.examine_response(headers, ended=ended)
+        if found.is_malformed:
             self.stream_fault(stream, ErrorCode.PROTOCOL_ERROR, "malformed response", events)
             return
-        if not ended and _grpc_headers.is_informational(headers):
+        if found.is_informational:
             self._floods.empty.count()  # any number of them may come before the response (RFC 9113, 8.1)
             return
         limit = self._max_header_list_bytes
-        if sum(len(name) + len(value) + 32 for name, value in headers) > limit:
+        if found.size > limit:
             # The shell ends the call with this status, and resets the stream.
             stream.refused = True
             error = BadMessageError(StatusCode.RESOURCE_EXHAUSTED, f"response metadata is larger than {limit} bytes")
@@ -200,7 +201,8 @@ class FrameHandler:
             return
         if ended:
             stream.remote_closed = True
-            trailers = _grpc_headers.parse_trailers(headers)
+            trailers = found.parsed
+            assert isinstance(trailers, _grpc_headers.Trailers)
             if stream.inside_message and trailers.code is StatusCode.OK:
                 # A failure says more than the message it has cut off.
                 trailers = _grpc_headers.Trailers(
@@ -210,15 +212,13 @@ class FrameHandler:
             self._close_after_response(stream)
             return
         stream.headers_seen = True
-        response = _grpc_headers.parse_response(headers)
-        if isinstance(response, _grpc_headers.Trailers):
-            events.append((Kind.STATUS, stream, response))
+        if isinstance(found.parsed, _grpc_headers.Trailers):
+            events.append((Kind.STATUS, stream, found.parsed))
             self._table.reset(stream, ErrorCode.CANCEL)
             return
-        for name, value in headers:
-            if name == b"grpc-encoding":
-                stream.encoding = value
-        events.append((Kind.RESPONSE, stream, response))
+        if found.encoding is not None:
+            stream.encoding = found.encoding
+        events.append((Kind.RESPONSE, stream, found.parsed))
 
     # --- other frames ---
 

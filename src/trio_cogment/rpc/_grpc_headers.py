@@ -13,6 +13,8 @@ import re
 import urllib.parse
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from trio_cogment._version import __version__
 from trio_cogment.errors import STATUS_DETAILS, StatusCode
@@ -69,6 +71,9 @@ STATUS_OF_HTTP: dict[bytes, StatusCode] = {
     b"504": StatusCode.UNAVAILABLE,
 }
 
+#: With so few fields a header list of a response is most likely one of a few.
+_USUAL_FIELDS = 4
+
 _STATUS_OF_TEXT = {b"%d" % code: code for code in StatusCode}
 
 
@@ -121,7 +126,19 @@ def request_headers(
     path: str, *, scheme: str, authority: str, timeout: float | None, metadata: Metadata, encoding: str = ""
 ) -> RawHeaders:
     """Return the headers of a request."""
-    headers: RawHeaders = [
+    headers: RawHeaders = [*_usual_headers(path, scheme, authority)]
+    if encoding:
+        headers.append((b"grpc-encoding", encoding.encode()))
+    if timeout is not None:
+        headers.append(unindexed(b"grpc-timeout", encode_timeout(timeout)))
+    if metadata:
+        headers += encode_metadata(metadata)
+    return headers
+
+
+@lru_cache(maxsize=256)  # a program has few methods and servers
+def _usual_headers(path: str, scheme: str, authority: str) -> RawHeaders:
+    return [
         (b":method", b"POST"),
         (b":scheme", scheme.encode()),
         (b":path", path.encode()),
@@ -131,13 +148,6 @@ def request_headers(
         USER_AGENT,
         ACCEPT_ENCODING,
     ]
-    if encoding:
-        headers.append((b"grpc-encoding", encoding.encode()))
-    if timeout is not None:
-        headers.append(unindexed(b"grpc-timeout", encode_timeout(timeout)))
-    if metadata:
-        headers += encode_metadata(metadata)
-    return headers
 
 
 def is_grpc(content_type: bytes) -> bool:
@@ -322,6 +332,50 @@ def _status_without_grpc(fields: dict[bytes, bytes]) -> tuple[StatusCode, str]:
 def is_informational(headers: RawHeaders) -> bool:
     """Whether the real response is still to come (RFC 9110, 15.2)."""
     return any(name == b":status" and value[:1] == b"1" for name, value in headers)
+
+
+class ResponseHeaders(NamedTuple):
+    """What a header list of a response says.
+
+    Attributes:
+        is_malformed: HTTP/2 forbids one of its fields.
+        is_informational: the real response is still to come (RFC 9110, 15.2); never at the end.
+        size: as HTTP/2 counts it (RFC 9113, 10.5.1).
+        parsed: the metadata that opens the response, or how the call has ended; None if nothing of it counts.
+        encoding: of the messages; None if it is not said.
+    """
+
+    is_malformed: bool
+    is_informational: bool
+    size: int
+    parsed: Metadata | Trailers | None
+    encoding: bytes | None
+
+
+def examine_response(headers: RawHeaders, *, ended: bool) -> ResponseHeaders:
+    """Return what a header list of a response says.
+
+    Args:
+        headers: see above.
+        ended: it is the last one.
+    """
+    if len(headers) <= _USUAL_FIELDS:  # most responses of a server say the same, word for word
+        return _examined_before(tuple(headers), ended)
+    return _examine(headers, ended)
+
+
+def _examine(headers: Sequence[tuple[bytes, bytes]], ended: bool) -> ResponseHeaders:
+    fields = list(headers)
+    if is_malformed(fields):
+        return ResponseHeaders(True, False, 0, None, None)
+    if not ended and is_informational(fields):
+        return ResponseHeaders(False, True, 0, None, None)
+    size = sum(len(name) + len(value) + 32 for name, value in fields)
+    parsed = parse_trailers(fields) if ended else parse_response(fields)
+    return ResponseHeaders(False, False, size, parsed, dict(fields).get(b"grpc-encoding"))
+
+
+_examined_before = lru_cache(maxsize=64)(_examine)
 
 
 def parse_response(headers: RawHeaders) -> Metadata | Trailers:

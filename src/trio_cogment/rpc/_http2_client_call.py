@@ -76,11 +76,21 @@ class Http2ClientCall(Http2Call, ClientCall):
         self._deadline = trio.current_effective_deadline()
         if self._own_deadline is not None:
             self._deadline = min(self._deadline, self._own_deadline)
+        self._begin(connection)
+        return self
+
+    def enter_nowait(self, connection: ClientTransport) -> None:
+        """Enter it on a connection that takes a call; the scopes around the caller are not those of the call."""
+        self._entered = True
+        if self._timeout is not None:
+            self._deadline = self._own_deadline = trio.current_time() + self._timeout
+        self._begin(connection)
+
+    def _begin(self, connection: ClientTransport) -> None:
         self._replay = ReplayBuffer(self._channel.sent_budget, connection.config)
         self._open(connection)
         if not self._hold:
             connection.wake()
-        return self
 
     def _open(self, connection: ClientTransport) -> None:
         self._connection = connection
@@ -177,6 +187,10 @@ class Http2ClientCall(Http2Call, ClientCall):
 
     async def done_sending(self) -> None:
         await self._connection.yield_sometimes()
+        self.done_sending_nowait()
+
+    def done_sending_nowait(self) -> None:
+        """As `done_sending`."""
         if self._sending_done:
             return
         if self.over:
@@ -210,7 +224,8 @@ class Http2ClientCall(Http2Call, ClientCall):
         unread = self._inbox.items
         if unread:
             self._engine.keep(self._stream, [len(payload) for payload in unread])
-        self._waiters.unpark_all()
+        if self._waiters:
+            self._waiters.unpark_all()
         self._connection.retire_if_idle()
 
     # --- what the connection tells ---
@@ -222,7 +237,8 @@ class Http2ClientCall(Http2Call, ClientCall):
         if encoding != b"identity":
             self._decode = decoder(self._decode, encoding, self._connection.config.max_receive_message_bytes)
         self._initial = metadata
-        self._waiters.unpark_all()
+        if self._waiters:
+            self._waiters.unpark_all()
 
     def on_status(self, trailers: _grpc_headers.Trailers) -> None:
         """The server has ended the call."""

@@ -88,6 +88,13 @@ class Pool:
             self._backoff.reset()
         return connection
 
+    def acquire_nowait(self) -> Connection | None:
+        """As `acquire`; None: it would have to wait."""
+        connection = self._usable()
+        if connection is not None and self._unused and self._unused.pop(connection, None) is not None:
+            self._backoff.reset()
+        return connection
+
     def _usable(self) -> Connection | None:
         if self._nursery is None:
             return None

@@ -296,6 +296,22 @@ class CallOpener(abc.ABC):
         """
         return None
 
+    def unary_nowait(
+        self, method: Method, request: Message, on_reply: OnReply, *, timeout: float | None = None
+    ) -> ClientCall | None:
+        """Send one request without waiting, where that is possible: to a server that is connected; None elsewhere.
+
+        No task waits for the response: `on_reply` is called by whoever brings it, with the response or with the error,
+        and once. It must not raise. Cancelling the call that is returned is an error like any other.
+
+        Args:
+            method: with one request and one response.
+            request: see above.
+            on_reply: see above.
+            timeout: in seconds.
+        """
+        return None
+
     async def unary(
         self,
         method: Method,
@@ -327,6 +343,30 @@ class CallOpener(abc.ABC):
             if await call.receive() is not None:
                 raise RpcError(StatusCode.INTERNAL, f"{method.path}: more than one response message")
             return response
+
+
+#: Takes the response to a call, or the error that it has ended with.
+OnReply: TypeAlias = Callable[[Any, "RpcError | None"], None]
+
+
+class ReplyConsumer:
+    """Waits for the one response of a call, and passes it on."""
+
+    def __init__(self, method: Method, on_reply: OnReply) -> None:
+        self._method = method
+        self._on_reply = on_reply
+        self._replies: list[Any] = []
+
+    def on_message(self, message: Any) -> None:
+        """See `Consumer.on_message`."""
+        self._replies.append(message)
+
+    def on_end(self, error: RpcError | None) -> None:
+        """See `Consumer.on_end`."""
+        if error is None and len(self._replies) != 1:
+            how_many = "more than one response message" if self._replies else "no response message"
+            error = RpcError(StatusCode.INTERNAL, f"{self._method.path}: {how_many}")
+        self._on_reply(None if error is not None else self._replies[0], error)
 
 
 def checked_timeout(timeout: float | None) -> float | None:

@@ -18,15 +18,17 @@ from functools import partial
 from types import TracebackType
 
 import trio
+from google.protobuf.message import Message
 
 from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RpcError
 from trio_cogment.host import Host
 from trio_cogment.rpc._compression import checked_encoding
 from trio_cogment.rpc._connection import Connection
 from trio_cogment.rpc._http2_client_call import Http2ClientCall
 from trio_cogment.rpc._pool import Pool
 from trio_cogment.rpc._retry import Budget
-from trio_cogment.rpc.calls import CallOpener, ClientCall, MetadataLike, Method
+from trio_cogment.rpc.calls import CallOpener, ClientCall, MetadataLike, Method, OnReply, ReplyConsumer
 from trio_cogment.rpc.tls import FilePath, client_stream, shake_hands
 
 #: Makes a stream to the server; what it raises becomes UNAVAILABLE.
@@ -202,6 +204,27 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
     ) -> ClientCall:
         """See `CallOpener.call`."""
         return Http2ClientCall(self, method, metadata, timeout, wait_for_ready, compression or self.compression)
+
+    def unary_nowait(
+        self, method: Method, request: Message, on_reply: OnReply, *, timeout: float | None = None
+    ) -> ClientCall | None:
+        """See `CallOpener.unary_nowait`."""
+        connection = self._pool.acquire_nowait()
+        if connection is None:
+            return None
+        call = Http2ClientCall(self, method, (), timeout, compression=self.compression)
+        call.enter_nowait(connection)
+        try:
+            call.send_nowait(request)
+        except trio.WouldBlock:
+            call.cancel()
+            return None
+        except RpcError:
+            call.cancel()
+            raise
+        call.done_sending_nowait()
+        call.set_consumer(ReplyConsumer(method, on_reply))
+        return call
 
     @property
     def trouble(self) -> str:

@@ -27,13 +27,15 @@ from trio_cogment.errors import RpcError, UnavailableError
 from trio_cogment.gateways.legacy import LegacyGateway, LegacyProfile
 from trio_cogment.gateways.legacy.gateway import OpenedLegacyGateway
 from trio_cogment.platform import Platform
-from trio_cogment.rpc import serve
+from trio_cogment.rpc import CallOpener, serve
 from trio_cogment.sdk import ActorSession, EnvironmentSession, Participants, actor_params, trial_params
 from trio_cogment.testing import Link, Probe, World, record_states
 
 PORT = 9000
 FAULTS = ("reset", "dark", "partition", "crash", "power", "hang", "terminate")
 CLIENTS = ("c0", "c1")
+#: One that calls within the process: of its calls that it has left it is known what has become of them.
+LOCAL = "local"
 OLD = ("agents", "worlds")
 QUIET = ("quiet-agents", "quiet-worlds")
 #: When everybody who behaves badly stops.
@@ -256,10 +258,26 @@ class Play:
                 self.visits += 1
                 await self._visit(f"{name}.{self.visits}", name, draw)
 
+    async def local_client(self) -> None:
+        """Play without a network in between."""
+        draw = self.world.stream(LOCAL)
+        while True:
+            await trio.sleep(draw.uniform(0.1, 2))
+            self.visits += 1
+            await self._visit(f"{LOCAL}.{self.visits}", LOCAL, draw)
+
+    @asynccontextmanager
+    async def _channel(self, name: str) -> AsyncIterator[CallOpener]:
+        if name == LOCAL:
+            yield self.platform.channel
+            return
+        async with self.network.host(name).channel("platform", PORT, config=HASTY) as channel:
+            yield channel
+
     async def _visit(self, who: str, name: str, draw: random.Random) -> None:
         note = partial(self.world.history.record, who)
         try:
-            async with self.network.host(name).channel("platform", PORT, config=HASTY) as channel:
+            async with self._channel(name) as channel:
                 client = OldClient(channel, who)
                 if not await self._enter(client, note, draw):
                     return
@@ -394,6 +412,7 @@ class Play:
             async with trio.open_nursery() as nursery:
                 for name in CLIENTS:
                     nursery.start_soon(self.client, name, name=f"client {name}")
+                nursery.start_soon(self.local_client, name="local client")
                 nursery.start_soon(self.faults, name="faults")
                 await trio.sleep_forever()
         self.network.heal()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import ssl
+from functools import partial
 from typing import Any
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.errors import FailedPreconditionError, UnavailableError
+from trio_cogment.errors import CogmentError, FailedPreconditionError
 from trio_cogment.gateways.legacy.actor_ids import ids_in
-from trio_cogment.gateways.legacy.agent_part import AgentPart, CallOut, Decision
+from trio_cogment.gateways.legacy.agent_part import AgentPart, Decision
+from trio_cogment.gateways.legacy.call_line import CallLine
 from trio_cogment.gateways.legacy.old_server import AGENT, OldServer, RefusedError, open_old_server
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.gateways.legacy.trials import TrialSource
 from trio_cogment.host import Host
 from trio_cogment.rpc import CallOpener, RpcConfig
-from trio_cogment.sdk import ActorSession
+from trio_cogment.sdk import ActorSession, Event
 from trio_cogment.spec import encode
 
 _log = logging.getLogger(__name__)
@@ -105,33 +107,52 @@ class LegacyAgent:
             part.refused()
             raise
         part.started()
-        await session.start()
-        async for event in session.all_events():
-            for call in part.take(event):
-                if call.method == "Decide":
-                    await self._act(session, await self._decide(part, server, call, session))
-                else:
-                    await server.call(call)
+        line = CallLine(server)
+        playing = _Playing(session, part, line, empty_on_error=self._profile.on_agent_error == "empty")
+        await line.run(partial(session.handle, playing.on_event))
 
-    async def _decide(
-        self, part: AgentPart, server: OldServer, call: CallOut, session: ActorSession[Any, Any, Any]
-    ) -> Decision:
-        try:
-            return part.decided(await server.call(call))
-        except (RefusedError, UnavailableError) as error:
-            if self._profile.on_agent_error == "fail":
-                raise
-            _log.warning("trial %r, actor %r: %s; an empty action is sent", session.trial_id, session.name, error)
-            return Decision(b"", [], [], [])
 
-    async def _act(self, session: ActorSession[Any, Any, Any], decision: Decision) -> None:
+class _Playing:
+    """An agent that plays: events bring calls, and decisions become actions."""
+
+    def __init__(
+        self, session: ActorSession[Any, Any, Any], part: AgentPart, line: CallLine, *, empty_on_error: bool
+    ) -> None:
+        self._session = session
+        self._part = part
+        self._line = line
+        self._otherwise = self._act_empty if empty_on_error else None
+
+    def on_event(self, event: Event[Any, None]) -> None:
+        for call in self._part.take(event):
+            if call.method == "Decide":
+                self._line.put(call, self._decided, self._otherwise)
+            else:
+                self._line.put(call, _nothing)
+
+    def _decided(self, reply: Any) -> None:
+        self._act(self._part.decided(reply))
+
+    def _act_empty(self, error: CogmentError) -> None:
+        session = self._session
+        _log.warning("trial %r, actor %r: %s; an empty action is sent", session.trial_id, session.name, error)
+        self._act(Decision(b"", [], [], []))
+
+    def _act(self, decision: Decision) -> None:
+        session = self._session
         for text in decision.ignored:
             _log.warning("trial %r, actor %r: the old agent: %s: ignored", session.trial_id, session.name, text)
+        if session.is_over:
+            return
         # First what belongs to the tick that the action ends.
         for reward in decision.rewards:
-            await session.add_reward(
+            session.add_reward_nowait(
                 reward.value, reward.confidence, reward.to, tick_id=reward.tick_id, user_data=reward.user_data
             )
         for payload, receiver in decision.messages:
-            await session.send_message(payload, receiver)
-        await session.do_action(decision.action)
+            session.send_message_nowait(payload, receiver)
+        session.do_action_nowait(decision.action)
+
+
+def _nothing(_reply: Any) -> None:
+    pass

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import ssl
+from functools import partial
 from typing import Any
 
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.gateways.legacy.actor_ids import ActorIds
-from trio_cogment.gateways.legacy.agent_part import CallOut
+from trio_cogment.gateways.legacy.call_line import CallLine
 from trio_cogment.gateways.legacy.environment_part import EnvironmentPart, Outcome
 from trio_cogment.gateways.legacy.old_server import ENVIRONMENT, OldServer, RefusedError, open_old_server
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.gateways.legacy.trials import TrialSource
 from trio_cogment.host import Host
 from trio_cogment.rpc import CallOpener, RpcConfig
-from trio_cogment.sdk import EnvironmentSession
+from trio_cogment.sdk import EnvironmentSession, Event
 from trio_cogment.spec import encode
 
 _log = logging.getLogger(__name__)
@@ -109,25 +110,48 @@ class LegacyEnvironment:
             part.refused()
             raise
         first = part.started(reply)
-        self._note(session, first)
+        _note(session, first)
         await session.start(first.observations)
-        async for event in session.all_events():
-            then = part.take(event)
-            if isinstance(then, CallOut):
-                reply = await server.call(then)
-                then = part.updated(reply) if then.method == "Update" else None
-            if then is not None:
-                await self._step(session, then)
+        line = CallLine(server)
+        await line.run(partial(session.handle, _Playing(session, part, line).on_event))
 
-    async def _step(self, session: EnvironmentSession[Any, Any, Any], outcome: Outcome) -> None:
-        self._note(session, outcome)
+
+class _Playing:
+    """An environment that plays: events bring calls, and their replies become observations."""
+
+    def __init__(self, session: EnvironmentSession[Any, Any, Any], part: EnvironmentPart, line: CallLine) -> None:
+        self._session = session
+        self._part = part
+        self._line = line
+
+    def on_event(self, event: Event[None, Any]) -> None:
+        then = self._part.take(event)
+        if isinstance(then, Outcome):
+            # After the calls that are under way.
+            self._line.put(None, partial(self._step, then))
+        elif then is not None:
+            self._line.put(then, self._updated if then.method == "Update" else _nothing)
+
+    def _updated(self, reply: Any) -> None:
+        self._step(self._part.updated(reply), None)
+
+    def _step(self, outcome: Outcome, _reply: Any) -> None:
+        session = self._session
+        _note(session, outcome)
+        if session.is_over:
+            return
         for payload, receiver in outcome.messages:
-            await session.send_message(payload, receiver)
+            session.send_message_nowait(payload, receiver)
         if outcome.ends_trial:
-            await session.end(outcome.observations, outcome.rewards)
+            session.end_nowait(outcome.observations, outcome.rewards)
         else:
-            await session.produce_observations(outcome.observations, outcome.rewards)
+            session.produce_observations_nowait(outcome.observations, outcome.rewards)
 
-    def _note(self, session: EnvironmentSession[Any, Any, Any], outcome: Outcome) -> None:
-        for text in outcome.ignored:
-            _log.warning("trial %r: the old environment: %s: ignored", session.trial_id, text)
+
+def _note(session: EnvironmentSession[Any, Any, Any], outcome: Outcome) -> None:
+    for text in outcome.ignored:
+        _log.warning("trial %r: the old environment: %s: ignored", session.trial_id, text)
+
+
+def _nothing(_reply: Any) -> None:
+    pass

@@ -112,7 +112,7 @@ class EnvironmentPart:
         return do
 
     def _update(self, actions: Iterable[RecvAction[Any]]) -> CallOut:
-        contents = [b"" if each.payload is None else encode(each.payload, None, "action") for each in actions]
+        contents = [_content(each.payload) for each in actions]
         request = pb.EnvUpdateRequest(trial_id=self._trial_id, reply_with_snapshot=True)
         request.action_set.actions.extend(self._ids.by_id(contents))
         self._tick_id += 1
@@ -150,3 +150,9 @@ class EnvironmentPart:
         if self._enter(Input.STOP) is not Do.END:
             return None
         return CallOut("End", pb.EnvEndRequest(trial_id=self._trial_id))
+
+
+def _content(payload: Any) -> bytes:
+    if payload is None:  # the actor is not available
+        return b""
+    return payload if type(payload) is bytes else encode(payload, None, "action")

@@ -15,7 +15,8 @@ from trio_cogment.endpoints import parse_server_endpoint
 from trio_cogment.errors import FailedPreconditionError, RpcError, StatusCode, UnavailableError
 from trio_cogment.gateways.legacy.agent_part import CallOut
 from trio_cogment.host import Host
-from trio_cogment.rpc import CallOpener, Method, RpcConfig, methods_of, open_channel
+from trio_cogment.rpc import CallOpener, ClientCall, Method, RpcConfig, methods_of, open_channel
+from trio_cogment.rpc.calls import OnReply
 
 _log = logging.getLogger(__name__)
 
@@ -60,12 +61,30 @@ class OldServer:
             UnavailableError: it cannot be reached, was lost, or did not answer in time.
         """
         try:
-            return await self._opener.unary(self._methods[call.method], call.request, timeout=self._timeout)
+            return await self.unary(call)
         except RpcError as error:
-            text = f"{self.name}: {call.method}: {error.code.name}: {_line(error.message)}"
-            if error.code in _UNCERTAIN:
-                raise UnavailableError(text) from error
-            raise RefusedError(text) from error
+            raise self.failure_of(call, error) from error
+
+    async def unary(self, call: CallOut) -> Any:
+        """Make a call and return the reply; see `failure_of`.
+
+        Raises:
+            RpcError: whatever the call has ended with.
+        """
+        return await self._opener.unary(self._methods[call.method], call.request, timeout=self._timeout)
+
+    def call_nowait(self, call: CallOut, on_reply: OnReply) -> ClientCall | None:
+        """Make a call without waiting, if that is possible; see `CallOpener.unary_nowait`.
+
+        Raises:
+            RpcError: the request is too large.
+        """
+        return self._opener.unary_nowait(self._methods[call.method], call.request, on_reply, timeout=self._timeout)
+
+    def failure_of(self, call: CallOut, error: RpcError) -> RefusedError | UnavailableError:
+        """Return what the error of a call means: the server's own, or that of the way to it."""
+        text = f"{self.name}: {call.method}: {error.code.name}: {_line(error.message)}"
+        return UnavailableError(text) if error.code in _UNCERTAIN else RefusedError(text)
 
     async def tell_end(self, call: CallOut, seconds: float) -> None:
         """Make the last call, also when the surrounding scope is cancelled; a failure is only logged.
