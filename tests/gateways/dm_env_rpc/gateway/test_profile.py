@@ -89,6 +89,18 @@ def test_a_whole_configuration_comes_first() -> None:
     assert config_of(found.params) == {"stock": 5, "price": 2.0}
 
 
+def test_settings_that_exclude_each_other() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"setting 'env\.large': there is one for 'small', too, and they ex"):
+        created({"env.large": "x", "env.small": 1})
+    content = shop().message("shop.EnvironmentConfig")(small=1).SerializeToString()
+    found = created({"env.large": "x", "env_config": np.frombuffer(content, np.uint8)})
+    assert config_of(found.params) == {"large": "x"}
+    found = created(
+        {"env.levels.a.size": 1, "env.anything.a.b": 1, "env.level.size": 2, "env.small": 1, "env.maybe": 1}
+    )
+    assert config_of(found.params)["small"] == 1
+
+
 def test_policies_are_settings() -> None:
     found = created(
         {

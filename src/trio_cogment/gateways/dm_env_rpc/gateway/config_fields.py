@@ -54,6 +54,21 @@ def set_field(message: Any, path: str, value: NDArray[Any]) -> None:
     _set_within(message, parts, value)
 
 
+def excluded_by(message: Any, path: str) -> str | None:
+    """Return the field that has taken the place of one that was set, as both are of one `oneof`; None: none has."""
+    for name in path.split("."):
+        descriptor = getattr(message, "DESCRIPTOR", None)
+        field = None if descriptor is None else descriptor.fields_by_name.get(name)
+        if field is None:  # within a map, or values of any names
+            return None
+        group = field.containing_oneof
+        chosen = None if group is None else message.WhichOneof(group.name)
+        if chosen not in (None, name):
+            return str(chosen)
+        message = getattr(message, name)
+    return None
+
+
 def _set_within(message: Any, parts: list[str], value: NDArray[Any]) -> None:
     descriptor = message.DESCRIPTOR
     if descriptor.full_name == _STRUCT:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.gateways.dm_env_rpc.gateway import setting_values as values
-from trio_cogment.gateways.dm_env_rpc.gateway.config_fields import UnknownFieldError, set_field
+from trio_cogment.gateways.dm_env_rpc.gateway.config_fields import UnknownFieldError, excluded_by, set_field
 from trio_cogment.gateways.dm_env_rpc.gateway.setting_values import NotThatError
 
 if TYPE_CHECKING:
@@ -101,6 +101,12 @@ class Settings:
                 raise values.refused(name, error, array) from None
             except UnknownFieldError as error:
                 raise InvalidArgumentError(f"setting {name!r}: {error}") from None
+        for name in sorted(names):
+            other = excluded_by(message, name.removeprefix(prefix))
+            if other is not None:
+                raise InvalidArgumentError(
+                    f"setting {name!r}: there is one for {other!r}, too, and they exclude each other"
+                )
         self._known.add(f"{prefix}{_FIELD}")
         return bool(names)
 
