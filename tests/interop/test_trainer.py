@@ -107,7 +107,7 @@ class Watch:
 
 
 #: From this number on there are fields of this project, which published programs skip.
-OWN = 100
+OWN = 1001
 
 
 def test_the_messages_are_those_of_this_package(stubs: Any) -> None:

@@ -82,7 +82,7 @@ class Chores:
             await self._clean_up(entry)
             return
         await self._board.report_if_possible(entry, entry.latest.restart, "daemon restarted")
-        if entry.latest.state is RunState.INIT:
+        if entry.latest.state is RunState.INIT or (entry.config is not None and entry.config.external):
             await self._start(entry, again=True)
         else:
             entry.started.set()
@@ -90,7 +90,7 @@ class Chores:
     async def _start(self, entry: Entry, *, again: bool = False) -> None:
         """Give a run to the dispatcher."""
         config = entry.config
-        if self._dispatcher is not None and config is not None and not config.external and not entry.over:
+        if self._dispatcher is not None and config is not None and not entry.over:
             try:
                 await self._dispatcher.start(RunOrder(entry.run_id, config, again), self._sink)
             except CogmentError as error:

@@ -112,8 +112,14 @@ class Reports:
     async def attach(self, run_id: str, worker_id: str, kind: str) -> None:
         """See `RunSink.attach`."""
         entry = self._board.entry(run_id)
-        self._registered(entry, worker_id, supports_pause=False)
-        _log.debug("run %s: worker %r (%s)", run_id, worker_id, kind)
+        known = entry.workers.get(worker_id)
+        if known is None or not known.token:
+            self._registered(entry, worker_id, supports_pause=False)
+            _log.debug("run %s: worker %r (%s)", run_id, worker_id, kind)
+        else:
+            # The session of one that has registered itself stays.
+            self._board.change(entry, entry.latest.registration)
+            entry.heard(trio.current_time())
         await self._board.commits.wait(entry.position)
 
     def heard(self, run_id: str) -> None:

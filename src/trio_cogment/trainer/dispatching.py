@@ -95,7 +95,8 @@ class Dispatcher(Protocol):
     """Starts the workers and trials of runs."""
 
     async def start(self, order: RunOrder, sink: RunSink) -> None:
-        """Start a run, or queue it; return when it is known which.
+        """Start a run, or queue it; return when it is known which. Of an external run there is nothing to start, but
+        perhaps trials to be followed.
 
         Args:
             order: what to start.

@@ -21,7 +21,7 @@ from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher, Starter
 from trio_cogment.trainer.dispatch.machine import this_machine
 from trio_cogment.trainer.dispatch.workers import Workers
 from trio_cogment.trainer.opening import open_trainer
-from trio_cogment.trainer.trials.attending import AttendedWorkers
+from trio_cogment.trainer.trials.attending import AttendedWorkers, ExternalRuns
 from trio_cogment.trainer.trials.starter import TrialRuns, Where
 
 #: In the folder of a trainer: its database, and the folders of runs.
@@ -89,12 +89,13 @@ class PlatformTrainer:
         except OSError as error:
             raise FailedPreconditionError(f"{self._folder}: {error.strerror or error}") from error
         workers: Starter = Workers(os.path.join(self._folder, RUNS), self._surroundings, self._workers, host)
-        trials = None
+        trials = external = None
         if where is not None:
-            workers, trials = AttendedWorkers(workers, where), TrialRuns(where, host)
+            workers, trials, external = AttendedWorkers(workers, where), TrialRuns(where, host), ExternalRuns(where)
+        capacity = self._capacity or this_machine()
         storage = f"sqlite:{os.path.join(self._folder, DATABASE)}"
         async with (
-            RunDispatcher(self._capacity or this_machine(), workers=workers, trials=trials) as dispatcher,
+            RunDispatcher(capacity, workers=workers, trials=trials, external=external) as dispatcher,
             open_trainer(storage, full=self._full, config=self._config, host=host, dispatcher=dispatcher) as trainer,
         ):
             yield OpenedTrainer(trainer, dispatcher, self._surroundings.target)

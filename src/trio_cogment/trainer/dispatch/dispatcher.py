@@ -56,12 +56,21 @@ class RunDispatcher:
         capacity: what all runs share.
         workers: runs those with a worker of their own; None: there are none.
         trials: runs those with the entry point `builtin:trials`; None: there are none.
+        external: attends those with the entry point `external`, which wait for nothing; None: nobody does.
     """
 
-    def __init__(self, capacity: Capacity, *, workers: Starter | None = None, trials: Starter | None = None) -> None:
+    def __init__(
+        self,
+        capacity: Capacity,
+        *,
+        workers: Starter | None = None,
+        trials: Starter | None = None,
+        external: Starter | None = None,
+    ) -> None:
         self._admission = Admission(capacity)
         self._workers = workers
         self._trials = trials
+        self._external = external
         self._jobs: dict[str, _Job] = {}
         self._closed = False
         self._stack = AsyncExitStack()
@@ -70,7 +79,7 @@ class RunDispatcher:
     async def __aenter__(self) -> RunDispatcher:
         """End what an earlier server has left behind."""
         async with AsyncExitStack() as stack:
-            for starter in (self._workers, self._trials):
+            for starter in (self._workers, self._trials, self._external):
                 if starter is not None:
                     await stack.enter_async_context(starter.opened())
             self._nursery = await stack.enter_async_context(self._tasks)
@@ -94,8 +103,14 @@ class RunDispatcher:
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._closed:
             raise UnavailableError("the dispatcher is closed")
+        if order.config.external and self._external is None:
+            return
         self._starter(order)
         job = _Job(order, sink)
+        if order.config.external:
+            self._jobs[order.run_id] = job
+            self._begin(job)
+            return
         queue = order.again or order.config.schedule.queue
         admitted = self._admission.ask(order.run_id, order.config, queue=queue)
         self._jobs[order.run_id] = job
@@ -123,6 +138,8 @@ class RunDispatcher:
                 await job.done.wait()
 
     def _starter(self, order: RunOrder) -> Starter:
+        if order.config.external and self._external is not None:
+            return self._external
         starter = self._trials if order.config.entry_point == BUILTIN_TRIALS else self._workers
         if starter is None:
             what = "trials" if order.config.entry_point == BUILTIN_TRIALS else "workers"
@@ -138,7 +155,7 @@ class RunDispatcher:
         try:
             with job.scope:
                 try:
-                    gpus = self._admission.gpus_of(run_id)
+                    gpus = () if job.order.config.external else self._admission.gpus_of(run_id)
                     await self._starter(job.order).run(job.order, gpus, job.sink)
                 except CogmentError as error:
                     await _report(job, str(error))

@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 #: The property by which a trial of any name joins a run.
 RUN_PROPERTY = "run_id"
 _KIND = "trials"
+#: How often an external run with trials is taken note of as alive.
+_ALIVE_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
 #: How long the samples of trials that have ended may take to be published, before the run ends without them.
 _PUBLISH_SECONDS = 30.0
@@ -55,17 +57,52 @@ class AttendedWorkers:
 
     async def run(self, order: RunOrder, gpus: Sequence[int], sink: RunSink) -> None:
         """See `Starter.run`."""
-        attendant = _Attendant(order.run_id, self._where, sink)
-        async with trio.open_nursery() as nursery:
-            attendant.followers = nursery
-            nursery.start_soon(attendant.watch)
-            try:
-                await self._workers.run(order, gpus, attendant)
-            finally:
-                with trio.CancelScope(shield=True):
-                    await attendant.end_trials()
-                attendant.watching.cancel()
-            nursery.cancel_scope.cancel()
+        async with _attended(order, self._where, sink) as attendant:
+            await self._workers.run(order, gpus, attendant)
+
+
+class ExternalRuns:
+    """External runs: nobody is started, and the trials that join them are followed; a `Starter` of a dispatcher.
+
+    A run is alive while one of its trials goes on. After a restart of the trainer, trials that were there before are
+    not followed again.
+
+    Args:
+        where: where the trials are.
+    """
+
+    def __init__(self, where: Where) -> None:
+        self._where = where
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """There is nothing to get ready."""
+        yield
+
+    async def run(self, order: RunOrder, _gpus: Sequence[int], sink: RunSink) -> None:
+        """See `Starter.run`; it goes on until it is cancelled."""
+        async with _attended(order, self._where, sink) as attendant:
+            while True:
+                await trio.sleep(_ALIVE_SECONDS)
+                if attendant.has_trials:
+                    sink.heard(order.run_id)
+
+
+@asynccontextmanager
+async def _attended(order: RunOrder, where: Where, sink: RunSink) -> AsyncIterator[_Attendant]:
+    """Follow the trials of a run within the block; at its end they end."""
+    attendant = _Attendant(order.run_id, where, sink)
+    attendant.skip_known = order.again and order.config.external
+    async with trio.open_nursery() as nursery:
+        attendant.followers = nursery
+        nursery.start_soon(attendant.watch)
+        try:
+            yield attendant
+        finally:
+            with trio.CancelScope(shield=True):
+                await attendant.end_trials()
+            attendant.watching.cancel()
+        nursery.cancel_scope.cancel()
 
 
 class _Attendant:
@@ -73,6 +110,7 @@ class _Attendant:
 
     Attributes:
         followers: where trials are followed; set before the first one.
+        skip_known: trials that are there already are not followed.
         watching: the scope of `watch`, which goes on until the trials have ended, whatever is cancelled.
     """
 
@@ -87,7 +125,13 @@ class _Attendant:
         self._running: set[str] = set()
         self._following = 0
         self._changed = trio.lowlevel.ParkingLot()
+        self.skip_known = False
         self.watching = trio.CancelScope(shield=True)
+
+    @property
+    def has_trials(self) -> bool:
+        """Whether trials of the run go on."""
+        return bool(self._running)
 
     async def watch(self) -> None:
         """Find the trials of the run, until `watching` is cancelled."""
@@ -98,6 +142,10 @@ class _Attendant:
         failures = 0
         while True:
             try:
+                if self.skip_known:
+                    known = await self._controller.trial_infos()
+                    self._seen.update(info.trial_id for info in known if self._is_ours(info))
+                    self.skip_known = False
                 async with self._controller.watch_trials(full_info=True) as watch:
                     failures = 0
                     async for entry in watch:
@@ -107,9 +155,12 @@ class _Attendant:
             await trio.sleep(exponential_delay(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS, failures))
             failures += 1
 
+    def _is_ours(self, info: TrialInfo) -> bool:
+        return info.properties.get(RUN_PROPERTY) == self._run_id or info.trial_id.startswith(f"{self._run_id}-")
+
     def _note(self, info: TrialInfo) -> None:
         trial_id, state = info.trial_id, info.state
-        if info.properties.get(RUN_PROPERTY) != self._run_id and not trial_id.startswith(f"{self._run_id}-"):
+        if not self._is_ours(info):
             return
         if state >= TrialState.ENDED:
             self._running.discard(trial_id)

@@ -17,13 +17,17 @@ from trio_cogment.spec import Spec
 
 _MOST_STEPS = 2**31 - 1
 _SEEDS = (-(2**63), 2**64 - 1)
+#: The setting, and the property of trials, by which they join a run of a trainer.
+RUN_ID = "run_id"
 #: The configurations that can name the environment object whose episodes trials are. There, an episode without a seed
 #: goes on with the generator of the one before.
 _WITH_INSTANCE = frozenset({"trio_cogment.rl.EnvironmentConfig", "trio_cogment.dm_env_rpc.BridgeConfig"})
 
 
 def take_trial_settings(params: TrialParams, settings: Settings, spec: Spec) -> TrialParams:
-    """Return parameters with what settings say of them: `max_steps`, `env_config`, `env...`, `trial...`, `actors...`.
+    """Return parameters with what settings say of them.
+
+    The settings are `max_steps`, `run_id`, `env_config`, `env...`, `trial...` and `actors...`.
 
     Raises:
         InvalidArgumentError: a setting makes no sense, or names what these trials do not have.
@@ -33,6 +37,9 @@ def take_trial_settings(params: TrialParams, settings: Settings, spec: Spec) -> 
     steps = settings.integer("max_steps", 0, _MOST_STEPS)
     if steps is not None:
         found.max_steps = steps
+    run_id = settings.text(RUN_ID)
+    if run_id is not None:
+        found.properties[RUN_ID] = run_id
     content = settings.take("env_config", values.content)
     if content is not None:
         found.environment.config.content = content
