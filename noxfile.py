@@ -84,8 +84,12 @@ FUZZED_MODULES = [
 ]
 
 
-#: Those of which `nox -s sim` runs many seeds, and `nox -s tests` some.
-SIMULATED = ["tests/gateways/dm_env_rpc/test_simulated.py", "tests/trainer/test_simulated.py"]
+#: Gateways and trainer under faults, simulated: `nox -s soak` runs 300 seeds of each, and `nox -s tests` twenty.
+SIMULATED = [
+    "tests/gateways/dm_env_rpc/test_simulated.py",
+    "tests/gateways/legacy/test_simulated.py",
+    "tests/trainer/test_simulated.py",
+]
 
 #: Two processes or more: most tests wait or compute alone. Who is done takes over tests of the others.
 PARALLEL = ["-n", "auto", "--dist", "worksteal"]
@@ -167,14 +171,8 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def sim(session: nox.Session) -> None:
-    """Orchestrator, gateways, trainer under faults, simulated, 300 seeds; `nox -s sim -- --seeds 20000`, or `--seed N`.
-
-    With arguments, it is the orchestrator alone.
-    """
-    env = checks(session)
-    run(session, env, "python", "-m", "tests.sim", *session.posargs)
-    if not session.posargs:
-        run(session, env, "pytest", "--sim-seeds", "300", *PARALLEL, *SIMULATED)
+    """The orchestrator under faults, simulated, over 300 seeds; `nox -s sim -- --seeds 20000`, or `--seed N`."""
+    run(session, checks(session), "python", "-m", "tests.sim", *session.posargs)
 
 
 @nox.session
@@ -226,7 +224,10 @@ def soak(session: nox.Session) -> None:
     """The long proofs; minutes to hours."""
     # A proof may take longer than what counts as a hang elsewhere.
     options = ["-m", "soak", "-o", "faulthandler_timeout=0"]
-    run(session, published_sdk(session), "pytest", *options, *session.posargs)
+    env = published_sdk(session)
+    run(session, env, "pytest", *options, *session.posargs)
+    if not session.posargs:
+        run(session, env, "pytest", "--sim-seeds", "300", *PARALLEL, *SIMULATED)
 
 
 @nox.session
