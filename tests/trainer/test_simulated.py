@@ -13,5 +13,5 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 @pytest.mark.sim(seeds=20)
 def test_who_vanishes_repeats_and_reconnects(sim: Any) -> None:
-    """`nox -s sim` runs 300 seeds."""
+    """`nox -s soak` runs 300 seeds."""
     sim(simulated)

@@ -74,7 +74,7 @@ async def judged(world: World) -> None:
 
 @pytest.mark.sim(seeds=20)
 def test_clients_that_vanish(sim: Any) -> None:
-    """`nox -s sim` runs 300 seeds."""
+    """`nox -s soak` runs 300 seeds."""
     sim(judged)
 
 
