@@ -58,6 +58,49 @@ class OrchestratorMetrics(Protocol):
         """Record how long forgetting ended trials took."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """A run of a trainer at one moment. All but `current_outstanding` count from the trainer's start.
+
+    Attributes:
+        credits_granted: credits that its workers were given.
+        credits_consumed: steps and episodes accepted.
+        grants_sent: how many grants.
+        pauses: how often it was paused.
+        resumes: how often it went on.
+        drops_due_to_credit: messages that were refused because there was no credit.
+        current_outstanding: credits that its workers have left.
+    """
+
+    credits_granted: int
+    credits_consumed: int
+    grants_sent: int
+    pauses: int
+    resumes: int
+    drops_due_to_credit: int
+    current_outstanding: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerGauges:
+    """A trainer at one moment.
+
+    Attributes:
+        runs: how many runs it knows, by the name of their status.
+        active: those that have not ended, by their ids.
+    """
+
+    runs: Mapping[str, int]
+    active: Mapping[str, RunFigures]
+
+
+class TrainerMetrics(Protocol):
+    """Receives the measurements of a trainer."""
+
+    def attach(self, read: Callable[[], TrainerGauges]) -> None:
+        """Set the function that reads them when the metrics are collected."""
+
+
 class SessionMetrics(Protocol):
     """Receives the measurements of one participant in one trial. The methods are fast and never raise."""
 

@@ -8,6 +8,7 @@ import trio
 
 from trio_cogment.api.trainer.trainer_pb2 import ControlEvent
 from trio_cogment.errors import CogmentError, ResourceExhaustedError
+from trio_cogment.metrics import RunFigures
 from trio_cogment.trainer._telemetry import TelemetryLog
 from trio_cogment.trainer.credits import CreditRules, Ledger
 from trio_cogment.trainer.run_config import RunConfig
@@ -176,6 +177,20 @@ class Entry:
                 raise ResourceExhaustedError(f"worker_id: run {self.run_id!r} has {most} workers, which is the limit")
             found = self.workers[worker_id] = Worker(worker_id, rules)
         return found
+
+    def counts(self) -> RunFigures:
+        """Return its measurements, its workers' together."""
+        ledgers = [worker.ledger for worker in self.workers.values()]
+        figures = self.figures
+        return RunFigures(
+            credits_granted=sum(ledger.granted for ledger in ledgers),
+            credits_consumed=sum(ledger.consumed for ledger in ledgers),
+            grants_sent=figures.grants_sent,
+            pauses=figures.pauses,
+            resumes=figures.resumes,
+            drops_due_to_credit=figures.drops_due_to_credit,
+            current_outstanding=sum(ledger.outstanding for ledger in ledgers),
+        )
 
     def by_token(self, token: str) -> Worker | None:
         """Return the worker that has registered with a token."""

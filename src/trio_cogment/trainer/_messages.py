@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from trio_cogment.api.trainer.trainer_pb2 import RunRecord, RunStatus
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.trainer.runs import Run
+from trio_cogment.trainer.runs import Run, RunState
 
 _STATUSES = frozenset(RunStatus.values())
 
@@ -35,6 +35,11 @@ def record_of(run: Run, seq: int = 0) -> RunRecord:
     if run.failure_reason:
         record.failure_reason = run.failure_reason
     return record
+
+
+def status_name(state: RunState) -> str:
+    """Return what a state is called on the wire, without the prefix of all of them."""
+    return RunStatus.Name(state).removeprefix("RUN_STATUS_")
 
 
 def statuses_of(status_filter: Collection[int]) -> frozenset[int]:

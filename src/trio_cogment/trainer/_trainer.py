@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from types import TracebackType
 
 import trio
@@ -18,13 +19,14 @@ from trio_cogment.errors import (
     UnavailableError,
 )
 from trio_cogment.host import Host, Runner
+from trio_cogment.metrics import TrainerGauges
 from trio_cogment.rpc import OwnNursery, ServerCall
 from trio_cogment.trainer._board import Board
 from trio_cogment.trainer._chores import Chores
 from trio_cogment.trainer._commanding import Commanding
 from trio_cogment.trainer._control import Grants
 from trio_cogment.trainer._entries import Entry
-from trio_cogment.trainer._messages import record_of
+from trio_cogment.trainer._messages import record_of, status_name
 from trio_cogment.trainer._publishing import STOPPING, Intake
 from trio_cogment.trainer._reports import Reports
 from trio_cogment.trainer._watching import Events
@@ -236,18 +238,14 @@ class Trainer:
             NotFoundError: there is no such run.
         """
         entry = self.board.entry(run_id)
-        ledgers = [worker.ledger for worker in entry.workers.values()]
-        figures = entry.figures
-        return {
-            "credits_granted": sum(ledger.granted for ledger in ledgers),
-            "credits_consumed": sum(ledger.consumed for ledger in ledgers),
-            "current_outstanding": sum(ledger.outstanding for ledger in ledgers),
-            "grants_sent": figures.grants_sent,
-            "pauses": figures.pauses,
-            "resumes": figures.resumes,
-            "drops_due_to_credit": figures.drops_due_to_credit,
-            "ingest_rate_hz": figures.ingest_rate_hz,
-        }
+        return {**asdict(entry.counts()), "ingest_rate_hz": entry.figures.ingest_rate_hz}
+
+    def gauges(self) -> TrainerGauges:
+        """Return the measurements of all runs, for metrics."""
+        runs = dict.fromkeys(map(status_name, RunState), 0)
+        for entry in self.board.all():
+            runs[status_name(entry.latest.state)] += 1
+        return TrainerGauges(runs, {entry.run_id: entry.counts() for entry in self.board.active.values()})
 
     def _begin_telemetry(self, entry: Entry, now: float) -> None:
         """Take note that a step or an episode is about to be stored."""

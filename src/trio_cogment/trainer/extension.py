@@ -12,6 +12,7 @@ from trio_cogment.config import TrainerConfig, WorkersConfig
 from trio_cogment.endpoints import DISCOVER
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import Host
+from trio_cogment.metrics import TrainerMetrics
 from trio_cogment.platform import OpenedExtension, Platform
 from trio_cogment.trainer._service import trainer_services
 from trio_cogment.trainer._trainer import Trainer
@@ -43,6 +44,7 @@ class PlatformTrainer:
         config: limits and timeouts.
         workers: those of workers' processes.
         host: the clock, ids and files; the platform's unless given.
+        metrics: receives measurements.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class PlatformTrainer:
         config: TrainerConfig | None = None,
         workers: WorkersConfig | None = None,
         host: Host | None = None,
+        metrics: TrainerMetrics | None = None,
     ) -> None:
         self._folder = os.path.abspath(folder)
         self._capacity = capacity
@@ -64,6 +67,7 @@ class PlatformTrainer:
         self._config = config
         self._workers = workers
         self._host = host
+        self._metrics = metrics
 
     def open(self, platform: Platform) -> AbstractAsyncContextManager[OpenedExtension]:
         """See `trio_cogment.platform.Extension`."""
@@ -98,6 +102,8 @@ class PlatformTrainer:
             RunDispatcher(capacity, workers=workers, trials=trials, external=external) as dispatcher,
             open_trainer(storage, full=self._full, config=self._config, host=host, dispatcher=dispatcher) as trainer,
         ):
+            if self._metrics is not None:
+                self._metrics.attach(trainer.gauges)
             yield OpenedTrainer(trainer, dispatcher, self._surroundings.target)
 
 

@@ -12,8 +12,10 @@ import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, Server, listening, run_here, run_main, server
+from tests.cli.services.test_operations import scrape
 from tests.cli.test_configuration import settings_of
-from tests.trainer.bench import Client
+from tests.ports import free_port
+from tests.trainer.bench import Client, steps
 from tests.trainer.dispatch.programs import SLEEPS, WRITES, marked_by, program, until
 from tests.trainer.trials.test_starter import people
 from tests.trainer.trials.worlds import trials
@@ -52,6 +54,20 @@ async def test_a_process_of_its_own(tmp_path: Path) -> None:
         assert await running.stop() == 0
         assert marked_by(mark) == []
         assert "Traceback" not in running.err
+
+
+async def test_metrics_of_runs(tmp_path: Path) -> None:
+    port = free_port()
+    arguments = ("services", "trainer", "--port=0", f"--folder={tmp_path}", f"--prometheus_port={port}")
+    async with server(*arguments) as running, channel_to(running) as channel:
+        client = Client(channel)
+        with trio.fail_after(PATIENCE_SECONDS):
+            await client.submit("a", entry_point="external")
+            await client.register("a")
+            await client.publish(steps("a", 3))
+            found = await scrape(port)
+        assert (found["trainer_runs EXEC"], found["trainer_credits_consumed_total a"]) == (1, 3)
+        assert await running.stop() == 0
 
 
 async def test_a_server_that_is_killed_leaves_nothing_behind_its_next_start(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from trio_cogment.endpoints import DISCOVER, parse_server_endpoint
 from trio_cogment.errors import EndpointError
 
 if TYPE_CHECKING:
+    from trio_cogment.metrics import TrainerMetrics
     from trio_cogment.trainer import PlatformTrainer, Where
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -219,6 +220,7 @@ async def _opened(settings: TrainerSettings, resources: Resources) -> AsyncItera
         variables=variables,
         config=configuration.trainer,
         workers=configuration.workers,
+        metrics=_metrics(resources),
     )
     async with _where(settings, resources) as where, made.opened(where) as opened:
         yield Running(services=[opened.services], stop=opened.stop)
@@ -278,4 +280,13 @@ def trainer_with_everything(
         variables={name: f"grpc://{address}" for name, is_here in here.items() if is_here},
         config=settings.configuration.trainer,
         workers=settings.configuration.workers,
+        metrics=_metrics(resources),
     )
+
+
+def _metrics(resources: Resources) -> TrainerMetrics | None:
+    if resources.registry is None:
+        return None
+    from trio_cogment.metrics.runs import PrometheusTrainerMetrics
+
+    return PrometheusTrainerMetrics(resources.registry)
