@@ -98,6 +98,23 @@ async def test_the_parameters_of_the_profile_get_the_config() -> None:
         assert trial.machine.params.trial_config == SerializedMessage(content=b"given")
 
 
+async def test_implementations_are_those_of_the_profile() -> None:
+    """Neither the start of an old client nor the parameters that it is told have a field for them."""
+    params = with_clients("p")
+    params.actors[0].implementation = "another"
+    another = Newcomer()
+    async with theatre(params) as here:
+        here.platform.participants.register_actor(another.play, "another")
+        client = here.client()
+        with trio.fail_after(60):
+            told = await client.call("GetTrialParams", pb.GetTrialParamsRequest())
+            await client.start()
+            await client.end()
+        await ended(here, client.trial_id)
+    assert (list(another.events), list(here.newcomer.events)) == (["d1"], ["d2"])
+    assert b"another" not in told.SerializeToString()
+
+
 async def test_without_a_client_a_trial_runs_by_itself() -> None:
     async with theatre(with_clients()) as here:
         client = here.client()

@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 import trio
 
+from tests.gateways.legacy.clients import CLIENT, OldClient
 from tests.gateways.legacy.playing import ACTORS, Field, Newcomer, parameters
 from tests.gateways.legacy.servers import PROFILE, AgentServer, EnvironmentServer, channel, served
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams
+from trio_cogment.api.legacy.common_pb2 import Feedback
+from trio_cogment.api.legacy.environment_pb2 import EnvUpdateReply
+from trio_cogment.api.legacy.orchestrator_pb2 import TrialActionReply
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError
 from trio_cogment.gateways.legacy import LegacyGateway, LegacyProfile
@@ -42,7 +46,7 @@ class Town:
 
 @asynccontextmanager
 async def platform_with(
-    town: Town | None = None, profile: LegacyProfile = PROFILE, rpc_config: RpcConfig | None = None
+    town: Town | None = None, profile: LegacyProfile = PROFILE, rpc_config: RpcConfig | None = None, store: str = ""
 ) -> AsyncIterator[tuple[Platform, Newcomer, Field]]:
     newcomer, ground = Newcomer(), Field()
     found = Participants() if town is None else Participants(host=town.host())
@@ -50,7 +54,7 @@ async def platform_with(
     found.register_environment(ground.play, "today")
     gateway = LegacyGateway(profile, rpc_config=rpc_config)
     host = None if town is None else town.host()
-    async with open_platform(found, host=host, extensions=[gateway]) as platform:
+    async with open_platform(found, host=host, extensions=[gateway], store=store or None) as platform:
         yield platform, newcomer, ground
 
 
@@ -88,6 +92,59 @@ async def test_an_old_environment_an_old_agent_and_actors_of_today() -> None:
     ]
     assert not agents.playing
     assert not environments.playing
+
+
+async def test_the_sender_of_a_feedback_is_lost_to_old_agents_and_kept_in_the_data_log() -> None:
+    given = [Feedback(actor_id=0, tick_id=-1, value=2, confidence=1)]
+    critics, praised = AgentServer(feedbacks=given), AgentServer()
+    town = Town({"critics": critics, "praised": praised})
+    async with platform_with(town, store="memory:") as (platform, _, _):
+        everywhere = {"d1": "legacy://critics:1", "d2": "legacy://critics:1", "p": "legacy://praised:1"}
+        await play(platform, at(parameters(datalog_endpoint="cogment://discover"), **everywhere))
+        with trio.fail_after(60):
+            async with platform.datastore_client().samples(["trial"]) as samples:
+                logged = [sample.actors["p"].received_rewards async for sample in samples]
+    for told in praised.requests("Reward"):
+        assert told.reward.value == 2
+        one, other = told.reward.feedbacks
+        assert one == other
+    assert [sorted(each.sender for each in rewards) for rewards in logged[:3]] == [["d1", "d2"]] * 3
+
+
+async def test_feedback_for_an_older_tick_changes_only_the_data_log() -> None:
+    """Old agents and clients are not told: what they have got for that tick stands."""
+    worlds, agents = EnvironmentServer(ends_at=4), AgentServer()
+
+    def alter(reply: Any, _trial_id: str) -> None:
+        if isinstance(reply, EnvUpdateReply):
+            # The latest step for both, and again the first one.
+            tick_id = reply.observation_set.tick_id - 1
+            for actor_id in (0, 1):
+                reply.feedbacks.add(actor_id=actor_id, tick_id=tick_id, value=1, confidence=1)
+                if tick_id == 2:
+                    reply.feedbacks.add(actor_id=actor_id, tick_id=0, value=9, confidence=1)
+
+    worlds.alter = alter
+    town = Town({"worlds": worlds, "agents": agents})
+    async with platform_with(town, store="memory:") as (platform, _, _):
+        params = at(parameters(datalog_endpoint="cogment://discover"), d1="legacy://agents:1", p=CLIENT)
+        params.environment.endpoint = "legacy://worlds:1"
+        params.actors[1].implementation = ""
+        client = OldClient(platform.channel)
+        replies: list[TrialActionReply] = []
+        with trio.fail_after(60):
+            await platform.controller.start_trial(params, trial_id="trial")
+            await client.join("trial", 0)
+            while not replies or not replies[-1].trial_is_over:
+                replies.append(await client.act(b"x"))
+            await platform.controller.wait_trial("trial")
+            async with platform.datastore_client().samples(["trial"]) as samples:
+                logged = [sample.actors async for sample in samples]
+    assert [reply.reward.value for reply in replies] == [1, 1, 1, 1]
+    assert [(told.tick_id, told.reward.value) for told in agents.requests("Reward")][:3] == [(0, 1), (1, 1), (2, 1)]
+    assert all(told.reward.value == 1 for told in agents.requests("Reward"))
+    for name in ("p", "d1"):
+        assert [logged[tick_id][name].reward for tick_id in range(4)] == [5, 1, 1, 1]
 
 
 async def test_trials_share_the_connection_to_a_server() -> None:

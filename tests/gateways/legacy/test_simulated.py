@@ -1,4 +1,8 @@
-"""Old participants in simulated worlds: they vanish, hang and repeat; see `play`."""
+"""Old participants in simulated worlds: they vanish, hang and repeat; see `play`.
+
+300 seeds take longer than `nox -s sim` may, so they are a proof of `nox -s soak`. They are run alone by
+`pytest -m soak tests/gateways/legacy/test_simulated.py`.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +72,12 @@ async def judged(world: World) -> None:
 
 @pytest.mark.sim(seeds=20)
 def test_old_participants_that_vanish_hang_and_repeat(sim: Any) -> None:
-    """`pytest --sim-seeds 300` runs 300 of them."""
+    sim(judged)
+
+
+@pytest.mark.soak
+@pytest.mark.sim(seeds=300)
+def test_many_that_vanish_hang_and_repeat(sim: Any) -> None:
     sim(judged)
 
 
