@@ -56,6 +56,7 @@ class Commits:
         self._write = write
         self._owner = owner
         self._config = config
+        self._commit_rows = config.commit_rows
         self._queue: deque[tuple[Write, int]] = deque()
         self._held_rows = self._held_bytes = 0
         self._put = self._settled = 0
@@ -88,20 +89,22 @@ class Commits:
 
     def put(self, write: Write) -> int:
         """Queue a write, and return its position, for `wait`. Who puts telemetry asks for room first."""
+        queue = self._queue
         size = _OVERHEAD_BYTES
         if isinstance(write, TelemetryWrite):
             size += len(write.row.data)
         elif write.event is not None:
             size += len(write.event.data) + len(write.config or "")
-        if not self._queue:
+        if not queue:
             self._since = trio.current_time()
-        self._queue.append((write, size))
+        queue.append((write, size))
         self._held_rows += 1
         self._held_bytes += size
-        self._put += 1
-        if len(self._queue) in (1, self._config.commit_rows):
+        self._put = position = self._put + 1
+        waiting = len(queue)
+        if waiting == 1 or waiting == self._commit_rows:
             self._work.unpark()
-        return self._put
+        return position
 
     async def wait(self, position: int) -> None:
         """Return when what was put there is stored; it is not waited for that more comes.

@@ -108,6 +108,8 @@ class Entry:
         logs: its steps and episodes.
 
     Attributes:
+        run_id: the name of the run.
+        most_steps: so many steps end it; None: any number is allowed.
         latest: as it is, although that may not be stored yet; decisions are made by it.
         shown: as it is stored; None: it is not yet. Clients see this one.
         changed: unparked when its state, its credits or what controllers want have changed.
@@ -128,6 +130,8 @@ class Entry:
         self.number = number
         self.config = config
         self.logs = logs
+        self.run_id = run.run_id
+        self.most_steps = config.schedule.max_steps if config is not None else None
         self.latest = run
         self.shown: Run | None = None
         self.position = 0
@@ -144,11 +148,6 @@ class Entry:
         self.workers: dict[str, Worker] = {}
         self.controllers: set[ControllerLink] = set()
         self.figures = Figures()
-
-    @property
-    def run_id(self) -> str:
-        """The name of the run."""
-        return self.latest.run_id
 
     @property
     def run_class(self) -> str:

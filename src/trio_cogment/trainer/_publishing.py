@@ -49,7 +49,7 @@ class Intake:
         grants: gives credits.
         config: how long it waits.
         begin: is called with a run and the time before each of its messages is queued.
-        end: is called behind each.
+        end: is called behind each of a run whose steps are limited.
     """
 
     def __init__(
@@ -146,8 +146,10 @@ class Intake:
         self._begin(entry, now)
         entry.figures.note_accepted(now)
         position = self.commits.put(entry.logs[kind].accept(message, worker.worker_id, keep=keep))
-        self._end(entry, kind)
-        self.grants.ask(entry, worker)
+        if entry.most_steps is not None:
+            self._end(entry, kind)
+        if worker.ledger.connected:
+            self.grants.ask(entry, worker)
         return position
 
     def store_again(self, entry: Entry, write: TelemetryWrite) -> None:
@@ -208,14 +210,18 @@ class Publication:
         return PublishTelemetryResponse(accepted=self.accepted, dropped=self.dropped)
 
     async def _take(self, message: Telemetry) -> None:
-        entry = self._entry_of(message)
+        entry = self._entry
+        if entry is None or message.run_id != entry.run_id:
+            entry = self._entry_of(message)
         intake = self._intake
         if entry.latest.state not in _TAKING or not entry.is_registered:
             intake.check_open(entry)
-        worker = self._worker_of(entry, message)
+        worker = self._worker
+        if worker is None or message.worker_id != worker.worker_id or worker.token != (self._token or worker.token):
+            worker = self._worker = self._worker_of(entry, message)
         worker_seq = message.seq_id
         log = entry.logs[self._kind]
-        if log.is_repeated(worker.worker_id, worker_seq):
+        if worker_seq and log.is_repeated(worker.worker_id, worker_seq):
             entry.heard(trio.current_time())
             worker.ledger.spend()
             self._drop(entry, worker)
@@ -223,11 +229,11 @@ class Publication:
         if not intake.accept_now(entry, worker):
             entry.heard(trio.current_time())
             await intake.wait_accepted(entry, worker, intake.config.pause_grace_seconds)
-        if log.is_repeated(worker.worker_id, worker_seq):
-            # Another stream of the same worker has brought it meanwhile.
-            worker.ledger.take_back(1)
-            self._drop(entry, worker)
-            return
+            if log.is_repeated(worker.worker_id, worker_seq):
+                # Another stream of the same worker has brought it meanwhile.
+                worker.ledger.take_back(1)
+                self._drop(entry, worker)
+                return
         if self._failed_times != intake.commits.failed_times:
             # What this stream has brought before may be lost, and then nothing behind it must be taken.
             worker.ledger.take_back(1)
@@ -257,17 +263,6 @@ class Publication:
         return self._entry
 
     def _worker_of(self, entry: Entry, message: Telemetry) -> Worker:
-        worker = self._worker
-        if (
-            worker is not None
-            and message.worker_id == worker.worker_id
-            and worker.token == (self._token or worker.token)
-        ):
-            return worker  # as before
-        self._worker = self._other_worker_of(entry, message)
-        return self._worker
-
-    def _other_worker_of(self, entry: Entry, message: Telemetry) -> Worker:
         config = self._intake.config
         if self._token:
             worker = entry.by_token(self._token)

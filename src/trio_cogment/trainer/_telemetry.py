@@ -52,7 +52,7 @@ class TelemetryLog:
         worker_seq = message.seq_id
         message.seq_id = seq = self._next
         row = Row(seq, message.SerializeToString())
-        self._next += 1
+        self._next = seq + 1
         if worker_seq:
             self._marks[worker_id] = worker_seq
         return TelemetryWrite(self._kind, self._number, row, worker_id, worker_seq, message if keep else None)

@@ -255,7 +255,7 @@ class Trainer:
 
     def _end_telemetry(self, entry: Entry, kind: Kind) -> None:
         """Take note that one will be: it may be the last one that the run is allowed."""
-        limit = entry.config.schedule.max_steps if entry.config is not None else None
+        limit = entry.most_steps
         if limit is not None and kind is Kind.STEPS and entry.logs[kind].accepted >= limit and not entry.over:
             self.board.change(entry, Cause.LIMIT, "schedule limit")
             self._nursery.start_soon(self.board.report_if_possible, entry, Cause.LIMIT, "schedule limit")

@@ -105,7 +105,7 @@ class Ledger:
 
         Where credits are not enforced one is given first.
         """
-        if self.outstanding <= 0:
+        if self.granted - self.consumed - self.voided <= 0:
             if self.enforcing:
                 return False
             self.granted += 1
