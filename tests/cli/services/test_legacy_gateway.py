@@ -11,11 +11,18 @@ from tests.cli.process import PATIENCE_SECONDS, listening, run_main, server
 from tests.cli.services.test_legacy import play
 from tests.cli.test_configuration import settings_of
 from tests.gateways.legacy.clients import OldClient, with_clients
-from tests.gateways.legacy.playing import Field, Newcomer
+from tests.gateways.legacy.playing import Field, Newcomer, parameters
 from tests.gateways.legacy.servers import AgentServer, EnvironmentServer, served
+from tests.gateways.legacy.test_data_log import LogServer
+from tests.gateways.legacy.test_data_log import served as logging
+from tests.gateways.legacy.test_hook import HookServer, hooked
 from tests.ports import free_port
+from trio_cogment.api.legacy import common_pb2 as legacy
 from trio_cogment.cli.services.legacy_gateway import LegacyGatewaySettings, legacy_gateway
+from trio_cogment.config import PlatformConfig
+from trio_cogment.errors import RpcError
 from trio_cogment.host import Host
+from trio_cogment.outcome import EndCause
 from trio_cogment.platform import open_platform
 from trio_cogment.rpc import open_channel
 from trio_cogment.sdk import Participants
@@ -31,7 +38,13 @@ trial_params:
       implementation: "legacy://127.0.0.1:{agents}"
     - {{actor_class: plane, endpoint: "cogment://client"}}
 """
+#: What a hook gives to the environment.
+CONFIG = legacy.EnvironmentConfig(content=b"made by the hook")
 HERE = "--host=127.0.0.1"
+
+
+def limit_steps(params: legacy.TrialParams) -> None:
+    params.max_steps = 2
 
 
 async def test_in_front_of_an_orchestrator(tmp_path: Path) -> None:
@@ -44,7 +57,7 @@ async def test_in_front_of_an_orchestrator(tmp_path: Path) -> None:
         async with open_platform() as platform, listening(*platform.services) as orchestrator:
             command = ("services", "legacy_gateway", HERE, f"--port={port}", f"--profile={path}")
             async with server(*command, f"--orchestrator={orchestrator}") as gateway:
-                assert gateway.addresses[0][2] == "Trial, EnvironmentSP, ServiceActorSP"
+                assert gateway.addresses[0][2] == "Trial, EnvironmentSP, ServiceActorSP, DatalogSP, TrialHooksSP"
                 with trio.fail_after(PATIENCE_SECONDS):
                     client = await play(gateway.port, 3, orchestrator)
                 assert await gateway.stop() == 0
@@ -79,6 +92,66 @@ async def test_the_clients_of_the_profile_where_others_start_trials(tmp_path: Pa
                     assert reply.observation.data.content == b"see 0"
                     assert (await client.act(b"1")).trial_is_over
             assert await gateway.stop() == 0
+
+
+async def test_old_hooks_and_an_old_data_log(tmp_path: Path) -> None:
+    """To the orchestrator the gateway is its hook and its data log."""
+    hooks = [HookServer(lambda params: params.environment.config.MergeFrom(CONFIG)), HookServer(limit_steps)]
+    log = LogServer()
+    found = Participants()
+    found.register_actor(Newcomer().play, "today")
+    found.register_environment(Field(ends_at=9).play, "today")
+    path = tmp_path / "legacy.yaml"
+    port = free_port()
+    config = PlatformConfig(pre_trial_hooks=(f"grpc://127.0.0.1:{port}",))
+    defaults = parameters(datalog_endpoint=f"grpc://127.0.0.1:{port}")
+    async with hooked(hooks[0]) as first, hooked(hooks[1]) as second, logging(log) as datalog:
+        path.write_text(
+            f"legacy: {{classes: [plane, drone], pre_trial_hooks: ['{first}', '{second}'], datalog: '{datalog}'}}\n"
+        )
+        async with (
+            open_platform(found, config=config, default_params=defaults) as platform,
+            listening(*platform.services) as orchestrator,
+            server(
+                *("services", "legacy_gateway", HERE, f"--port={port}", f"--profile={path}"),
+                f"--orchestrator={orchestrator}",
+            ) as gateway,
+        ):
+            with trio.fail_after(PATIENCE_SECONDS):
+                await platform.controller.start_trial(trial_id="trial")
+                outcome = await platform.controller.wait_trial("trial")
+                await log.finished.wait()
+            assert await gateway.stop() == 0
+            assert "Traceback" not in gateway.err
+    assert outcome.cause is EndCause.STEP_LIMIT
+    assert [[(each.trial_id, bool(each.user_id)) for each in hook.asked] for hook in hooks] == [[("trial", True)]] * 2
+    # The second one is asked with what the first one has made.
+    assert hooks[1].asked[0].params.environment.config == CONFIG
+    assert log.streams[0][0].trial_params.environment.config == CONFIG
+    assert [each.sample.observations.tick_id for each in log.streams[0][1:]] == list(range(outcome.ticks))
+    # In the order of the classes.
+    assert [each.content for each in log.streams[0][1].sample.actions] == [b"p at 0", b"d1 at 0", b"d2 at 0"]
+
+
+async def test_a_profile_without_old_hooks(tmp_path: Path) -> None:
+    path = tmp_path / "legacy.yaml"
+    path.write_text("legacy: {classes: [plane, drone]}\n")
+    port = free_port()
+    config = PlatformConfig(pre_trial_hooks=(f"grpc://127.0.0.1:{port}",))
+    async with (
+        open_platform(config=config, default_params=parameters()) as platform,
+        listening(*platform.services) as orchestrator,
+        server(
+            *("services", "legacy_gateway", HERE, f"--port={port}", f"--profile={path}"),
+            f"--orchestrator={orchestrator}",
+        ) as gateway,
+    ):
+        with (
+            trio.fail_after(PATIENCE_SECONDS),
+            pytest.raises(RpcError, match="pre_trial_hooks: expected an old hook in the profile, there is none"),
+        ):
+            await platform.controller.start_trial(trial_id="trial")
+        assert await gateway.stop() == 0
 
 
 def test_flags_variables_and_defaults(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ class LogServer:
 
     refuses: int = 0
     streams: list[list[pb.DatalogMsg]] = field(default_factory=list)
+    finished: trio.Event = field(default_factory=trio.Event)
 
     async def Log(self, call: ServerCall) -> pb.LogReply:
         self.streams.append([])
@@ -41,6 +42,7 @@ class LogServer:
             raise InvalidArgumentError("the disk is full")
         async for message in call:
             self.streams[-1].append(message)
+        self.finished.set()
         return pb.LogReply()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,15 +41,23 @@ class HookServer:
         return reply
 
 
+@asynccontextmanager
+async def hooked(server: HookServer) -> AsyncIterator[str]:
+    """Serve on a port of this machine; yield the endpoint."""
+    async with trio.open_nursery() as nursery:
+        services = [bind(pb.DESCRIPTOR.services_by_name["TrialHooks"], server)]
+        running: Any = await nursery.start(serve, services, await open_listeners("127.0.0.1"))
+        yield f"legacy://127.0.0.1:{running.port}"
+        nursery.cancel_scope.cancel()
+
+
 async def started(server: HookServer, defaults: TrialParams) -> TrialParams:
     """Start a trial through an old hook on a socket; return its parameters."""
     found = Participants()
     found.register_actor(Newcomer().play, "today")
     found.register_environment(Field().play, "today")
-    async with trio.open_nursery() as nursery:
-        services = [bind(pb.DESCRIPTOR.services_by_name["TrialHooks"], server)]
-        running: Any = await nursery.start(serve, services, await open_listeners("127.0.0.1"))
-        config = PlatformConfig(pre_trial_hooks=(f"legacy://127.0.0.1:{running.port}",))
+    async with hooked(server) as endpoint:
+        config = PlatformConfig(pre_trial_hooks=(endpoint,))
         gateway = LegacyGateway(PROFILE)
         async with open_platform(found, config=config, default_params=defaults, extensions=[gateway]) as platform:
             with trio.fail_after(60):
@@ -57,7 +66,6 @@ async def started(server: HookServer, defaults: TrialParams) -> TrialParams:
                 trial = platform.orchestrator.trials.get("trial")
                 assert trial is not None
                 params = trial.machine.params
-        nursery.cancel_scope.cancel()
     assert params is not None
     return params
 

@@ -108,6 +108,8 @@ legacy:
   on_agent_error: empty
   call_timeout_seconds: 2.5
   end_timeout_seconds: 1
+  pre_trial_hooks: ["legacy://hook:1", "legacy://[::1]:2"]
+  datalog: legacy://log:1
 trial_params:
   environment: {endpoint: "legacy://env:1"}
   actors:
@@ -126,6 +128,7 @@ trial_params:
     assert (profile.clients, dict(profile.names)) == (("ann",), {"plane": ("ann", "ben")})
     assert (profile.reward_every_tick, profile.on_agent_error) == (True, "empty")
     assert (profile.call_timeout_seconds, profile.end_timeout_seconds) == (2.5, 1.0)
+    assert (profile.pre_trial_hooks, profile.datalog) == (("legacy://hook:1", "legacy://[::1]:2"), "legacy://log:1")
     assert profile.params is not None
     assert [actor.name for actor in profile.params.actors] == ["ann", "ben", "plane_2", "eve"]
     # In a file of today grpc:// is a server of today.
@@ -216,6 +219,11 @@ def test_what_a_function_raises_is_an_error_of_the_delta(tmp_path: Path) -> None
         ("legacy:\n  on_agent_error: x", "line 8: legacy.on_agent_error: expected fail or empty, got 'x'"),
         ("legacy:\n  call_timeout_seconds: -1", "line 8: legacy.call_timeout_seconds: expected seconds, 0 or more"),
         ("legacy:\n  end_timeout_seconds: nan", "line 8: legacy.end_timeout_seconds: expected seconds, 0 or more"),
+        ("legacy:\n  datalog: log:1", "line 8: legacy.datalog: expected legacy://host:port, got 'log:1'"),
+        (
+            "legacy:\n  pre_trial_hooks:\n  - legacy://h:1\n  - grpc://h:1",
+            "line 10: legacy.pre_trial_hooks[1]: expected legacy://host:port, got 'grpc://h:1'",
+        ),
         (
             "legacy:\n  clients: [ann]\ntrial_params: {actors: [{name: bob, actor_class: plane}]}",
             "line 8: legacy.clients: the trial_params have no client actor 'ann'",

@@ -62,7 +62,7 @@ def legacy_gateway(ctx: click.Context, /, **_options: Any) -> None:
     """Run a gateway in front of an orchestrator, for clients, agents and environments of the legacy API (0.3).
 
     Old clients call it. Old agents and environments are called by it: in the parameters of trials their endpoint is the
-    gateway's, and their implementation is legacy://host:port.
+    gateway's, and their implementation is legacy://host:port. Hooks and the data log are those of the profile.
     """
     common = common_settings(ctx)
     endpoint = orchestrator_of(ctx, has_directory=common["directory"] is not None)

@@ -31,7 +31,7 @@ _RUN = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunTrialDatalog"]
 
 
 class OldDataLogs:
-    """The old data logs that trials name as their data log.
+    """The old data logs that trials name as their data log, and that of the project for those that name the gateway.
 
     Args:
         profile: the project.
@@ -51,8 +51,11 @@ class OldDataLogs:
             UnavailableError: the data log cannot be reached, or ended the stream.
         """
         endpoint = parse_endpoint(session.params.datalog.endpoint)
+        if not isinstance(endpoint, LegacyEndpoint) and self._profile.datalog:
+            endpoint = parse_endpoint(self._profile.datalog)
         if not isinstance(endpoint, LegacyEndpoint):
-            raise FailedPreconditionError(f"datalog.endpoint: expected legacy://host:port, got {endpoint}")
+            what = "datalog.endpoint, or datalog in the profile"
+            raise FailedPreconditionError(f"{what}: expected legacy://host:port, got {endpoint}")
         samples = OldSamples(session.trial_id, session.user_id, session.params, self._profile.classes)
         try:
             async with self._lender.channel(endpoint) as channel, channel.call(LOG["Log"]) as call:

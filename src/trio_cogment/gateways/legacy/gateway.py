@@ -63,7 +63,8 @@ class LegacyGateway:
         """Open it in front of an orchestrator elsewhere, for the time of a block.
 
         That orchestrator calls the gateway instead of old servers: the endpoint of an environment or an actor is the
-        gateway's, and its implementation is `legacy://host:port`. Old clients call the gateway, too. The orchestrator
+        gateway's, and its implementation is `legacy://host:port`. Where a hook or a data log is the gateway, the old
+        servers are those of the profile. Old clients call the gateway, too. The orchestrator
         tells less than a platform: which actors are for old clients has to be in the profile (`clients`) or in its
         parameters, and the trial's configuration comes from the latter.
 
@@ -76,7 +77,7 @@ class LegacyGateway:
         async with open_old_servers(profile, source, host, self._rpc_config) as servers, OwnNursery() as nursery:
             trials = ClientTrials(nursery, opener, profile, source, host)
             clients = ClientService(opener, trials, profile.params, profile.params)
-            services = [bind(pb.DESCRIPTOR.services_by_name["Trial"], clients), *servers.participants]
+            services = [bind(pb.DESCRIPTOR.services_by_name["Trial"], clients), *servers.services]
             opened = OpenedLegacyGateway(services, servers, trials, clients)
             try:
                 yield opened

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from trio_cogment.about import About
+from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.api.legacy import hooks_pb2 as pb
 from trio_cogment.endpoints import LegacyEndpoint, parse_endpoint
@@ -28,28 +30,35 @@ class Lender(Protocol):
 
 
 class HookService(About):
-    """`TrialHooksSP`, in front of the old servers that calls name.
+    """`TrialHooksSP`, in front of the old server that a call names, or else of those of the project.
 
     Args:
         lender: lends channels to them.
         call_timeout_seconds: how long an answer may take; 0: as long as it takes.
+        otherwise: the endpoints of those that are asked, one after the other, if a call names none.
     """
 
-    def __init__(self, lender: Lender, call_timeout_seconds: float) -> None:
+    def __init__(self, lender: Lender, call_timeout_seconds: float, otherwise: Sequence[str] = ()) -> None:
         self._lender = lender
         self._call_timeout_seconds = call_timeout_seconds
+        self._otherwise = otherwise
 
     async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:
-        """Let an old hook change parameters.
+        """Let old hooks change parameters.
 
         Raises:
-            FailedPreconditionError: the server answers with an error.
+            FailedPreconditionError: there is no old hook, or a server answers with an error.
             RemoteProtocolError: its answer makes no sense.
             UnavailableError: the server cannot be reached, or does not answer in time.
         """
-        endpoint = old_server_of(call)
+        params = request.params
+        for endpoint in old_servers_of(call, self._otherwise):
+            params = await self._ask(endpoint, params, call)
+        return PreTrialParams(params=params)
+
+    async def _ask(self, endpoint: LegacyEndpoint, params: TrialParams, call: ServerCall) -> TrialParams:
         context = pb.TrialContext(
-            params=old_params(request.params),
+            params=old_params(params),
             trial_id=next(iter(call.metadata.texts(TRIAL_ID)), ""),
             user_id=next(iter(call.metadata.texts(USER_ID)), ""),
         )
@@ -57,19 +66,24 @@ class HookService(About):
             server = OldServer(channel, str(endpoint), HOOKS, self._call_timeout_seconds)
             reply = await server.call(CallOut("PreTrial", context))
         try:
-            return PreTrialParams(params=changed_params(request.params, reply.params))
+            return changed_params(params, reply.params)
         except InvalidArgumentError as error:
             raise RemoteProtocolError(f"{endpoint}: PreTrial: {error}") from error
 
 
-def old_server_of(call: ServerCall) -> LegacyEndpoint:
-    """Return the old server that a call names.
+def old_servers_of(call: ServerCall, otherwise: Sequence[str]) -> list[LegacyEndpoint]:
+    """Return the old server that a call names, or else these.
 
     Raises:
-        FailedPreconditionError: it names none.
+        FailedPreconditionError: there are none, or one is no old server.
     """
-    found = call.metadata.texts(OLD_SERVER)
-    endpoint = parse_endpoint(found[0]) if found else None
-    if not isinstance(endpoint, LegacyEndpoint):
-        raise FailedPreconditionError(f"metadata {OLD_SERVER}: expected legacy://host:port")
-    return endpoint
+    texts = call.metadata.texts(OLD_SERVER)[:1] or otherwise
+    if not texts:
+        raise FailedPreconditionError("pre_trial_hooks: expected an old hook in the profile, there is none")
+    found = []
+    for text in texts:
+        endpoint = parse_endpoint(text)
+        if not isinstance(endpoint, LegacyEndpoint):
+            raise FailedPreconditionError(f"pre_trial_hooks: expected legacy://host:port, got {text!r}")
+        found.append(endpoint)
+    return found

@@ -58,6 +58,9 @@ class OldServers:
         trials: tells the parameters of trials.
         host: connects.
         config: limits and timeouts of the connections.
+
+    Attributes:
+        services: those of environments, actors, data logs and hooks.
     """
 
     def __init__(
@@ -74,6 +77,11 @@ class OldServers:
         self._participants.register_actor(self._play_agent, _NAME)
         self._participants.register_environment(self._play_environment, _NAME)
         self._participants.register_datalog(OldDataLogs(profile, self).keep, _NAME)
+        service = HookService(self, profile.call_timeout_seconds, profile.pre_trial_hooks)
+        hooks = bind(SERVICES[ServiceKind.PRE_TRIAL_HOOK].descriptor(), service)
+        # The participants have a service for hooks too, without any.
+        others = (each for each in self._participants.services() if each.name != hooks.name)
+        self.services: Sequence[Service] = [*others, hooks]
 
     def _make_channel(self, endpoint: LegacyEndpoint) -> AbstractAsyncContextManager[CallOpener]:
         return open_channel(self._host, endpoint.host, endpoint.port, config=self._config)
@@ -81,27 +89,14 @@ class OldServers:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
         """Answer what `find` has returned, for the time of the block."""
-        participants = self._participants
-        hooks = bind(
-            SERVICES[ServiceKind.PRE_TRIAL_HOOK].descriptor(), HookService(self, self._profile.call_timeout_seconds)
-        )
         inside = RpcConfig(max_receive_message_bytes=UNLIMITED_BYTES)
         try:
-            # The participants have a service for hooks too, without any.
-            services = [*(each for each in participants.services() if each.name != hooks.name), hooks]
-            async with open_in_process(self._host, services, config=inside) as channel:
-                self._local, self._channel = LocalParticipants(participants, channel), channel
+            async with open_in_process(self._host, self.services, config=inside) as channel:
+                self._local, self._channel = LocalParticipants(self._participants, channel), channel
                 yield
         finally:
             # Everybody has been told of the end.
             self._channels.abandon(trio.current_time())
-
-    @property
-    def participants(self) -> Sequence[Service]:
-        """The services of environments and actors, for an orchestrator elsewhere."""
-        kinds = (ServiceKind.ENVIRONMENT, ServiceKind.ACTOR)
-        wanted = {SERVICES[kind].full_name for kind in kinds}
-        return [service for service in self._participants.services() if service.name in wanted]
 
     def find(self, endpoint: LegacyEndpoint, kind: ServiceKind) -> CallOpener:
         """Return what answers for a server; see `Orchestrator.call_old_servers`.

@@ -30,7 +30,10 @@ class LegacyProfile:
         call_timeout_seconds: how long an old server may take to answer; 0: as long as it takes.
         end_timeout_seconds: how long it may take to learn that a trial is over.
         params: of trials that are started without any.
-        pre_trial_hooks: endpoints of the hooks of such trials; a platform has them in its configuration.
+        pre_trial_hooks: endpoints of the hooks of such trials; a platform has them in its configuration, and a gateway
+            in front of another orchestrator asks them when it is asked itself.
+        datalog: the endpoint of the old data log of trials whose data log is a gateway in front of another
+            orchestrator; empty if there is none.
         spec: the types of the project.
 
     Raises:
@@ -48,6 +51,7 @@ class LegacyProfile:
     end_timeout_seconds: float = 5.0
     params: TrialParams | None = None
     pre_trial_hooks: tuple[str, ...] = ()
+    datalog: str = ""
     spec: Spec = field(default_factory=Spec)
 
     def __post_init__(self) -> None:

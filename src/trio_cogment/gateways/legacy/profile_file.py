@@ -14,7 +14,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 
 from trio_cogment.api.common_pb2 import TrialParams
-from trio_cogment.endpoints import is_client_endpoint
+from trio_cogment.endpoints import LegacyEndpoint, is_client_endpoint, parse_endpoint
 from trio_cogment.errors import EndpointError, InvalidArgumentError
 from trio_cogment.gateways.legacy.actor_ids import name_actors
 from trio_cogment.gateways.legacy.deltas import ApplyDelta, applying, function_named, merging, replacing
@@ -69,7 +69,7 @@ class _Reader:
         if not classes:
             text = f"{SECTION}.classes: expected the actor classes, since the file declares none"
             raise self._file.fault(self._root.get(SECTION), text)
-        given["pre_trial_hooks"] = tuple(self._hooks())
+        given["pre_trial_hooks"] = (*given.get("pre_trial_hooks", ()), *self._hooks())
         given["deltas"] = {**self._declared_deltas(), **given.get("deltas", {})}
         try:
             profile = LegacyProfile(spec=self._project.spec, **given)
@@ -231,6 +231,17 @@ class _Reader:
             raise self._file.fault(node, f"{name}: expected {' or '.join(ON_AGENT_ERROR)}, got {text!r}")
         return text
 
+    def server(self, node: yaml.Node, name: str) -> str:
+        """Read the endpoint of an old server."""
+        text = self._file.text(node, name)
+        try:
+            found = parse_endpoint(text)
+        except EndpointError:
+            found = None
+        if not isinstance(found, LegacyEndpoint):
+            raise self._file.fault(node, f"{name}: expected legacy://host:port, got {text!r}")
+        return str(found)
+
     # Parameters
 
     def _hooks(self) -> Iterator[str]:
@@ -309,6 +320,10 @@ def _importable(folder: Path) -> Iterator[None]:
         sys.path.remove(text)
 
 
+def _servers(reader: _Reader, node: yaml.Node, name: str) -> tuple[str, ...]:
+    return tuple(reader.server(item, place) for place, item in reader._file.items(node, name))
+
+
 _READERS: Mapping[str, Callable[[_Reader, yaml.Node, str], Any]] = {
     "classes": _Reader.classes,
     "deltas": _Reader.deltas,
@@ -318,4 +333,6 @@ _READERS: Mapping[str, Callable[[_Reader, yaml.Node, str], Any]] = {
     "on_agent_error": _Reader.on_agent_error,
     "call_timeout_seconds": _Reader.seconds,
     "end_timeout_seconds": _Reader.seconds,
+    "pre_trial_hooks": _servers,
+    "datalog": _Reader.server,
 }
