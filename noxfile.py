@@ -84,10 +84,9 @@ FUZZED_MODULES = [
 ]
 
 
-#: Gateways and trainer under faults, simulated: `nox -s soak` runs 300 seeds of each, and `nox -s tests` twenty.
+#: The gateway of dm_env_rpc and the trainer under faults, simulated: `nox -s soak` runs 300 seeds, `nox -s tests` twenty.
 SIMULATED = [
     "tests/gateways/dm_env_rpc/test_simulated.py",
-    "tests/gateways/legacy/test_simulated.py",
     "tests/trainer/test_simulated.py",
 ]
 
