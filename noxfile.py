@@ -84,7 +84,7 @@ FUZZED_MODULES = [
 ]
 
 
-#: The gateway of dm_env_rpc and the trainer under faults, simulated: `nox -s soak` runs 300 seeds, `nox -s tests` twenty.
+#: Under faults, simulated: `nox -s soak` runs 300 seeds of these, `nox -s tests` twenty.
 SIMULATED = [
     "tests/gateways/dm_env_rpc/test_simulated.py",
     "tests/trainer/test_simulated.py",
