@@ -128,6 +128,16 @@ class Server:
                 await stream.send_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
                 assert await stream.receive_some()
 
+    async def wait_closed(self) -> None:
+        """Wait until its first port takes no connections any more, because it is stopping."""
+        with trio.fail_after(PATIENCE_SECONDS):
+            while True:
+                try:
+                    stream = await trio.open_tcp_stream("127.0.0.1", self.port)
+                except OSError:
+                    return
+                await stream.aclose()
+
     async def keep_err(self) -> None:
         assert self.process.stderr is not None
         async for data in self.process.stderr:
