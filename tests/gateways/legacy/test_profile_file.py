@@ -160,11 +160,26 @@ def test_a_project_file_of_that_time_is_read_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_section_in_a_file_of_that_time(tmp_path: Path) -> None:
-    section = "legacy: {names: {drone: [d1, d2]}, deltas: {plane: replace}}\n"
+    section = "legacy: {names: {drone: [d1, d2]}, deltas: {plane: {type: data.Seen, apply: replace}}}\n"
     profile = load_profile(project(tmp_path, OLD + section))
     assert profile.params is not None
     assert [actor.name for actor in profile.params.actors] == ["d1", "plane_0", "d2", "plane_1"]
     assert profile.deltas["plane"](b"before", b"after") == b"after"
+
+
+@pytest.mark.parametrize("rule", ["replace", "merge"])
+def test_a_delta_of_another_type_is_never_taken_for_an_observation(tmp_path: Path, rule: str) -> None:
+    path = project(tmp_path, OLD + f"legacy: {{deltas: {{plane: {rule}}}}}\n")
+    expected = f"line 44: legacy.deltas.plane: only deltas of the type of observations can be {rule}d"
+    with pytest.raises(InvalidArgumentError, match=re.escape(expected)):
+        load_profile(path)
+
+
+def test_the_data_log_of_the_parameters_comes_first(tmp_path: Path) -> None:
+    old = OLD.replace("trial_params:\n", 'trial_params:\n  datalog: {endpoint: "cogment://discover"}\n')
+    params = load_profile(project(tmp_path, old)).params
+    assert params is not None
+    assert params.datalog.endpoint == "cogment://discover"
 
 
 def test_a_delta_type_without_a_function_has_no_rule(tmp_path: Path) -> None:

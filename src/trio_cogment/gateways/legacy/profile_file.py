@@ -133,14 +133,19 @@ class _Reader:
                 kind = self._message(values["type"], f"{name}.type")
             node, name = values["apply"], f"{name}.apply"
         text = self._file.text(node, name)
-        if text == _REPLACE:
+        kind = kind or self._declared_kind(class_name)
+        if text == _REPLACE and kind is None:
             return replacing
         observation = self._observation(class_name, node, name)
+        if text in (_REPLACE, _MERGE) and kind not in (None, observation):
+            # Otherwise a delta would be taken for an observation.
+            what = f"only deltas of the type of observations can be {text}d"
+            raise self._file.fault(node, f"{name}: {what}, and those of {class_name!r} are of another")
+        if text == _REPLACE:
+            return replacing
         if text == _MERGE:
-            if kind not in (None, observation):
-                raise self._file.fault(node, f"{name}: only deltas of the type of observations can be merged")
             return merging(observation)
-        return self._function(node, name, text, observation, kind or self._declared_kind(class_name) or observation)
+        return self._function(node, name, text, observation, kind or observation)
 
     def _function(
         self, node: yaml.Node, name: str, text: str, observation: type[Message], kind: type[Message]
@@ -260,6 +265,8 @@ class _Reader:
         node = self._root.get("datalog")
         values = {} if node is None else {key: value for key, _, value in self._file.entries(node, "datalog")}
         if "type" not in values or self._file.text(values["type"], "datalog.type") != "grpc":
+            return
+        if params.datalog.endpoint:  # trial_params, as today's files have them, come first
             return
         url = values.get("url")
         if url is None:
