@@ -601,9 +601,21 @@ def fb(**fields: Any) -> legacy.Feedback:
             "actor_id: expected an actor that clients play (0), got 1",
         ),
         (lambda c: c.join(c.trial_id, -1), "INVALID_ARGUMENT", "(0), got -1"),
-        (lambda c: c.feed_back(fb(actor_id=7)), "INVALID_ARGUMENT", "feedbacks[0]: expected feedback for"),
-        (lambda c: c.feed_back(fb(), fb(tick_id=-2)), "INVALID_ARGUMENT", "feedbacks[1]: expected feedback for"),
-        (lambda c: c.feed_back(fb(value=float("nan"))), "INVALID_ARGUMENT", "feedbacks[0]: expected feedback for"),
+        (
+            lambda c: c.feed_back(fb(actor_id=7)),
+            "INVALID_ARGUMENT",
+            "feedbacks[0]: expected feedback for an actor of the trial, got actor_id 7",
+        ),
+        (
+            lambda c: c.feed_back(fb(), fb(tick_id=-2)),
+            "INVALID_ARGUMENT",
+            "feedbacks[1]: expected feedback for a tick, or -1 for the latest one, got tick_id -2",
+        ),
+        (
+            lambda c: c.feed_back(fb(value=float("nan"))),
+            "INVALID_ARGUMENT",
+            "feedbacks[0]: expected feedback with a finite value and confidence, got nan and 1.0",
+        ),
         (lambda c: c.send(to(9)), "INVALID_ARGUMENT", "messages[0]: expected a message to somebody in the trial"),
         (
             lambda c: c.send(to(1), to(1, 1)),

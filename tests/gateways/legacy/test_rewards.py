@@ -49,12 +49,12 @@ def test_content_becomes_a_bytes_value() -> None:
 @pytest.mark.parametrize(
     ("feedback", "text"),
     [
-        (Feedback(actor_id=3), "feedback for actor 3, which the trial does not have"),
+        (Feedback(actor_id=3), "an actor of the trial, got actor_id 3"),
         # What a field without a sign makes of the environment's id.
-        (Feedback(actor_id=2**32 - 1), "feedback for actor 4294967295"),
-        (Feedback(tick_id=-2), "feedback for tick -2"),
-        (Feedback(value=math.nan), "feedback with the value nan"),
-        (Feedback(confidence=math.inf), "confidence inf"),
+        (Feedback(actor_id=2**32 - 1), "got actor_id 4294967295"),
+        (Feedback(tick_id=-2), "got tick_id -2"),
+        (Feedback(value=math.nan), "a finite value and confidence, got nan and 0.0"),
+        (Feedback(confidence=math.inf), "got 0.0 and inf"),
     ],
 )
 def test_feedback_that_is_no_reward(feedback: Feedback, text: str) -> None:

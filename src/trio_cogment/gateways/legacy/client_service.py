@@ -159,9 +159,7 @@ class ClientService:
         for number, feedback in enumerate(request.feedbacks):
             reward = reward_of(feedback, trial.ids)
             if isinstance(reward, str):
-                raise InvalidArgumentError(
-                    f"feedbacks[{number}]: expected feedback for an actor of the trial: {reward}"
-                )
+                raise InvalidArgumentError(f"feedbacks[{number}]: {reward}")
             rewards.append(reward)
         with _served(trial):
             _speaker(trial, _session_id(call)).give(rewards)

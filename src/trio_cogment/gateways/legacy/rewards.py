@@ -30,11 +30,12 @@ def reward_of(feedback: legacy.Feedback, ids: ActorIds) -> Reward | str:
     """
     receiver = ids.name_of(feedback.actor_id)
     if receiver is None:
-        return f"feedback for actor {feedback.actor_id}, which the trial does not have"
+        return f"expected feedback for an actor of the trial, got actor_id {feedback.actor_id}"
     if feedback.tick_id < LATEST_TICK:
-        return f"feedback for tick {feedback.tick_id}"
+        return f"expected feedback for a tick, or {LATEST_TICK} for the latest one, got tick_id {feedback.tick_id}"
     if not (math.isfinite(feedback.value) and math.isfinite(feedback.confidence)):
-        return f"feedback with the value {feedback.value} and the confidence {feedback.confidence}"
+        found = f"{feedback.value} and {feedback.confidence}"
+        return f"expected feedback with a finite value and confidence, got {found}"
     content = None
     if feedback.content:
         content = BytesValue(value=feedback.content)
