@@ -187,11 +187,6 @@ class ClientSeat:
         if self._part.owes_an_action and self._answered is None:
             self._act(b"")
 
-    def trial_over(self) -> None:
-        """Note that the trial is over, where nobody has joined."""
-        if self._part.state is State.FREE:
-            self._part.ended()
-
     def _act(self, content: bytes) -> None:
         session = self._speaking()
         if session is None:

@@ -38,7 +38,6 @@ class ClientTrial:
 
     Attributes:
         trial_id, ids, seats: see above.
-        ended_by_client: a client has ended it.
     """
 
     def __init__(
@@ -48,7 +47,6 @@ class ClientTrial:
         self.ids = ids
         self.seats = seats
         self.max_inactivity_seconds = max_inactivity_seconds
-        self.ended_by_client = False
         self._called_at = trio.current_time()
 
     def note_call(self) -> None:
@@ -185,7 +183,6 @@ class ClientTrials:
 
     async def end(self, trial: ClientTrial) -> None:
         """End a trial for a client: softly, if all who may still act for it are there."""
-        trial.ended_by_client = True
         seats = trial.seats.values()
         if all(seat.is_over for seat in seats) and trial.trial_id not in self._trials:
             await trio.lowlevel.checkpoint()
