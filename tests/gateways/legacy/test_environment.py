@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.wrappers_pb2 import Int64Value
 
@@ -41,6 +42,21 @@ async def test_a_trial_that_an_old_environment_ends() -> None:
     assert all(each.reply_with_snapshot for each in updates)
     assert [name for name, _ in server.calls] == ["Start", *["Update"] * 3, "End"]
     assert not server.playing
+
+
+@pytest.mark.parametrize("ends_at", [2, 0])
+async def test_the_end_is_acknowledged_for_old_participants(
+    ends_at: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Else the orchestrator would wait for them as long as it may, and count them as lost."""
+    server = EnvironmentServer(ends_at=ends_at)
+    async with staged(environments=server) as stage:
+        began = trio.current_time()
+        outcome = await stage.play(parameters(old=("p",), environment="old", max_steps=0 if ends_at else 2))
+        took = trio.current_time() - began
+    assert outcome.cause is (EndCause.ENVIRONMENT if ends_at else EndCause.STEP_LIMIT)
+    assert not outcome.losses
+    assert took < 1
 
 
 async def test_configurations_are_passed_on() -> None:

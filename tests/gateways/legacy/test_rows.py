@@ -86,6 +86,9 @@ ROWS = {
     "actor_counts and trial_config": "old_servers.test_an_old_environment_an_old_agent_and_actors_of_today",
     "a mailbox for one observation": "client.test_what_came_for_a_call_that_has_gone_is_in_the_next_answer",
     "several humans": "client.test_an_early_action_waits_for_the_others",
+    "no LAST/ACK": "environment.test_the_end_is_acknowledged_for_old_participants",
+    "params without names": "actor_ids.test_actors_without_names_get_one",
+    "version": "client.test_version_is_of_the_0_3_family",
     "an absent action": "environment.test_an_actor_that_does_not_act_is_an_empty_action",
     "the sender of a feedback": (
         "old_servers.test_the_sender_of_a_feedback_is_lost_to_old_agents_and_kept_in_the_data_log"
