@@ -217,6 +217,20 @@ def as_duration(_ctx: click.Context, _param: click.Parameter, value: str) -> flo
     return seconds
 
 
+def timeout_option(what: str) -> Callable[[_Decorated], _Decorated]:
+    """Return the flag that says how long to wait for something."""
+    return click.option(
+        "--timeout",
+        default="30s",
+        callback=as_duration,
+        metavar="DURATION",
+        envvar="COGMENT_CLIENT_TIMEOUT",
+        show_default=True,
+        show_envvar=True,
+        help=f"How long to wait for {what}: 30s, 1m30s, 500ms.",
+    )
+
+
 def token_option(text: str) -> Callable[[_Decorated], _Decorated]:
     """Return the flag with the authentication token for a directory, with this help."""
     return click.option(

@@ -21,6 +21,7 @@ from purerpc import Service
 
 from tests.gateways.dm_env_rpc.duels import BOTH, DuelHere, duel
 from tests.gateways.dm_env_rpc.servers import Server
+from tests.gateways.leftovers import trials_and_tasks, until_nothing_is_left
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.api.dm_env_rpc_bridge_pb2 import BridgeConfig
@@ -413,11 +414,11 @@ class Play:
                 nursery.start_soon(self.neighbour, name="neighbour")
                 if self.disturbed:
                     nursery.start_soon(self._disturb)
-            await self._until_nothing_is_left()
+            await until_nothing_is_left(self.world, self._left, END_SECONDS)
             if self.disturbed:
                 await trio.sleep_until(CALM_SECONDS + NOTICED_SECONDS)
             await self.afterwards()
-            await self._until_nothing_is_left()
+            await until_nothing_is_left(self.world, self._left, END_SECONDS)
 
     async def _disturb(self) -> None:
         with trio.move_on_at(CALM_SECONDS):
@@ -428,31 +429,12 @@ class Play:
                 await trio.sleep_forever()
         self.network.heal()
 
-    async def _until_nothing_is_left(self) -> None:
-        while left := await self._left():
-            assert trio.current_time() < END_SECONDS, f"left: {', '.join(left)}"
-            await trio.sleep(1)
-        self.world.history.record("world", "nothing is left")
-
     async def _left(self) -> list[str]:
         """Return what is left of worlds, trials, their tasks and connections."""
-        infos = await self.platform.controller.trial_infos()
-        root = trio.lowlevel.current_root_task()
-        assert root is not None
-        tasks = [root]
-        for task in tasks:
-            for nursery in task.child_nurseries:
-                tasks.extend(nursery.child_tasks)
         return [
             *(f"world {name}" for name in self.gateway.worlds),
-            *(f"trial {info.trial_id}" for info in infos if info.state != TrialState.ENDED),
             *([f"{self.gateway.connections} connections"] if self.gateway.connections else []),
-            *(
-                [f"{self.platform.orchestrator.running_trials} runs"]
-                if self.platform.orchestrator.running_trials
-                else []
-            ),
-            *sorted(f"task {task.name}" for task in tasks if task.name.startswith(("world ", "trial "))),
+            *await trials_and_tasks(self.platform, "world ", "trial "),
         ]
 
     def check_servers(self) -> None:

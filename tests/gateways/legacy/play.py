@@ -17,6 +17,7 @@ from typing import Any
 import trio
 from purerpc import Service
 
+from tests.gateways.leftovers import trials_and_tasks, until_nothing_is_left
 from tests.gateways.legacy.clients import OldClient
 from tests.gateways.legacy.servers import AgentServer, EnvironmentServer, services
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
@@ -400,12 +401,12 @@ class Play:
                 nursery.start_soon(self.neighbour, name="neighbour")
                 if self.disturbed:
                     nursery.start_soon(self._disturb)
-            await self._until_nothing_is_left()
+            await until_nothing_is_left(self.world, self._left, END_SECONDS)
             if self.disturbed:
                 # By then connections that went dark have been found out.
                 await trio.sleep_until(CALM_SECONDS + 12)
             await self.afterwards()
-            await self._until_nothing_is_left()
+            await until_nothing_is_left(self.world, self._left, END_SECONDS)
 
     async def _disturb(self) -> None:
         with trio.move_on_at(CALM_SECONDS):
@@ -418,26 +419,11 @@ class Play:
         self.network.heal()
         self.hanging.clear()
 
-    async def _until_nothing_is_left(self) -> None:
-        while left := await self._left():
-            assert trio.current_time() < END_SECONDS, f"left: {', '.join(left)}"
-            await trio.sleep(1)
-        self.world.history.record("world", "nothing is left")
-
     async def _left(self) -> list[str]:
         """Return what is left of trials and their tasks."""
-        infos = await self.platform.controller.trial_infos()
-        root = trio.lowlevel.current_root_task()
-        assert root is not None
-        tasks = [root]
-        for task in tasks:
-            for nursery in task.child_nurseries:
-                tasks.extend(nursery.child_tasks)
         return [
             *(f"client's trial {trial_id}" for trial_id in self.gateway.trials.running),
-            *(f"trial {info.trial_id}" for info in infos if info.state != TrialState.ENDED),
-            *[f"{self.platform.orchestrator.running_trials} runs"][: self.platform.orchestrator.running_trials],
-            *sorted(f"task {task.name}" for task in tasks if task.name.startswith(("old client", "trial "))),
+            *await trials_and_tasks(self.platform, "old client", "trial "),
         ]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from trio_cogment.cli.errors import cause_of, failure_of
-from trio_cogment.cli.options import applied, as_duration, nearest
+from trio_cogment.cli.options import applied, nearest, timeout_option
 from trio_cogment.cli.tls import TlsFiles, load_tls, tls_files, tls_options
 from trio_cogment.endpoints import GrpcEndpoint
 
@@ -49,16 +49,7 @@ def client_options(command: _Decorated) -> _Decorated:
     """Add the flags of every command of the client."""
     options = (
         tls_options,
-        click.option(
-            "--timeout",
-            default="30s",
-            callback=as_duration,
-            metavar="DURATION",
-            envvar="COGMENT_CLIENT_TIMEOUT",
-            show_default=True,
-            show_envvar=True,
-            help="How long to wait for a service, and for its answer: 30s, 1m30s, 500ms.",
-        ),
+        timeout_option("a service, and for its answer"),
         click.option(
             "--console_output",
             type=click.Choice(["text", "json"]),

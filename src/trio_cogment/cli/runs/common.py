@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from trio_cogment.cli.client.common import ClientSettings, channel_to, run_client
-from trio_cogment.cli.options import applied, as_duration, as_endpoint
+from trio_cogment.cli.options import applied, as_endpoint, timeout_option
 from trio_cogment.cli.services.trainer import DEFAULT_PORT
 from trio_cogment.cli.tls import tls_files, tls_options
 from trio_cogment.endpoints import GrpcEndpoint
@@ -28,16 +28,7 @@ def run_options(command: _Decorated) -> _Decorated:
     """Add the flags of every command about runs."""
     options = (
         tls_options,
-        click.option(
-            "--timeout",
-            default="30s",
-            callback=as_duration,
-            metavar="DURATION",
-            envvar="COGMENT_CLIENT_TIMEOUT",
-            show_default=True,
-            show_envvar=True,
-            help="How long to wait for an answer: 30s, 1m30s, 500ms.",
-        ),
+        timeout_option("an answer"),
         click.option(
             "--secret",
             default="",

@@ -19,6 +19,7 @@ from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import applied
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.gateway_flags import orchestrator_of, orchestrator_option, profile_option
+from trio_cogment.cli.services.orchestrator_access import client_of
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
@@ -135,17 +136,10 @@ async def _opened(
     settings: GatewaySettings, profile: Callable[[], Profile], resources: Resources
 ) -> AsyncIterator[Running]:
     from trio_cogment.gateways.dm_env_rpc import DmEnvRpcGateway
-    from trio_cogment.sdk import connect
 
     gateway = DmEnvRpcGateway(profile(), config=settings.configuration.dm_env_rpc)
     async with (
-        connect(
-            settings.orchestrator,
-            directory=resources.directory or "",
-            tls=resources.client_tls,
-            config=settings.configuration.rpc,
-            variables={},
-        ) as client,
+        client_of(settings.orchestrator, settings, resources) as client,
         gateway.opened(await client.orchestrator()) as opened,
     ):
         yield Running(services=[opened.services], stop=opened.stop)

@@ -19,6 +19,7 @@ from trio_cogment.cli.announced import TRAINER_SERVICES
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
+from trio_cogment.cli.services.orchestrator_access import client_of
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
@@ -232,16 +233,9 @@ async def _where(settings: TrainerSettings, resources: Resources) -> AsyncIterat
     if not settings.orchestrator:
         yield None
         return
-    from trio_cogment.sdk import connect
     from trio_cogment.trainer import Where
 
-    async with connect(
-        settings.orchestrator,
-        directory=resources.directory or "",
-        tls=resources.client_tls,
-        config=settings.configuration.rpc,
-        variables={},
-    ) as client:
+    async with client_of(settings.orchestrator, settings, resources) as client:
         datastore = await client.datastore(settings.datastore) if settings.datastore else None
         yield Where(await client.orchestrator(), datastore, settings.datastore)
 

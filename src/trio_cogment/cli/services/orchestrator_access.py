@@ -1,0 +1,34 @@
+"""A server's access to an orchestrator in another process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from trio_cogment.cli.services.settings import ServerSettings
+from trio_cogment.cli.services.start import Resources
+
+if TYPE_CHECKING:
+    from trio_cogment.sdk import Client
+
+
+@asynccontextmanager
+async def client_of(endpoint: str, settings: ServerSettings, resources: Resources) -> AsyncIterator[Client]:
+    """Give a client of the services that are with an orchestrator, or in the server's directory.
+
+    Args:
+        endpoint: of the orchestrator.
+        settings: of the server.
+        resources: of the server.
+    """
+    from trio_cogment.sdk import connect
+
+    async with connect(
+        endpoint,
+        directory=resources.directory or "",
+        tls=resources.client_tls,
+        config=settings.configuration.rpc,
+        variables={},
+    ) as client:
+        yield client
