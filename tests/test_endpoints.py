@@ -30,6 +30,19 @@ D = DiscoverEndpoint
         ("grpc://h\N{LATIN SMALL LETTER O WITH DIAERESIS}st:1", GrpcEndpoint("h\xf6st", 1)),
         ("grpc://[::1]:9000", GrpcEndpoint("::1", 9000)),
         ("GRPC://Host:65535", GrpcEndpoint("Host", 65535)),
+        # as the targets of gRPC are written, with an end that means nothing
+        ("grpc://host:1/", GrpcEndpoint("host", 1)),
+        ("grpc://dns:host:1", GrpcEndpoint("host", 1)),
+        ("grpc://dns:///host:1", GrpcEndpoint("host", 1)),
+        ("grpc://DNS:///[::1]:1/", GrpcEndpoint("::1", 1)),
+        ("grpc://ipv4:10.0.0.1:1", GrpcEndpoint("10.0.0.1", 1)),
+        ("grpc://ipv4:///10.0.0.1:1", GrpcEndpoint("10.0.0.1", 1)),
+        ("grpc://ipv6:[::1]:1", GrpcEndpoint("::1", 1)),
+        ("grpc://host:1?x=1", GrpcEndpoint("host", 1)),
+        ("grpc://dns:///host:1/?x=1&y=a/b:c", GrpcEndpoint("host", 1)),
+        ("grpc://dns:80", GrpcEndpoint("dns", 80)),
+        ("grpc://ipv4:80", GrpcEndpoint("ipv4", 80)),
+        ("legacy://dns:///host:1/", LegacyEndpoint("host", 1)),
         # a server of the legacy API
         ("legacy://host:9000", LegacyEndpoint("host", 9000)),
         ("Legacy://[::1]:1", LegacyEndpoint("::1", 1)),
@@ -98,7 +111,23 @@ def test_good_endpoints(text: str, expected: Endpoint) -> None:
         "grpc://user@host:1",
         "grpc://host/path:1",
         "grpc://host:1/path",
-        "grpc://host:1?a=b",
+        "grpc://host:1//",
+        "grpc://host:1/path?a=b",
+        "grpc://?host:1",
+        # targets of gRPC with other resolvers, several addresses, or addresses of another kind
+        "grpc://dns://8.8.8.8/host:1",
+        "grpc://dns://host:1",
+        "grpc://dns:///",
+        "grpc://dns:///host",
+        "grpc://dns:host:0",
+        "grpc://dns:dns:host:1",
+        "grpc://ipv4:host:1",
+        "grpc://ipv4:[::1]:1",
+        "grpc://ipv4:10.0.0.1:1,10.0.0.2:1",
+        "grpc://ipv6:10.0.0.1:1",
+        "grpc://ipv6:::1:1",
+        "grpc://unix:/tmp/socket:1",
+        "grpc://xds:///host:1",
         # no such scheme, or none
         "grpcs://host:1",
         "http://host:1",
@@ -146,6 +175,30 @@ def test_good_endpoints(text: str, expected: Endpoint) -> None:
 def test_bad_endpoints_are_refused_by_name(text: str) -> None:
     with pytest.raises(EndpointError, match=r"^environment\.endpoint: .*expected|takes no|belongs to"):
         parse_endpoint(text, field_name="environment.endpoint")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("grpc://host", "the port is missing"),
+        ("grpc://:80", "the host is missing"),
+        ("grpc://dns:host:0", "the port is '0'"),
+        ("grpc://host:1/path", "takes no path"),
+        ("grpc://user@host:1", "takes no user"),
+        ("grpc://host:1#x", "takes no fragment"),
+        ("grpc://a b:1", "has a blank"),
+        ("grpc://a\0b:1", "cannot be printed"),
+        ("grpc://::1:9000", "needs brackets"),
+        ("grpc://ipv4:10.0.0.1:1,10.0.0.2:1", "takes one address"),
+        ("grpc://ipv4:host:1", "ipv4: takes an IPv4 address, not 'host'"),
+        ("grpc://ipv6:[10.0.0.1]:1", "ipv6: takes an IPv6 address, not '10.0.0.1'"),
+        ("legacy://dns://8.8.8.8/host:1", "legacy://dns:///host:port; it names no server to ask"),
+    ],
+)
+def test_refusals_name_the_fault(text: str, fault: str) -> None:
+    with pytest.raises(EndpointError) as caught:
+        parse_endpoint(text)
+    assert fault in str(caught.value)
 
 
 def test_tokens_are_never_shown() -> None:

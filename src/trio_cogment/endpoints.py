@@ -1,6 +1,7 @@
 """The endpoint grammar, shared by parameters, hooks, command lines and clients.
 
-* ``grpc://host:port``: connect there.
+* ``grpc://host:port``: connect there. A target of gRPC may stand behind ``grpc://``: ``dns:host:port``,
+  ``dns:///host:port``, ``ipv4:address:port``, ``ipv6:[address]:port``. One slash at the end and a query mean nothing.
 * ``legacy://host:port``: a server of the legacy API there; for participants of trials only.
 * ``cogment://client``: the actor connects to the orchestrator; for actors only. The bare word ``client`` is the
   deprecated spelling.
@@ -16,6 +17,7 @@ two parsers: the orchestrator's takes the first, the other refuses repetitions. 
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,6 +37,16 @@ _TOKEN = f"__{AUTHENTICATION_TOKEN}"
 _TOKEN_VALUE = re.compile(rf"({_TOKEN}=)[^&]*")
 #: No number in an endpoint has more digits, and Python refuses to parse very long ones.
 _MOST_DIGITS = 20
+#: What may stand before an address in a target of gRPC, and the version of IP that the address then has.
+_IP_VERSIONS = {"ipv4": 4, "ipv6": 6}
+_RESOLVERS = frozenset(_IP_VERSIONS) | {"dns"}
+_NOT_IN_ADDRESSES = {
+    "/": "it takes no path",
+    "#": "it takes no fragment",
+    "@": "it takes no user",
+    ",": "it takes one address",
+    " ": "it has a blank",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,15 +223,59 @@ def _parse(text: str) -> Endpoint:
 
 
 def _parse_address(scheme: str, rest: str) -> tuple[str, int]:
-    host, separator, port = rest.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        separator = ""
-    usable = separator and host.isprintable() and not set("/?#@ ") & set(host)
-    if not (usable and host and 0 < _number(port) < 65536):
-        raise _GrammarError(f"expected {scheme}://host:port with a port from 1 to 65535")
-    return host, _number(port)
+    resolver, address = _without_resolver(scheme, rest.partition("?")[0])
+    fault = _fault_of_address(resolver, address := address.removesuffix("/"))
+    if fault:
+        raise _GrammarError(f"expected {scheme}://host:port with a port from 1 to 65535; {fault}")
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _fault_of_address(resolver: str, address: str) -> str:
+    """Return what is wrong with a host and a port; empty if nothing is."""
+    host, separator, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    name = host[1:-1] if bracketed else host
+    for character, fault in _NOT_IN_ADDRESSES.items():
+        if character in address:
+            return fault
+    if not address.isprintable():
+        return "a character of it cannot be printed"
+    if not separator or (":" in name and not bracketed):
+        return "an IPv6 address needs brackets" if address.count(":") > 1 else "the port is missing"
+    if not name:
+        return "the host is missing"
+    if not 0 < _number(port) < 65536:
+        return f"the port is {port[:_MOST_DIGITS]!r}"
+    version = _IP_VERSIONS.get(resolver)
+    if version and not _is_ip_address(name, version):
+        return f"{resolver}: takes an IPv{version} address, not {name!r}"
+    return ""
+
+
+def _without_resolver(scheme: str, address: str) -> tuple[str, str]:
+    """Split an address as gRPC's targets are written into the name of its resolver, which may be empty, and the rest.
+
+    ``dns:80`` and ``ipv4:80`` are hosts with ports.
+    """
+    resolver, separator, rest = address.partition(":")
+    resolver = resolver.lower()
+    if not separator or resolver not in _RESOLVERS or ":" not in rest:
+        return "", address
+    if rest.startswith("//"):
+        authority, separator, rest = rest[2:].partition("/")
+        if authority or not separator:
+            raise _GrammarError(
+                f"expected {scheme}://{resolver}:///host:port; the server that resolves cannot be chosen"
+            )
+    return resolver, rest
+
+
+def _is_ip_address(host: str, version: int) -> bool:
+    try:
+        return ipaddress.ip_address(host).version == version
+    except ValueError:
+        return False
 
 
 def _parse_cogment(rest: str) -> Endpoint:
