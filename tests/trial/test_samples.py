@@ -238,3 +238,37 @@ def test_no_samples_when_nobody_wants_them() -> None:
     play.hard()
     assert play.samples == []
     assert play.machine.latest_observation is None
+
+
+def test_the_last_sample_says_who_had_not_acted_when_a_required_actor_was_lost() -> None:
+    params = make_params(actor("a"), actor("b"), actor("c", default=b"d"), actor("d", optional=True))
+    play = Play(params).start()
+    play.observe()
+    play.act(1)
+    play.lose(0)
+    assert play.is_over()
+    (sample,) = play.samples
+    assert [action.content for action in sample.actions] == [b"", b"x1", b"", b""]
+    assert (list(sample.default_actors), list(sample.unavailable_actors)) == ([2], [0, 3])
+
+
+def test_a_required_actor_lost_after_its_tick_was_answered_changes_no_sample() -> None:
+    play = Play(make_params(actor("a"), actor("b", optional=True, response_timeout=1))).start()
+    play.observe()
+    play.act(0)
+    play.pass_time(1)
+    play.lose(0)
+    assert play.is_over()
+    (sample,) = play.samples
+    assert (list(sample.default_actors), list(sample.unavailable_actors)) == ([], [1])
+
+
+def test_an_action_that_answers_the_final_observation_is_dropped() -> None:
+    play = play_ticks(Play().start(), 1)
+    play.say(ENVIRONMENT, LAST)
+    play.observe()
+    play.clear()
+    play.act(0)
+    assert play.kinds(0) == []
+    finish(play)
+    assert [action.tick_id for action in play.samples[-1].actions] == [-2, -2]

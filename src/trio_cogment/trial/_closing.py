@@ -21,7 +21,7 @@ from trio_cogment.trial._messages_and_rewards import send_rewards
 from trio_cogment.trial._participant import Participant
 from trio_cogment.trial._samples import END_ASKED, FINAL_OBSERVATION
 from trio_cogment.trial._stream_table import StreamInput, StreamState
-from trio_cogment.trial._ticks import begin_tick
+from trio_cogment.trial._ticks import begin_tick, fill_absences
 from trio_cogment.trial._trial_table import Input
 
 _NORMAL = CommunicationState.NORMAL
@@ -126,6 +126,14 @@ def break_off(trial: TrialMemory, _participant: Participant | None, why: Breakag
     trial.note_event(f"the trial was broken off: {why.reason}")
     trial.note("info", f"the trial was broken off: {why.reason}")
     _end(trial, why, why.reason)
+
+
+def break_off_mid_tick(trial: TrialMemory, actor: Participant, why: Breakage) -> None:
+    """A required actor was lost: no action set goes out for this tick, but its sample says who had not acted."""
+    # Once a set went out the sample says so already.
+    if not trial.answered:
+        fill_absences(trial)
+    break_off(trial, actor, why)
 
 
 def _end(trial: TrialMemory, why: Breakage, details: str) -> None:

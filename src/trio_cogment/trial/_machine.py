@@ -72,6 +72,7 @@ _FUNCTIONS: dict[Action, ActionFunction] = {
     Action.COUNT_MISSING_ACK: _closing.count_missing_ack,
     Action.FINISH: _closing.finish,
     Action.BREAK_OFF: _closing.break_off,
+    Action.BREAK_OFF_MID_TICK: _closing.break_off_mid_tick,
 }
 
 

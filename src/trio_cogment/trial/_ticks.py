@@ -162,7 +162,7 @@ def complete_actions(trial: TrialMemory) -> None:
         missing = [a.name for a in trial.actors if a.required and trial.contents[a.index] is None]
         if missing:
             # For the sample alone: it says who was absent, although no action set goes out.
-            _fill_absences(trial)
+            fill_absences(trial)
             names = ", ".join(f"'{name}'" for name in missing)
             details = f"no action for tick {trial.tick_id} from required actor(s) {names}"
             trial.fire(Input.REQUIRED_ACTION_MISSING, None, Breakage(EndCause.ACTION_MISSING, details, missing[0]))
@@ -182,7 +182,7 @@ def send_actions(trial: TrialMemory, _participant: None, _payload: None) -> None
     action_set.timestamp = trial.wall_ns
     contents: Any = trial.contents
     if None in contents:
-        contents, unavailable = _fill_absences(trial)
+        contents, unavailable = fill_absences(trial)
         action_set.unavailable_actors.extend(unavailable)
     action_set.actions.extend(contents)
     trial.out.append(Send(trial.environment.index, message))
@@ -202,7 +202,7 @@ def send_last_and_actions(trial: TrialMemory, _participant: None, _payload: None
     trial.arm_patience()
 
 
-def _fill_absences(trial: TrialMemory) -> tuple[list[bytes], list[int]]:
+def fill_absences(trial: TrialMemory) -> tuple[list[bytes], list[int]]:
     """Return the contents with those of absent actors made up, and the indexes of those that have no default."""
     contents: list[bytes] = []
     defaults: list[int] = []
