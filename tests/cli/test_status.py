@@ -6,10 +6,12 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.cli.client.test_directory import directory
 from tests.cli.process import Output, listening, run_here, served
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
+from trio_cogment.datastore import Datastore, datastore_services, open_store
 from trio_cogment.directory import DirectoryServer, Service
 from trio_cogment.model_registry import ModelRegistry, model_registry_services
 from trio_cogment.sdk import EnvironmentSession, Participants
@@ -53,6 +55,21 @@ async def test_one_service(tmp_path: Path) -> None:
     [line] = await lines(where, "--timeout=100ms", "nb_models")
     assert line.startswith(" ::: the service at grpc://127.0.0.1:")
     assert line.endswith(": Connection refused; waited 0.1 s (--timeout)")
+
+
+async def test_all_services_of_one_port(tmp_path: Path) -> None:
+    async with (
+        ModelRegistry(tmp_path) as models,
+        open_store("memory:", durability="full", memory_bytes=2**30) as store,
+        Datastore(store) as trials,
+        listening(*model_registry_services(models), *datastore_services(trials)) as endpoint,
+    ):
+        where = f"--endpoint={endpoint}"
+        assert await lines(where, "nb_models") == ["datalog", "datastore", "modelregistry [nb_models:0]"]
+        [line] = await lines(where, "nb_models", "--console_output=json")
+        services: list[dict[str, Any]] = [{"type": kind, "statuses": {}} for kind in ("datalog", "datastore")]
+        services.append({"type": "modelregistry", "statuses": {"nb_models": "0"}})
+        assert json.loads(line) == {**services[0], "services": services}
 
 
 async def enter(server: DirectoryServer, kind: int, protocol: int, host: str, port: int, **properties: str) -> int:

@@ -81,8 +81,7 @@ def status(
     settings = replace(settings, timeout_seconds=min(settings.timeout_seconds, _MAX_SECONDS))
     where, token = ctx.params["directory_endpoint"], ctx.params["directory_authentication_token"]
     if isinstance(endpoint, GrpcEndpoint):
-        answer = run_client(_ask_awaited, settings, endpoint, kind_of(kind), names)
-        _print(settings, f"{kind}{answer}", {"type": kind or answer.found_type, **answer.as_json()})
+        _show_all_of(settings, kind, run_client(_ask_awaited, settings, endpoint, kind_of(kind), names))
         return
     if endpoint.kind is None and not endpoint.service_id:
         endpoint = replace(endpoint, kind=kind_of(kind))
@@ -111,6 +110,13 @@ class _Answer:
 
     def as_json(self) -> dict[str, Any]:
         return {"error": self.error} if self.error else {"statuses": self.statuses}
+
+
+def _show_all_of(settings: ClientSettings, kind: str, answers: Sequence[_Answer]) -> None:
+    """Show what is at one endpoint; the JSON of the first service is at the top too, as it is for a single one."""
+    found = [{"type": kind or answer.found_type, **answer.as_json()} for answer in answers]
+    text = "\n".join(f"{kind}{answer}" for answer in answers)
+    _print(settings, text, found[0] if len(found) == 1 else {**found[0], "services": found})
 
 
 async def _show_found(
@@ -197,31 +203,36 @@ async def _ask_service(settings: ClientSettings, service: FullServiceData, names
 
 async def _ask_awaited(
     settings: ClientSettings, target: GrpcEndpoint, kind: ServiceKind | None, names: Sequence[str]
-) -> _Answer:
-    """Ask a service that may not listen yet."""
+) -> list[_Answer]:
+    """Ask what is at an endpoint, which may not listen yet; without a kind, all that is there."""
     try:
         async with reached(settings, kind, [target], bounded=False) as channel:
-            return await _ask(settings, channel, kind, names)
+            return await _ask_kinds(settings, channel, kind, names)
     except Failure as failure:
-        return _Answer(error=failure.message)
+        return [_Answer(error=failure.message)]
 
 
-async def _ask_at(
-    settings: ClientSettings, target: GrpcEndpoint, kind: ServiceKind | None, names: Sequence[str]
-) -> _Answer:
+async def _ask_at(settings: ClientSettings, target: GrpcEndpoint, kind: ServiceKind, names: Sequence[str]) -> _Answer:
     # The directory has found it alive a moment ago: one that does not listen is told at once.
     async with channel_to(settings, target, config=RpcConfig(await_server_seconds=0)) as channel:
         return await _ask(settings, channel, kind, names)
 
 
-async def _ask(
+async def _ask(settings: ClientSettings, channel: CallOpener, kind: ServiceKind, names: Sequence[str]) -> _Answer:
+    """Ask a service for its statuses."""
+    [answer] = await _ask_kinds(settings, channel, kind, names)
+    return answer
+
+
+async def _ask_kinds(
     settings: ClientSettings, channel: CallOpener, kind: ServiceKind | None, names: Sequence[str]
-) -> _Answer:
-    """Ask a service for its statuses; without a kind, all are tried in the order of `ServiceKind` until one answers."""
+) -> list[_Answer]:
+    """Ask for statuses; without a kind all are tried, in the order of `ServiceKind`, and those there answer."""
     import trio
 
     if kind is ServiceKind.OTHER:
-        return _Answer(error="a service of type other has no statuses")
+        return [_Answer(error="a service of type other has no statuses")]
+    answers: list[_Answer] = []
     error = ""
     deadline = trio.current_time() + settings.timeout_seconds
     for candidate in [kind] if kind else [kind for kind in ServiceKind if kind is not ServiceKind.OTHER]:
@@ -230,8 +241,8 @@ async def _ask(
         except RpcError as failure:
             error = error or str(failure)
         else:
-            return _Answer(statuses=statuses, found_type="" if kind else candidate.value)
-    return _Answer(error=error)
+            answers.append(_Answer(statuses=statuses, found_type="" if kind else candidate.value))
+    return answers or [_Answer(error=error)]
 
 
 async def _statuses(

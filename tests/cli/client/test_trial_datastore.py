@@ -87,7 +87,12 @@ async def test_what_is_there_to_do_with_trials(tmp_path: Path) -> None:
         assert sorted(reader.finish().trial_params) == ["one", "two"]
 
         out = await asked("delete", endpoint, "one", "x-one", "nobody", "--console_output=json")
-        assert json.loads(out)["trial_ids"] == ["one", "x-one", "nobody"]
+        assert json.loads(out) == {
+            "message": "deleted: one, x-one; no such trial: nobody",
+            "trial_ids": ["one", "x-one", "nobody"],
+            "missing": ["nobody"],
+        }
+        assert await asked("delete", endpoint, "nobody") == "no such trial: nobody\n"
         left = json.loads(await asked("list", endpoint, "--console_output=json"))
         assert [info["trialId"] for info in left["trialInfos"]] == ["x-two", "two"]
 

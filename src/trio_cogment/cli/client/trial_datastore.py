@@ -133,18 +133,24 @@ def _table(reply: RetrieveTrialsReply) -> str:
 @_datastore_options
 @click.pass_context
 def delete_trials(ctx: click.Context, /, trial_ids: tuple[str, ...], **_options: Any) -> None:
-    """Delete trials and their samples; trials that do not exist are ignored."""
+    """Delete trials and their samples; trials that do not exist are named, and are no error."""
     from trio_cogment.sdk import DatastoreClient
 
-    settings = client_settings(ctx)
+    settings, asked = client_settings(ctx), list(dict.fromkeys(trial_ids))
 
-    async def ask() -> None:
+    async def ask() -> set[str]:
         async with _channel(ctx, settings) as channel:
-            await DatastoreClient(channel).delete_trials(trial_ids)
+            client = DatastoreClient(channel)
+            stored = {trial.trial_id for trial in await client.trials(asked)}
+            await client.delete_trials(asked)
+        return stored
 
-    run_client(ask)
-    message = f"deleted: {', '.join(trial_ids)}"
-    show(settings, message, {"message": message, "trial_ids": list(trial_ids)})
+    stored = run_client(ask)
+    there = [trial_id for trial_id in asked if trial_id in stored]
+    missing = [trial_id for trial_id in asked if trial_id not in stored]
+    parts = (("deleted", there), ("no such trial", missing))
+    message = "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
+    show(settings, message, {"message": message, "trial_ids": list(trial_ids), "missing": missing})
 
 
 @click.command()
