@@ -7,8 +7,6 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,27 +64,18 @@ async def test_every_other_block(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     description = pool.FindFileByName("greeter.proto")
     greeter = description.services_by_name["Greeter"]
 
-    @asynccontextmanager
-    async def served(implementation: object) -> AsyncIterator[rpc.Channel]:
-        async with trio.open_nursery() as nursery:
-            listeners = await rpc.open_listeners("127.0.0.1")
-            serving = await nursery.start(rpc.serve, [rpc.bind(greeter, implementation)], listeners)
-            async with rpc.Channel("127.0.0.1", serving.port) as channel:
-                yield channel
-            nursery.cancel_scope.cancel()
-
     names: dict[str, Any] = {
         "trio": trio,
         "rpc": rpc,
         "DESCRIPTOR": description,
         "Hello": GetMessageClass(description.message_types_by_name["Hello"]),
         "greeter": rpc.methods_of(greeter),
-        "served": served,
     }
-    first, *others = blocks("python")[2:]
-    await run(first, names)
+    greeters, served, *others = blocks("python")[2:]
+    for code in (greeters, served):
+        await run(code, names)
     with trio.fail_after(PATIENCE_SECONDS):
-        async with served(names["FullGreeter"]()) as channel:
+        async with names["served"](names["FullGreeter"]()) as channel:
             for code in others:
                 names["channel"] = channel  # blocks may give the name to another one
                 await run(code, names)

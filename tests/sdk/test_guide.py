@@ -20,7 +20,7 @@ async def test_participants_and_clients(inline: bool) -> None:
     async with server("serve", "--port=0", "--storage=memory:") as serving, trio.open_nursery() as nursery:
         participants, player, client = (
             text.replace("9000", str(serving.port)).replace("9001", str(participants_port))
-            for text in programs("docs/sdk.md")
+            for text in programs("docs/sdk.md")[:3]
         )
         if inline:
             before, _, after = participants.partition("async def player")
@@ -32,3 +32,14 @@ async def test_participants_and_clients(inline: bool) -> None:
         process.kill()
     rewards = [f"{tick} {2.0 * tick}" for tick in range(4)]
     assert done.stdout.decode().splitlines() == [*rewards, "4 None"]
+
+
+async def test_hooks_data_logs_and_watching() -> None:
+    program = programs("docs/sdk.md")[3]
+    with trio.fail_after(PATIENCE_SECONDS):
+        done = await trio.run_process([sys.executable, "-c", program], capture_stdout=True)
+    printed = done.stdout.decode().splitlines()
+    states = ["INITIALIZING", "PENDING", "RUNNING", "TERMINATING", "ENDED"]
+    ticks = ["tick 0 RUNNING", "tick 1 RUNNING", "tick 2 TERMINATING", "tick 3 ENDED"]
+    assert [line for line in printed if line in states] == states
+    assert [line for line in printed if line not in states] == ticks
