@@ -86,27 +86,28 @@ def step(worker: str, index: int) -> RunStep:
 class Worker:
     """Publishes steps; with credits it waits for them."""
 
-    def __init__(self, channel: CallOpener, name: str, *, controlled: bool) -> None:
+    def __init__(self, channel: CallOpener, name: str, steps: int, *, controlled: bool) -> None:
         self._channel = channel
         self._name = name
+        self._steps = [step(name, index) for index in range(steps)]
         self._controlled = controlled
         self._credits = 0
         self._more = trio.lowlevel.ParkingLot()
 
-    async def run(self, steps: int) -> None:
+    async def run(self) -> None:
         request = RegisterWorkerRequest(run_id="r", worker_id=self._name, proto_version="MOSAIC/1.0")
         token = (await self._channel.unary(METHODS["RegisterWorker"], request)).session_token
         async with trio.open_nursery() as nursery:
             if self._controlled:
                 nursery.start_soon(self._listen, token)
             async with self._channel.call(METHODS["PublishRunSteps"], metadata={"session-token": token}) as call:
-                for index in range(steps):
+                for message in self._steps:
                     while self._controlled and not self._credits:
                         await self._more.park()
                     self._credits -= 1
-                    await call.send(step(self._name, index))
+                    await call.send(message)
                 await call.done_sending()
-                assert (await call.receive()).accepted == steps
+                assert (await call.receive()).accepted == len(self._steps)
             nursery.cancel_scope.cancel()
 
     async def _listen(self, token: str) -> None:
@@ -126,11 +127,14 @@ async def _ingest(path: Path, steps: int, found: list[Cost], *, controlled: bool
         await TrainerClient(channel).submit(json.dumps(CONFIG), run_id="r")
         for _ in range(watchers):
             watching.start_soon(_watch, channel)
+        workers = [
+            Worker(channel, f"w{number_}", steps // WORKERS, controlled=controlled) for number_ in range(WORKERS)
+        ]
         await trio.testing.wait_all_tasks_blocked(0.05)
         with measured(found):
             async with trio.open_nursery() as nursery:
-                for number_ in range(WORKERS):
-                    nursery.start_soon(Worker(channel, f"w{number_}", controlled=controlled).run, steps // WORKERS)
+                for worker in workers:
+                    nursery.start_soon(worker.run)
         watching.cancel_scope.cancel()
 
 

@@ -26,7 +26,7 @@ from trio_cogment.trainer import RunOrder, RunSink, Trainer, trainer_services
 from trio_cogment.trainer.dispatch.admission import Capacity
 from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher
 from trio_cogment.trainer.runs import Cause
-from trio_cogment.trainer.storage import Kind, MemoryDatabase, Write
+from trio_cogment.trainer.storage import Batch, Kind, MemoryDatabase
 
 EXTERNAL = ("ext-0", "ext-1")
 STARTED = ("own-0", "own-1", "own-2")
@@ -51,10 +51,10 @@ class Disk(MemoryDatabase):
         self._rng = rng
         self.sound = False
 
-    def write(self, writes: Sequence[Write]) -> None:
+    def write(self, batch: Batch) -> None:
         if not self.sound and self._rng.random() < 0.03:
             raise UnavailableError("the disk is away")
-        super().write(writes)
+        super().write(batch)
 
 
 class Starts:

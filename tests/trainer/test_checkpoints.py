@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import trio
 
 from tests.trainer.bench import serving
 from trio_cogment.errors import FailedPreconditionError, ResourceExhaustedError
-from trio_cogment.trainer.storage import MemoryDatabase, Write
+from trio_cogment.trainer.storage import Batch, MemoryDatabase
 
 
 async def test_runs_of_a_file_from_before_there_were_checkpoints(tmp_path: Path) -> None:
@@ -35,12 +34,12 @@ async def test_a_checkpoint_is_linked_when_there_is_room_again(
         await client.register("a")
         write, failures = MemoryDatabase.write, 3
 
-        def failing(self: MemoryDatabase, writes: Sequence[Write]) -> None:
+        def failing(self: MemoryDatabase, batch: Batch) -> None:
             nonlocal failures
             failures -= 1
             if failures >= 0:
                 raise ResourceExhaustedError("the disk is full")
-            write(self, writes)
+            write(self, batch)
 
         monkeypatch.setattr(MemoryDatabase, "write", failing)
         await trainer.reports.link("a", "m@1")

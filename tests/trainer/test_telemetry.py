@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from tests.trainer.bench import Client, FakeDispatcher, fails, serving, steps
 from trio_cogment.api.trainer.trainer_pb2 import HealthCheckRequest, RunEpisode, RunStep
 from trio_cogment.errors import FailedPreconditionError, ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.trainer.runs import Cause
-from trio_cogment.trainer.storage import Kind, Write
+from trio_cogment.trainer.storage import Batch, Kind
 
 
 async def ready(client: Client, run_id: str = "a", **changes: Any) -> str:
@@ -273,10 +272,10 @@ class Failing:
         self.write = write
         self.broken = False
 
-    def __call__(self, writes: Sequence[Write]) -> None:
+    def __call__(self, batch: Batch) -> None:
         if self.broken:
             raise ResourceExhaustedError("no room is left")
-        self.write(writes)
+        self.write(batch)
 
 
 async def test_nothing_is_accepted_that_could_not_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:

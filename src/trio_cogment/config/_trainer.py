@@ -47,9 +47,9 @@ class TrainerConfig:
     """
 
     commit_rows: int = 256
-    max_commit_rows: int = 2048
+    max_commit_rows: int = 4096
     commit_delay_seconds: float = 0.05
-    max_pending_rows: int = 4096
+    max_pending_rows: int = 8192
     max_pending_bytes: int = 16 * 1024 * 1024
     page_rows: int = 500
     page_bytes: int = 512 * 1024

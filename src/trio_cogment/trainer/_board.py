@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -14,11 +15,11 @@ from trio_cogment.trainer._commits import Commits
 from trio_cogment.trainer._control import tell_state
 from trio_cogment.trainer._entries import Entry
 from trio_cogment.trainer._messages import record_of
-from trio_cogment.trainer._telemetry import TelemetryLog
+from trio_cogment.trainer._telemetry import Telemetry, TelemetryLog
 from trio_cogment.trainer._watching import Events
 from trio_cogment.trainer.run_config import RunConfig
 from trio_cogment.trainer.runs import Cause, Run, RunState, follow, with_checkpoint
-from trio_cogment.trainer.storage import Kind, Row, RunWrite, StoredRun, TelemetryWrite, Write
+from trio_cogment.trainer.storage import Batch, Kind, Row, RunWrite, StoredRun, TelemetryRows
 
 _log = logging.getLogger(__name__)
 
@@ -43,11 +44,11 @@ class Board:
     """
 
     events: Events
-    store_again: Callable[[Entry, TelemetryWrite], None]
+    store_again: Callable[[Entry, Kind, Telemetry], None]
 
     def __init__(
         self,
-        write: Callable[[Sequence[Write]], Awaitable[None]],
+        write: Callable[[Batch], Awaitable[None]],
         wall_clock: Callable[[], int],
         config: TrainerConfig,
         on_shown: Callable[[Entry, RunWrite], None],
@@ -144,7 +145,7 @@ class Board:
         entry.latest = run = self.with_heartbeat(entry, entry.latest)
         seq = self.events.take_number()
         event = Row(seq, record_of(run, seq).SerializeToString())
-        entry.position = self.commits.put(RunWrite(entry.number, run, event, config))
+        entry.position = self.commits.put_run(RunWrite(entry.number, run, event, config))
 
     def with_heartbeat(self, entry: Entry, run: Run) -> Run:
         """Return a state of a run with the time at which its workers were heard last."""
@@ -206,19 +207,17 @@ class Board:
         if done is not None:
             done.set()
 
-    def on_stored(self, writes: Sequence[Write]) -> None:
+    def on_stored(self, batch: Batch) -> None:
         """See `Owner.on_stored`."""
-        grown: set[TelemetryLog] = set()
-        for write in writes:
-            entry = self._by_number[write.number]
-            if isinstance(write, RunWrite):
-                self._show(entry, write)
-            else:
-                log = entry.logs[write.kind]
-                log.on_stored(write)
-                grown.add(log)
-        for log in grown:
-            log.changed.unpark_all()
+        now = trio.current_time()
+        for rows in batch.telemetry:
+            entry = self._by_number[rows.number]
+            entry.figures.note_accepted(len(rows.data), now)
+            entry.logs[rows.kind].on_stored(rows)
+        for write in batch.runs:
+            self._show(self._by_number[write.number], write)
+        for rows in batch.telemetry:
+            self._by_number[rows.number].logs[rows.kind].changed.unpark_all()
 
     def _show(self, entry: Entry, write: RunWrite) -> None:
         entry.shown = write.run
@@ -230,30 +229,34 @@ class Board:
         self._on_shown(entry, write)
         entry.changed.unpark_all()
 
-    def on_failed(self, writes: Sequence[Write]) -> None:
+    def on_failed(self, batches: Sequence[Batch]) -> None:
         """See `Owner.on_failed`."""
         self.events.on_failed()
-        for write in writes:
-            entry = self._by_number.get(write.number)
-            if entry is None:
-                continue
-            if not isinstance(write, RunWrite):
-                self._take_back(entry, write.kind, write.worker_id)
-            elif entry.shown is None:
-                del self._by_number[write.number], self.active[write.number], self._entries[entry.run_id]
-            else:
-                entry.latest = entry.shown
-                entry.position = 0
-                entry.changed.unpark_all()
+        telemetry = [rows for batch in batches for rows in batch.telemetry]
+        for rows in telemetry:
+            self._take_back(self._by_number[rows.number], rows)
+        for batch in batches:
+            for write in batch.runs:
+                self._undo(write)
+        for rows in telemetry:
+            for message in rows.kept:
+                self.store_again(self._by_number[rows.number], rows.kind, message)
 
-        for write in writes:
-            entry = self._by_number.get(write.number)
-            if entry is not None and isinstance(write, TelemetryWrite) and write.kept is not None:
-                self.store_again(entry, write)
+    def _take_back(self, entry: Entry, rows: TelemetryRows) -> None:
+        entry.logs[rows.kind].on_failed()
+        for worker_id, count in Counter(rows.workers).items():
+            entry.workers[worker_id].ledger.take_back(count)
 
-    def _take_back(self, entry: Entry, kind: Kind, worker_id: str) -> None:
-        entry.logs[kind].on_failed()
-        entry.workers[worker_id].ledger.take_back(1)
+    def _undo(self, write: RunWrite) -> None:
+        entry = self._by_number.get(write.number)
+        if entry is None:
+            return  # it was new, and another write of it failed as well
+        if entry.shown is None:
+            del self._by_number[write.number], self.active[write.number], self._entries[entry.run_id]
+        else:
+            entry.latest = entry.shown
+            entry.position = 0
+            entry.changed.unpark_all()
 
     def hear(self, entry: Entry, now: float) -> None:
         """Take note that a worker of a run lives; now and then that is stored, too."""
@@ -261,4 +264,4 @@ class Board:
         if entry.heard_at - entry.heartbeat_stored_at >= self._config.heartbeat_store_seconds and not entry.over:
             entry.heartbeat_stored_at = entry.heard_at
             entry.latest = self.with_heartbeat(entry, entry.latest)
-            self.commits.put(RunWrite(entry.number, entry.latest))
+            self.commits.put_run(RunWrite(entry.number, entry.latest))

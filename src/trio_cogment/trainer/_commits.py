@@ -15,7 +15,7 @@ import trio
 
 from trio_cogment.config import TrainerConfig
 from trio_cogment.errors import CogmentError, UnavailableError
-from trio_cogment.trainer.storage import TelemetryWrite, Write
+from trio_cogment.trainer.storage import Batch, RunWrite
 
 _log = logging.getLogger(__name__)
 
@@ -28,12 +28,12 @@ _RETRY_SECONDS = 0.1
 
 
 class Owner(Protocol):
-    """Whoever the writes are about. Neither method raises."""
+    """Whoever the batches are about. Neither method raises."""
 
-    def on_stored(self, writes: Sequence[Write]) -> None:
-        """Learn that these are stored."""
+    def on_stored(self, batch: Batch) -> None:
+        """Learn that one is stored."""
 
-    def on_failed(self, writes: Sequence[Write]) -> None:
+    def on_failed(self, batches: Sequence[Batch]) -> None:
         """Learn that these are not stored, nor anything behind them."""
 
 
@@ -46,20 +46,21 @@ class Commits:
         config: when a batch is committed, and how much may wait.
 
     Attributes:
+        batch: what is put goes there: telemetry by whoever has it, who calls `count` for each row then.
         healthy: the last write succeeded.
         failed_times: how often one did not.
     """
 
-    def __init__(
-        self, write: Callable[[Sequence[Write]], Awaitable[None]], owner: Owner, config: TrainerConfig
-    ) -> None:
+    def __init__(self, write: Callable[[Batch], Awaitable[None]], owner: Owner, config: TrainerConfig) -> None:
         self._write = write
         self._owner = owner
         self._config = config
         self._commit_rows = config.commit_rows
-        self._queue: deque[tuple[Write, int]] = deque()
+        self._max_commit_rows = config.max_commit_rows
+        self.batch = Batch()
+        self._full: deque[Batch] = deque()
         self._held_rows = self._held_bytes = 0
-        self._put = self._settled = 0
+        self._settled = 0
         self._since = 0.0
         self._expedited = False
         self._work = trio.lowlevel.ParkingLot()
@@ -72,7 +73,7 @@ class Commits:
     @property
     def last_position(self) -> int:
         """The position of what was put last."""
-        return self._put
+        return self.batch.position if self.batch.rows else self.batch.position - 1
 
     @property
     def has_room(self) -> bool:
@@ -87,24 +88,41 @@ class Commits:
             self._expedite()
             await self._progress.park()
 
-    def put(self, write: Write) -> int:
-        """Queue a write, and return its position, for `wait`. Who puts telemetry asks for room first."""
-        queue = self._queue
-        size = _OVERHEAD_BYTES
-        if isinstance(write, TelemetryWrite):
-            size += len(write.row.data)
-        elif write.event is not None:
-            size += len(write.event.data) + len(write.config or "")
-        if not queue:
-            self._since = trio.current_time()
-        queue.append((write, size))
+    def put_run(self, write: RunWrite) -> int:
+        """Queue a run that is new or has changed; return its position, for `wait`."""
+        self.batch.runs.append(write)
+        return self.count((len(write.event.data) if write.event is not None else 0) + len(write.config or ""))
+
+    def count(self, size: int) -> int:
+        """Take note of a row that was added to `batch`, and return its position, for `wait`.
+
+        Who adds telemetry asks for room first.
+
+        Args:
+            size: of its data.
+        """
+        batch = self.batch
+        size += _OVERHEAD_BYTES
+        batch.size += size
+        batch.rows = rows = batch.rows + 1
         self._held_rows += 1
         self._held_bytes += size
-        self._put = position = self._put + 1
-        waiting = len(queue)
-        if waiting == 1 or waiting == self._commit_rows:
+        if rows == 1:
+            if not self._full:
+                self._since = trio.current_time()
             self._work.unpark()
-        return position
+        if rows >= self._max_commit_rows:
+            self._full.append(self._next_batch())
+            self._work.unpark()
+        elif rows == self._commit_rows:
+            self._work.unpark()
+        return batch.position
+
+    def _next_batch(self) -> Batch:
+        """Begin another batch; return the one before."""
+        batch = self.batch
+        self.batch = Batch(batch.position + 1)
+        return batch
 
     async def wait(self, position: int) -> None:
         """Return when what was put there is stored; it is not waited for that more comes.
@@ -123,7 +141,7 @@ class Commits:
     async def drain(self) -> None:
         """Return when nothing waits, whatever has become of it."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        while self._settled < self._put:
+        while self._held_rows:
             self._expedite()
             await self._progress.park()
 
@@ -134,10 +152,10 @@ class Commits:
     async def run(self) -> None:
         """Commit for ever. After `Cancelled` what was queued may be stored or not; its owner is not told."""
         while True:
-            while not self._queue:
+            while not self._full and not self.batch.rows:
                 await self._work.park()
             with trio.move_on_at(self._since + self._config.commit_delay_seconds):
-                while not self._expedited and len(self._queue) < self._config.commit_rows:
+                while not self._expedited and not self._full and self.batch.rows < self._commit_rows:
                     await self._work.park()
             await self._commit()
             if not self.healthy:
@@ -145,36 +163,38 @@ class Commits:
 
     async def _commit(self) -> None:
         # More than was waited for may have come while the last batch was written.
-        batch = [self._queue.popleft() for _ in range(min(len(self._queue), self._config.max_commit_rows))]
-        self._expedited = self._expedited and bool(self._queue)
+        batch = self._full.popleft() if self._full else self._next_batch()
+        self._expedited = self._expedited and bool(self._full or self.batch.rows)
         self._since = trio.current_time()
-        writes = [write for write, _ in batch]
         try:
-            await self._write(writes)
+            await self._write(batch)
         except CogmentError as error:
             failure = error
         except Exception:  # noqa: BLE001  a bug must not end the service of all runs
-            _log.exception("%d writes failed", len(batch))
+            _log.exception("%d writes failed", batch.rows)
             failure = UnavailableError("the storage failed; the server's log has the details")
         else:
             self.healthy = True
-            self._owner.on_stored(writes)
-            self._settle(len(batch), sum(size for _, size in batch))
+            self._owner.on_stored(batch)
+            self._settle([batch])
             return
         self._fail(batch, failure)
 
-    def _fail(self, batch: list[tuple[Write, int]], failure: CogmentError) -> None:
+    def _fail(self, batch: Batch, failure: CogmentError) -> None:
         self.healthy = False
         self.failed_times += 1
-        batch += self._queue
-        self._queue.clear()
-        _log.warning("%d writes failed: %s", len(batch), failure)
-        self._failures.append((self._settled + 1, self._settled + len(batch), failure))
-        self._owner.on_failed([write for write, _ in batch])
-        self._settle(len(batch), sum(size for _, size in batch))
+        batches = [batch, *self._full]
+        self._full.clear()
+        if self.batch.rows:
+            batches.append(self._next_batch())
+        _log.warning("%d writes failed: %s", sum(one.rows for one in batches), failure)
+        self._failures.append((batch.position, batches[-1].position, failure))
+        self._owner.on_failed(batches)
+        self._settle(batches)
 
-    def _settle(self, rows: int, size: int) -> None:
-        self._settled += rows
-        self._held_rows -= rows
-        self._held_bytes -= size
+    def _settle(self, batches: Sequence[Batch]) -> None:
+        for batch in batches:
+            self._settled = batch.position
+            self._held_rows -= batch.rows
+            self._held_bytes -= batch.size
         self._progress.unpark_all()

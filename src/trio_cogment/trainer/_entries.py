@@ -90,9 +90,9 @@ class Figures:
         self._since = 0.0
         self._accepted = 0
 
-    def note_accepted(self, now: float) -> None:
-        """Count a message."""
-        self._accepted += 1
+    def note_accepted(self, count: int, now: float) -> None:
+        """Count messages."""
+        self._accepted += count
         if now - self._since >= _RATE_SECONDS:
             self.ingest_rate_hz = self._accepted / (now - self._since)
             self._since, self._accepted = now, 0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import trio
 
-from trio_cogment.api.trainer.trainer_pb2 import PublishTelemetryResponse, RunEpisode, RunStep
+from trio_cogment.api.trainer.trainer_pb2 import PublishTelemetryResponse
 from trio_cogment.config import TrainerConfig
 from trio_cogment.errors import (
     CogmentError,
@@ -25,7 +25,7 @@ from trio_cogment.trainer._entries import Entry, Worker
 from trio_cogment.trainer._telemetry import Telemetry
 from trio_cogment.trainer.credits import CreditRules
 from trio_cogment.trainer.runs import RunState
-from trio_cogment.trainer.storage import Kind, TelemetryWrite
+from trio_cogment.trainer.storage import Kind
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Intake:
         commits: where it goes.
         grants: gives credits.
         config: how long it waits.
-        begin: is called with a run and the time before each of its messages is queued.
+        begin: is called with a run before the first of its messages in a batch, and before one that changes its state.
         end: is called behind each of a run whose steps are limited.
     """
 
@@ -57,7 +57,7 @@ class Intake:
         commits: Commits,
         grants: Grants,
         config: TrainerConfig,
-        begin: Callable[[Entry, float], None],
+        begin: Callable[[Entry], None],
         end: Callable[[Entry, Kind], None],
     ) -> None:
         self.commits = commits
@@ -90,8 +90,8 @@ class Intake:
             entry.latest.state in _TAKING and entry.is_registered and self.commits.has_room and worker.ledger.accept()
         )
 
-    async def wait_accepted(self, entry: Entry, worker: Worker, pause_seconds: float) -> None:
-        """Return when a message of a worker is accepted; its credit is consumed.
+    async def wait_acceptable(self, entry: Entry, worker: Worker, pause_seconds: float) -> None:
+        """Return when a message of a worker can be accepted.
 
         Args:
             entry: the run.
@@ -109,7 +109,7 @@ class Intake:
             self.check_open(entry)
             if entry.latest.state is RunState.PAUSED:
                 await self._wait_while_paused(entry, pause_seconds)
-            elif worker.ledger.accept():
+            elif worker.ledger.can_accept:
                 return
             else:
                 await self._wait_for_credit(entry, worker)
@@ -123,7 +123,7 @@ class Intake:
 
     async def _wait_for_credit(self, entry: Entry, worker: Worker) -> None:
         with trio.move_on_after(self.config.credit_grace_seconds):
-            while worker.ledger.outstanding <= 0 and worker.ledger.enforcing and not entry.over:
+            while not worker.ledger.can_accept and not entry.over:
                 await entry.changed.park()
             return
         entry.figures.drops_due_to_credit += 1
@@ -142,30 +142,29 @@ class Intake:
             worker: who has sent it.
             keep: nobody would send it again: it is stored later if it cannot be stored now.
         """
-        now = trio.current_time()
-        self._begin(entry, now)
-        entry.figures.note_accepted(now)
-        position = self.commits.put(entry.logs[kind].accept(message, worker.worker_id, keep=keep))
+        commits, log = self.commits, entry.logs[kind]
+        if log.is_new_in(commits.batch) or entry.latest.state is not RunState.EXECUTING:
+            self._begin(entry)
+        position = commits.count(log.accept(message, worker.worker_id, commits.batch, keep=keep))
         if entry.most_steps is not None:
             self._end(entry, kind)
-        if worker.ledger.connected:
+        if worker.ledger.wanted:
             self.grants.ask(entry, worker)
         return position
 
-    def store_again(self, entry: Entry, write: TelemetryWrite) -> None:
+    def store_again(self, entry: Entry, kind: Kind, message: Telemetry) -> None:
         """Queue a message that was kept and could not be stored, unless its run takes nothing any more."""
-        worker = entry.workers[write.worker_id]
-        message = write.kept
-        assert isinstance(message, RunStep | RunEpisode)
+        worker = entry.workers[message.worker_id]
         if entry.latest.state in (*_NOT_YET, *_OVER) or not worker.ledger.accept():
             _log.warning("run %s: a message of worker %r is lost: the storage failed", entry.run_id, worker.worker_id)
             return
-        message.seq_id = write.worker_seq
-        self.store(entry, write.kind, message, worker, keep=True)
+        self.store(entry, kind, message, worker, keep=True)
 
 
 class Publication:
-    """One stream of steps or episodes.
+    """One stream of steps or episodes. It is the consumer of its call: messages are taken where they arrive.
+
+    The first one that has to wait is held, and the call is paused; its own task waits, and lets the call go on.
 
     Args:
         call: its call.
@@ -189,6 +188,10 @@ class Publication:
         self._position = 0
         self._failed_times = intake.commits.failed_times
         self._last_seq = 0
+        self._held: Telemetry | None = None
+        self._ended = False
+        self._error: CogmentError | None = None
+        self._changed = trio.lowlevel.ParkingLot()
         self.accepted = self.dropped = 0
 
     async def run(self) -> PublishTelemetryResponse:
@@ -199,8 +202,7 @@ class Publication:
                 storage has failed.
         """
         try:
-            async for message in self._call:
-                await self._take(message)
+            await self._take_all()
         except CogmentError as error:
             await self._intake.commits.wait(self._position)  # its error would say more: nobody knows what is stored
             self._call.set_trailing_metadata({ACCEPTED: str(self.accepted), LAST_SEQ: str(self._last_seq)})
@@ -209,41 +211,77 @@ class Publication:
         await self._intake.commits.wait(self._position)
         return PublishTelemetryResponse(accepted=self.accepted, dropped=self.dropped)
 
+    async def _take_all(self) -> None:
+        """See to the messages that cannot be taken where they arrive, until there are none any more."""
+        self._call.set_consumer(self)
+        while True:
+            if self._error is not None:
+                raise self._error
+            if self._held is not None:
+                await self._take(self._held)
+                self._held = None
+                self._call.resume()
+            elif self._ended:
+                return
+            else:
+                await self._changed.park()
+
+    def on_message(self, message: Telemetry) -> None:
+        """See `Consumer.on_message`."""
+        try:
+            if self._take_now(message):
+                return
+            self._held = message
+        except CogmentError as error:
+            self._error = error
+        self._call.pause()
+        self._changed.unpark()
+
+    def on_end(self, error: RpcError | None) -> None:
+        """See `Consumer.on_end`."""
+        self._ended = True
+        self._error = self._error or error
+        self._changed.unpark()
+
     async def _take(self, message: Telemetry) -> None:
-        entry = self._entry
+        """Take a message as soon as that can be."""
+        intake = self._intake
+        while not self._take_now(message):
+            if self._failed_times != intake.commits.failed_times:
+                # What this stream has brought before may be lost, and then nothing behind it must be taken.
+                await intake.commits.wait(self._position)
+                self._failed_times = intake.commits.failed_times
+                continue
+            entry, worker = self._entry, self._worker
+            assert entry is not None
+            assert worker is not None
+            entry.heard(trio.current_time())
+            await intake.wait_acceptable(entry, worker, intake.config.pause_grace_seconds)
+
+    def _take_now(self, message: Telemetry) -> bool:
+        """Take a message; False: something has to be waited for."""
+        intake, entry, worker = self._intake, self._entry, self._worker
+        if self._failed_times != intake.commits.failed_times:
+            return False
         if entry is None or message.run_id != entry.run_id:
             entry = self._entry_of(message)
-        intake = self._intake
         if entry.latest.state not in _TAKING or not entry.is_registered:
             intake.check_open(entry)
-        worker = self._worker
-        if worker is None or message.worker_id != worker.worker_id or worker.token != (self._token or worker.token):
+        if worker is None or message.worker_id != worker.worker_id or (self._token and worker.token != self._token):
             worker = self._worker = self._worker_of(entry, message)
         worker_seq = message.seq_id
-        log = entry.logs[self._kind]
-        if worker_seq and log.is_repeated(worker.worker_id, worker_seq):
+        if worker_seq and entry.logs[self._kind].is_repeated(worker.worker_id, worker_seq):
             entry.heard(trio.current_time())
             worker.ledger.spend()
             self._drop(entry, worker)
-            return
+            return True
         if not intake.accept_now(entry, worker):
-            entry.heard(trio.current_time())
-            await intake.wait_accepted(entry, worker, intake.config.pause_grace_seconds)
-            if log.is_repeated(worker.worker_id, worker_seq):
-                # Another stream of the same worker has brought it meanwhile.
-                worker.ledger.take_back(1)
-                self._drop(entry, worker)
-                return
-        if self._failed_times != intake.commits.failed_times:
-            # What this stream has brought before may be lost, and then nothing behind it must be taken.
-            worker.ledger.take_back(1)
-            await intake.commits.wait(self._position)
-            self._failed_times = intake.commits.failed_times
-            await self._take(message)
-            return
+            return False
         self._position = intake.store(entry, self._kind, message, worker)
         self.accepted += 1
-        self._last_seq = worker_seq or self._last_seq
+        if worker_seq:
+            self._last_seq = worker_seq
+        return True
 
     def _drop(self, entry: Entry, worker: Worker) -> None:
         self.dropped += 1

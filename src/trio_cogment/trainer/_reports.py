@@ -136,10 +136,9 @@ class Reports:
         """See `RunSink.publish`."""
         entry = self._board.entry(run_id)
         worker = entry.worker(message.worker_id, self._intake.rules, self._config.max_workers)
-        if self._intake.accept_now(entry, worker):
-            await trio.lowlevel.checkpoint_if_cancelled()
-        else:
-            await self._intake.wait_accepted(entry, worker, math.inf)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while not self._intake.accept_now(entry, worker):
+            await self._intake.wait_acceptable(entry, worker, math.inf)
         kind = Kind.EPISODES if isinstance(message, RunEpisode) else Kind.STEPS
         self._intake.store(entry, kind, message, worker, keep=True)
 

@@ -12,7 +12,7 @@ from typing import Any
 from trio_cogment.host.files import FileLock
 from trio_cogment.sqlite_file import SqliteFormat, WritingConnection, connect, file_errors
 from trio_cogment.trainer.runs import Run, RunOutcome, RunState
-from trio_cogment.trainer.storage import Kind, Row, RunWrite, StoredRun, TelemetryWrite, Write, grouped
+from trio_cogment.trainer.storage import Batch, Kind, Row, RunWrite, StoredRun, TelemetryRows
 
 _SCHEMA = """
 CREATE TABLE runs (
@@ -68,7 +68,7 @@ _TABLES = {Kind.STEPS: "steps", Kind.EPISODES: "episodes"}
 #: So many steps or episodes of a run are forgotten in one transaction.
 _FORGOTTEN_AT_ONCE = 20_000
 #: So many steps or episodes are written by one statement.
-_ROWS = 250
+_ROWS = 1000
 _COLUMNS = (
     "number, run_id, digest, external, created_ns, updated_ns, heartbeat_ns, state, outcome, failure_reason, detail, "
     "gpu_slots, published, checkpoints"
@@ -114,14 +114,13 @@ class SqliteDatabase:
         if self._lock is not None:
             self._lock.release()
 
-    def write(self, writes: Sequence[Write]) -> None:
+    def write(self, batch: Batch) -> None:
         """See `Database.write`."""
-        runs, telemetry = grouped(writes)
         with self._writing.transaction() as connection:
-            _write_runs(connection, runs)
-            for kind, rows in telemetry.items():
-                _write_telemetry(connection, kind, rows)
-                _write_marks(connection, kind, rows)
+            _write_runs(connection, batch.runs)
+            for kind in Kind:
+                _write_telemetry(connection, kind, [rows for rows in batch.telemetry if rows.kind is kind])
+            _write_marks(connection, batch.telemetry)
 
     def runs(self) -> list[StoredRun]:
         """See `Database.runs`."""
@@ -206,22 +205,25 @@ def _write_runs(connection: sqlite3.Connection, writes: Sequence[RunWrite]) -> N
     connection.executemany("INSERT INTO events (seq, data) VALUES (?, ?)", events)
 
 
-def _write_telemetry(connection: sqlite3.Connection, kind: Kind, writes: Sequence[TelemetryWrite]) -> None:
-    # Every statement gives way to the other threads: one for many rows does so less often.
-    for start in range(0, len(writes), _ROWS):
-        some = writes[start : start + _ROWS]
-        values = [value for _, number, row, *_ in some for value in (number, *row)]
-        rows = ", ".join(["(?, ?, ?)"] * len(some))
-        connection.execute(f"INSERT INTO {_TABLES[kind]} (run, seq, data) VALUES {rows}", values)
+def _write_telemetry(connection: sqlite3.Connection, kind: Kind, telemetry: Sequence[TelemetryRows]) -> None:
+    values: list[int | bytes] = []
+    for rows in telemetry:
+        for seq, data in enumerate(rows.data, rows.first):
+            values += (rows.number, seq, data)
+    # Every statement gives way to the other threads, and has to wait for its turn then: one for many rows does so less
+    # often.
+    for start in range(0, len(values), 3 * _ROWS):
+        some = values[start : start + 3 * _ROWS]
+        places = ", ".join(["(?, ?, ?)"] * (len(some) // 3))
+        connection.execute(f"INSERT INTO {_TABLES[kind]} (run, seq, data) VALUES {places}", some)
 
 
-def _write_marks(connection: sqlite3.Connection, kind: Kind, writes: Sequence[TelemetryWrite]) -> None:
-    # A later write has a larger number. SQLite's integers have a sign, and those of workers have none.
-    marks = {(write.number, write.worker_id): write.worker_seq - _MOST for write in writes if write.worker_seq}
-    connection.executemany(
-        "INSERT OR REPLACE INTO marks (run, kind, worker_id, seq) VALUES (?, ?, ?, ?)",
-        [(number, kind, worker_id, seq) for (number, worker_id), seq in marks.items()],
-    )
+def _write_marks(connection: sqlite3.Connection, telemetry: Sequence[TelemetryRows]) -> None:
+    # SQLite's integers have a sign, and those of workers have none.
+    marks = [
+        (rows.number, rows.kind, worker_id, seq - _MOST) for rows in telemetry for worker_id, seq in rows.marks.items()
+    ]
+    connection.executemany("INSERT OR REPLACE INTO marks (run, kind, worker_id, seq) VALUES (?, ?, ?, ?)", marks)
 
 
 def _values_of(number: int, run: Run) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import trio
 
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStep
-from trio_cogment.trainer.storage import Kind, Row, TelemetryWrite, page
+from trio_cogment.trainer.storage import Batch, Kind, Row, TelemetryRows, page
 
 Telemetry: TypeAlias = RunStep | RunEpisode
 
@@ -33,8 +33,10 @@ class TelemetryLog:
         self._next = last + 1
         self._marks = dict(marks)
         self._stored_marks = marks
-        self._recent: list[Row] = []
+        self._recent: list[bytes] = []
         self._recent_rows = recent_rows
+        self._batch: Batch | None = None
+        self._rows: TelemetryRows | None = None
         self.stored = last
         self.changed = trio.lowlevel.ParkingLot()
 
@@ -47,28 +49,50 @@ class TelemetryLog:
         """Whether a worker has sent this one before, by its own numbers; those that are 0 are none."""
         return 0 < worker_seq <= self._marks.get(worker_id, 0)
 
-    def accept(self, message: Telemetry, worker_id: str, *, keep: bool = False) -> TelemetryWrite:
-        """Give a message its number; return what is to be stored, with the message itself if it is to be kept."""
-        worker_seq = message.seq_id
-        message.seq_id = seq = self._next
-        row = Row(seq, message.SerializeToString())
-        self._next = seq + 1
-        if worker_seq:
-            self._marks[worker_id] = worker_seq
-        return TelemetryWrite(self._kind, self._number, row, worker_id, worker_seq, message if keep else None)
+    def is_new_in(self, batch: Batch) -> bool:
+        """Whether a batch has nothing of this yet."""
+        return batch is not self._batch
 
-    def on_stored(self, write: TelemetryWrite) -> None:
-        """Take note that one is stored."""
-        self.stored = write.row.seq
-        if write.worker_seq:
-            self._stored_marks[write.worker_id] = write.worker_seq
+    def accept(self, message: Telemetry, worker_id: str, batch: Batch, *, keep: bool = False) -> int:
+        """Give a message its number, and add it to a batch; return its size in bytes.
+
+        Args:
+            message: the message; with the number of its worker, if that has one.
+            worker_id: who has sent it.
+            batch: where it goes.
+            keep: the message itself is kept until it is stored; it has no number of its worker.
+        """
+        seq, worker_seq = self._next, message.seq_id
+        message.seq_id = seq
+        data = message.SerializeToString()
+        self._next = seq + 1
+        rows = self._rows
+        if rows is None or batch is not self._batch:
+            rows = self._rows = TelemetryRows(self._kind, self._number, seq)
+            self._batch = batch
+            batch.telemetry.append(rows)
+        rows.data.append(data)
+        rows.workers.append(worker_id)
+        if keep:
+            rows.kept.append(message)
+        elif worker_seq:
+            self._marks[worker_id] = rows.marks[worker_id] = worker_seq
+        return len(data)
+
+    def on_stored(self, rows: TelemetryRows) -> None:
+        """Take note that some are stored."""
+        if rows is self._rows:
+            self._rows = self._batch = None
+        self.stored = rows.last
+        self._stored_marks.update(rows.marks)
         recent = self._recent
-        recent.append(write.row)
+        recent += rows.data
         if len(recent) >= 2 * self._recent_rows:
             del recent[: -self._recent_rows]
 
     def on_failed(self) -> None:
         """Take note that what is not stored yet will not be."""
+        self._rows = self._batch = None
         self._next = self.stored + 1
         self._marks = dict(self._stored_marks)
 
@@ -76,9 +100,8 @@ class TelemetryLog:
         """Return stored rows as `Database.rows` does; None: they are not in memory."""
         if after >= self.stored:
             return []
-        if not self._recent or after + 1 < self._recent[0].seq:
-            return None
-        return page(self._recent, after, limit, max_bytes)
+        first = self.stored - len(self._recent) + 1
+        return page(first, self._recent, after, limit, max_bytes) if after + 1 >= first else None
 
     def close(self) -> None:
         """Let go of what is in memory: the run has ended."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from types import TracebackType
@@ -36,7 +36,7 @@ from trio_cogment.trainer.dispatching import Dispatcher
 from trio_cogment.trainer.run_config import check_run_id
 from trio_cogment.trainer.run_ids import RANDOM_BYTES, new_ulid
 from trio_cogment.trainer.runs import Cause, RunState
-from trio_cogment.trainer.storage import Database, Kind, Row, RunWrite, Write
+from trio_cogment.trainer.storage import Batch, Database, Kind, Row, RunWrite
 
 
 class Trainer:
@@ -247,9 +247,9 @@ class Trainer:
             runs[status_name(entry.latest.state)] += 1
         return TrainerGauges(runs, {entry.run_id: entry.counts() for entry in self.board.active.values()})
 
-    def _begin_telemetry(self, entry: Entry, now: float) -> None:
-        """Take note that a step or an episode is about to be stored."""
-        self.board.hear(entry, now)
+    def _begin_telemetry(self, entry: Entry) -> None:
+        """Take note that steps or episodes are about to be stored."""
+        self.board.hear(entry, trio.current_time())
         if entry.latest.state is RunState.READY or not entry.latest.published:
             self.board.change(entry, Cause.TELEMETRY)
 
@@ -260,8 +260,8 @@ class Trainer:
             self.board.change(entry, Cause.LIMIT, "schedule limit")
             self._nursery.start_soon(self.board.report_if_possible, entry, Cause.LIMIT, "schedule limit")
 
-    async def _write(self, writes: Sequence[Write]) -> None:
-        await self._run_writer(self._database.write, writes)
+    async def _write(self, batch: Batch) -> None:
+        await self._run_writer(self._database.write, batch)
 
     def _on_shown(self, entry: Entry, write: RunWrite) -> None:
         self._chores.on_shown(entry, write)

@@ -35,7 +35,7 @@ class Events:
         self._database = database
         self._run_reader = run_reader
         self._kept = kept
-        self._recent: list[Row] = []
+        self._recent: list[bytes] = []
         self._changed = trio.lowlevel.ParkingLot()
 
     def take_number(self) -> int:
@@ -46,7 +46,7 @@ class Events:
     def on_stored(self, row: Row) -> None:
         """Take note that one is stored."""
         self._stored = row.seq
-        self._recent.append(row)
+        self._recent.append(row.data)
         if len(self._recent) >= 2 * _RECENT:
             del self._recent[:-_RECENT]
         self._changed.unpark_all()
@@ -86,8 +86,9 @@ class Events:
     async def _read(self, after: int) -> Sequence[Row]:
         if after >= self._stored:
             return ()
-        if self._recent and after + 1 >= self._recent[0].seq:
-            return page(self._recent, after, _RECENT, 1 << 20)
+        first = self._stored - len(self._recent) + 1
+        if after + 1 >= first:
+            return page(first, self._recent, after, _RECENT, 1 << 20)
         return await self._run_reader(_read_events, self._database, after)
 
 

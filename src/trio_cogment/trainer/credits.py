@@ -74,11 +74,17 @@ class Ledger:
         return self._rules.enforced and (self.connected or (self._known and not self._rules.fail_open))
 
     @property
+    def can_accept(self) -> bool:
+        """Whether `accept` would."""
+        return self.outstanding > 0 or not self.enforcing
+
+    @property
     def wanted(self) -> int:
         """How many credits should be granted now: 0, or what fills them up."""
-        if self.connected and (self._fill or self.outstanding < self._rules.low):
-            return self._rules.high - self.outstanding
-        return 0
+        if not self.connected:
+            return 0
+        outstanding = self.granted - self.consumed - self.voided  # as `outstanding`: this is once per message
+        return self._rules.high - outstanding if self._fill or outstanding < self._rules.low else 0
 
     def connect(self) -> None:
         """Take note of a new control stream. What is left of the credits stays, and is filled up."""

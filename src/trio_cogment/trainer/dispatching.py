@@ -71,7 +71,8 @@ class RunSink(Protocol):
     async def publish(self, run_id: str, message: Telemetry) -> None:
         """Give a step or an episode of an attached worker. It waits while the run is paused or the storage is busy.
 
-        It returns before the message is stored. If the storage fails, it is tried again.
+        The message belongs to the trainer then, which numbers it. It returns before the message is stored. If the
+        storage fails, it is tried again.
         """
 
     async def ended(self, run_id: str, cause: Cause, reason: str = "", detail: str = "") -> Run:

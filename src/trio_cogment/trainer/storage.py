@@ -1,20 +1,18 @@
 """What a trainer stores, and where: the interface of its databases, and the one in memory. Nothing here knows of Trio.
 
 Steps and episodes of a run are numbered from 1 on, each kind by itself; so are the changes of all runs. The trainer
-gives the numbers. Whatever is written in one `write` is there as a whole or not at all.
+gives the numbers. What is written together is there as a whole or not at all.
 """
 
 from __future__ import annotations
 
 import enum
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
-from google.protobuf.message import Message
-
+from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStep
 from trio_cogment.trainer.runs import Run
 
 
@@ -54,27 +52,51 @@ class RunWrite:
     config: str | None = None
 
 
-class TelemetryWrite(NamedTuple):
-    """A step or an episode.
+@dataclass(slots=True)
+class TelemetryRows:
+    """Steps, or episodes, of one run, whose numbers follow each other.
 
     Attributes:
         kind: which of them.
         number: of the run in the storage.
-        row: as it is stored.
-        worker_id: who has sent it.
-        worker_seq: the worker's own number of it; 0: it has none.
-        kept: the message itself, where nobody else would send it again.
+        first: the number of the first one.
+        data: the messages.
+        workers: who has sent each of them.
+        marks: of each worker that numbers its messages, its own number of its last one here.
+        kept: messages of these that nobody would send again.
     """
 
     kind: Kind
     number: int
-    row: Row
-    worker_id: str = ""
-    worker_seq: int = 0
-    kept: Message | None = None
+    first: int
+    data: list[bytes] = field(default_factory=list)
+    workers: list[str] = field(default_factory=list)
+    marks: dict[str, int] = field(default_factory=dict)
+    kept: list[RunStep | RunEpisode] = field(default_factory=list)
+
+    @property
+    def last(self) -> int:
+        """The number of the last one."""
+        return self.first + len(self.data) - 1
 
 
-Write: TypeAlias = RunWrite | TelemetryWrite
+@dataclass(slots=True)
+class Batch:
+    """What is written together, as a whole or not at all.
+
+    Attributes:
+        position: its place among all batches.
+        runs: runs that are new or have changed, in order.
+        telemetry: of each run and kind that has any, once.
+        rows: how many changes, steps and episodes it has.
+        size: about so many bytes of memory.
+    """
+
+    position: int = 1
+    runs: list[RunWrite] = field(default_factory=list)
+    telemetry: list[TelemetryRows] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
 
 
 @dataclass(slots=True)
@@ -100,8 +122,8 @@ class Database(Protocol):
     All methods raise `CogmentError` if the storage fails.
     """
 
-    def write(self, writes: Sequence[Write]) -> None:
-        """Write all of these, in order, or nothing."""
+    def write(self, batch: Batch) -> None:
+        """Write all of it, or nothing."""
 
     def runs(self) -> list[StoredRun]:
         """Return all runs, in the order in which they were submitted."""
@@ -142,7 +164,7 @@ class _Kept:
 
     stored: StoredRun
     config: str = ""
-    rows: dict[Kind, list[Row]] = field(default_factory=lambda: {kind: [] for kind in Kind})
+    data: dict[Kind, list[bytes]] = field(default_factory=lambda: {kind: [] for kind in Kind})
 
 
 class MemoryDatabase:
@@ -153,17 +175,15 @@ class MemoryDatabase:
         self._events: list[Row] = []
         self._last_event = 0
 
-    def write(self, writes: Sequence[Write]) -> None:
+    def write(self, batch: Batch) -> None:
         """See `Database.write`."""
-        for write in writes:
-            if isinstance(write, RunWrite):
-                self._write_run(write)
-            else:
-                kept = self._runs[write.number]
-                kept.rows[write.kind].append(write.row)
-                kept.stored.last[write.kind] = write.row.seq
-                if write.worker_seq:
-                    kept.stored.marks[write.kind][write.worker_id] = write.worker_seq
+        for write in batch.runs:
+            self._write_run(write)
+        for rows in batch.telemetry:
+            kept = self._runs[rows.number]
+            kept.data[rows.kind] += rows.data
+            kept.stored.last[rows.kind] = rows.last
+            kept.stored.marks[rows.kind].update(rows.marks)
 
     def _write_run(self, write: RunWrite) -> None:
         kept = self._runs.get(write.number)
@@ -195,7 +215,7 @@ class MemoryDatabase:
 
     def rows(self, kind: Kind, number: int, *, after: int, limit: int, max_bytes: int) -> list[Row]:
         """See `Database.rows`."""
-        return page(self._runs[number].rows[kind], after, limit, max_bytes)
+        return page(1, self._runs[number].data[kind], after, limit, max_bytes)
 
     def events(self, *, after: int, limit: int) -> list[Row]:
         """See `Database.events`."""
@@ -219,26 +239,22 @@ class MemoryDatabase:
         """See `Database.close`."""
 
 
-def page(rows: Sequence[Row], after: int, limit: int, max_bytes: int) -> list[Row]:
-    """Return some of the rows, which are in order and have no gaps, as `Database.rows` does."""
-    start = max(0, after + 1 - rows[0].seq) if rows else 0
+def page(first: int, data: Sequence[bytes], after: int, limit: int, max_bytes: int) -> list[Row]:
+    """Return some rows as `Database.rows` does.
+
+    Args:
+        first: the number of the first row that there is.
+        data: of all rows, whose numbers follow each other.
+        after: see `Database.rows`, as the others.
+        limit: see above.
+        max_bytes: see above.
+    """
+    start = max(0, after + 1 - first)
     found: list[Row] = []
     size = 0
-    for row in rows[start : start + limit]:
-        found.append(row)
-        size += len(row.data)
+    for seq, one in enumerate(data[start : start + limit], first + start):
+        found.append(Row(seq, one))
+        size += len(one)
         if size >= max_bytes:
             break
     return found
-
-
-def grouped(writes: Sequence[Write]) -> tuple[list[RunWrite], dict[Kind, list[TelemetryWrite]]]:
-    """Return the changes of runs, and steps and episodes apart, each in their order."""
-    runs: list[RunWrite] = []
-    telemetry: dict[Kind, list[TelemetryWrite]] = defaultdict(list)
-    for write in writes:
-        if isinstance(write, RunWrite):
-            runs.append(write)
-        else:
-            telemetry[write.kind].append(write)
-    return runs, telemetry
