@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 import trio
 
@@ -15,7 +18,7 @@ from tests.cli.process import PATIENCE_SECONDS, environment_variables, run_main,
 from trio_cogment import __version__
 from trio_cogment.cli import main
 from trio_cogment.cli.quick import answered
-from trio_cogment.cli.root import run
+from trio_cogment.cli.root import cli, run
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +37,28 @@ def failure(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert (caught.value.code, output.out) == (1, "")
     (line,) = output.err.splitlines()
     return line.removeprefix("trio-cogment: ")
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from commands(found, (*path, name))
+
+
+def test_no_word_of_any_help_is_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    names: dict[str, set[str]] = {}
+    for columns in ("200", "80"):
+        monkeypatch.setenv("COLUMNS", columns)
+        names[columns] = set()
+        for path in commands(cli):
+            assert run([*path, "--help"]) == 0
+            names[columns] |= set(re.findall(r"\b[A-Z]+_[A-Z_]+\b|--[a-z_]+", capsys.readouterr().out))
+    assert len(names["200"]) > 100
+    assert names["80"] == names["200"]
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and leave the process: 0 for success, 1 for every kind of error, 130 for Control-C."""
-    from trio_cogment.cli.quick import answered
-
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    if answered(given):
-        sys.exit(0)
     try:
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        from trio_cogment.cli.quick import answered
+
+        if answered(given):
+            sys.exit(0)
         sys.exit(_run(given))
     except KeyboardInterrupt:  # while modules are imported; later `root.run` sees to it
         sys.exit(130)

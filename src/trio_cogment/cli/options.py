@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.help_format import HelpContext
 from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
 from trio_cogment.errors import EndpointError
 
@@ -36,6 +37,8 @@ class Group(click.Group):
             with an underscore behind it where the name is one of Python's own, and its line in the help.
         aliases: other names of commands, which are not in the help.
     """
+
+    context_class = HelpContext
 
     def __init__(
         self,
@@ -73,7 +76,10 @@ class Group(click.Group):
             command: click.Command = getattr(importlib.import_module(module), attribute)
             command.short_help = summary
             self.add_command(command)
-        return super().get_command(ctx, name)
+        found = super().get_command(ctx, name)
+        if found is not None:
+            found.context_class = HelpContext
+        return found
 
 
 def not_built(path: str) -> click.Command:
