@@ -64,7 +64,11 @@ def test_private_modules_are_told_from_public_ones() -> None:
 
 
 #: The pure packages, and what they import besides the standard library.
-PURE = {"trial": {"google", "trio_cogment"}, "spaces": {"google", "trio_cogment", "numpy", "gymnasium"}}
+PURE = {
+    "trial": {"google", "trio_cogment"},
+    "access": {"trio_cogment"},
+    "spaces": {"google", "trio_cogment", "numpy", "gymnasium"},
+}
 
 
 @pytest.mark.parametrize(

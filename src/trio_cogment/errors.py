@@ -72,6 +72,14 @@ class MissingExtraError(FailedPreconditionError, ImportError):
         return cls(f"{package} is not installed: pip install 'trio-cogment[{extra}]'")
 
 
+class UnauthenticatedError(CogmentError):
+    """The caller has not said who it is, or not in a way that is accepted."""
+
+
+class PermissionDeniedError(CogmentError):
+    """The caller is known, and may not do this."""
+
+
 class ResourceExhaustedError(CogmentError):
     """A limit was reached; the text names it."""
 
@@ -179,6 +187,8 @@ STATUS_OF: dict[type[Exception], StatusCode] = {
     NotFoundError: StatusCode.NOT_FOUND,
     AlreadyExistsError: StatusCode.ALREADY_EXISTS,
     FailedPreconditionError: StatusCode.FAILED_PRECONDITION,
+    UnauthenticatedError: StatusCode.UNAUTHENTICATED,
+    PermissionDeniedError: StatusCode.PERMISSION_DENIED,
     ResourceExhaustedError: StatusCode.RESOURCE_EXHAUSTED,
     DataLossError: StatusCode.DATA_LOSS,
     UnavailableError: StatusCode.UNAVAILABLE,

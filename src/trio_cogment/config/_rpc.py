@@ -44,6 +44,8 @@ class RpcConfig:
         message_stall_timeout_seconds: how long a large message may make no progress while others wait for its share of
             `connection_memory_bytes`.
         drain_grace_seconds: how long running calls may go on when a server drains, and their clients may read.
+        access_recheck_seconds: how often a server that asks for tokens looks for running calls whose token has expired
+            or was revoked, and ends them.
         connect_timeout_seconds: how long a channel may take to connect, until the server's SETTINGS have come.
         connect_backoff_initial_seconds: the pause after the first failure to connect (plus or minus a fifth); each
             further pause is 1.6 times as long.
@@ -80,6 +82,7 @@ class RpcConfig:
     keepalive_timeout_seconds: float = 10.0
     message_stall_timeout_seconds: float = 20.0
     drain_grace_seconds: float = 10.0
+    access_recheck_seconds: float = 5.0
     connect_timeout_seconds: float = 20.0
     connect_backoff_initial_seconds: float = 1.0
     connect_backoff_max_seconds: float = 30.0
@@ -117,6 +120,7 @@ _RANGES: dict[str, Range] = {
     "keepalive_timeout_seconds": SECONDS,
     "message_stall_timeout_seconds": SECONDS,
     "drain_grace_seconds": SECONDS_OR_NEVER,
+    "access_recheck_seconds": SECONDS,
     "connect_timeout_seconds": SECONDS,
     "connect_backoff_initial_seconds": SECONDS,
     "connect_backoff_max_seconds": SECONDS,

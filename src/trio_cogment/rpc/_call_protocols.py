@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias
 
+from trio_cogment.access import Identity
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import _grpc_headers
@@ -64,6 +65,10 @@ class ClientTransport(Transport, Protocol):
 class ServerTransport(Transport, Protocol):
     """A server's connection."""
 
+    @property
+    def identity(self) -> Identity:
+        """Who the peer is as far as the connection says."""
+
     def handler_leaves(self) -> None:
         """Learn that a handler is about to end, in this very turn."""
 
@@ -105,7 +110,13 @@ class ClientTransportCall(TransportCall, Protocol):
 
 
 class ServerTransportCall(TransportCall, Protocol):
-    """A server's call."""
+    """A server's call.
+
+    Attributes:
+        identity: who makes it; the connection sets it before `run`.
+    """
+
+    identity: Identity
 
     def on_half_closed(self) -> None:
         """The client has sent its last message."""

@@ -16,8 +16,9 @@ from typing import Any
 
 import trio
 
+from trio_cogment.access import Identity, Visitor, anonymous
 from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.errors import CogmentError, RemoteProtocolError, RpcError, StatusCode, status_of
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._call_protocols import Route
@@ -49,6 +50,7 @@ class Connection:
         config: limits and timeouts.
         engine: what speaks HTTP/2.
         byte_stream: the bytes below.
+        identity: who the peer is as far as the connection says. With open access, it makes every call.
         closed: no call can be made or answered any more.
         ready: the peer's first SETTINGS have come, or the connection has ended without them.
         number: which one of its channel it is, from 1 on.
@@ -62,6 +64,7 @@ class Connection:
         config: RpcConfig,
         peer: str,
         routes: dict[str, Route] | None = None,
+        visitor: Visitor | None = None,
         on_change: Callable[[Connection], None] | None = None,
     ) -> None:
         self.peer = peer
@@ -72,6 +75,8 @@ class Connection:
         self.number = 0
         self.ready = trio.Event()
         self._routes = routes or {}
+        self._visitor = visitor  # decides about each call; None: every call is let in
+        self.identity = anonymous(peer) if visitor is None else visitor.identity
         self._on_change = on_change  # client: whether a call can be opened here may have changed
         self._writer = Writer(self.engine, byte_stream)
         self.wake = self._writer.wake
@@ -280,12 +285,16 @@ class Connection:
             await trio.lowlevel.checkpoint_if_cancelled()
 
     def _on_request(self, stream: Stream, head: _grpc_headers.RequestHead) -> None:
+        identity = self.identity
+        if self._visitor is not None:
+            try:
+                identity = self._visitor.admit(head.path, head.metadata)
+            except CogmentError as error:
+                self._answer(stream, *status_of(error))
+                return
         route = self._routes.get(head.path)
         if route is None:
-            message = f"{head.path} is not implemented here"
-            trailers = _grpc_headers.trailer_headers(StatusCode.UNIMPLEMENTED, message, (), alone=b"200")
-            stream.refused = True
-            self.engine.finish_now(stream, trailers)
+            self._answer(stream, StatusCode.UNIMPLEMENTED, f"{head.path} is not implemented here")
             return
         assert self._nursery is not None
         if len(self._nursery.child_tasks) >= 2 * self.config.max_concurrent_streams + _LEAVING_HANDLERS:
@@ -296,4 +305,17 @@ class Connection:
             return
         make_call, method, function = route
         stream.call = call = make_call(self, stream, method, function, head)
+        call.identity = identity
         self._nursery.start_soon(call.run, name=head.path)
+
+    def _answer(self, stream: Stream, code: StatusCode, message: str) -> None:
+        """Refuse a call before its handler starts."""
+        stream.refused = True
+        self.engine.finish_now(stream, _grpc_headers.trailer_headers(code, message, (), alone=b"200"))
+
+    def end_calls_of_others(self, valid: Callable[[Identity], bool]) -> None:
+        """Server: end the calls whose callers may not make them any more."""
+        for stream in list(self.engine.streams.values()):
+            call = stream.call
+            if call is not None and not valid(call.identity):
+                call.on_broken(StatusCode.UNAUTHENTICATED, "the token or certificate does not count any more")

@@ -53,6 +53,7 @@ class Http2ServerCall(Http2Call, ServerCall):
         self._trailing: Metadata = Metadata()
         self.metadata = head.metadata
         self.peer = connection.peer
+        self.identity = connection.identity
         self.deadline = math.inf if head.timeout is None else trio.current_time() + head.timeout
         self._scope = trio.CancelScope(deadline=self.deadline)
 

@@ -35,6 +35,10 @@ class ServerGroup:
             scope.cancel()
         return scope
 
+    def connections(self) -> list[Connection]:
+        """Return those that are open."""
+        return list(self._connections)
+
     @contextmanager
     def connected(self, connection: Connection) -> Iterator[None]:
         """Hold the block in which a connection runs."""

@@ -25,6 +25,7 @@ from typing import Any, Protocol, TypeAlias
 from google.protobuf.message import Message
 from purerpc import Cardinality
 
+from trio_cogment.access import Identity
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc.metadata import Metadata, Pairs
 
@@ -182,11 +183,13 @@ class ServerCall(Call):
     Attributes:
         metadata: what the caller sent.
         peer: where the caller is, for logs (`ipv4:127.0.0.1:53412`, `inprocess`).
+        identity: who the caller is, and what it may do.
         deadline: on Trio's clock, `math.inf` without one.
     """
 
     metadata: Metadata
     peer: str
+    identity: Identity
     deadline: float
 
     @abc.abstractmethod

@@ -15,6 +15,7 @@ import trio
 from google.protobuf.message import Message
 from purerpc import RPCSignature, Service
 
+from trio_cogment.access import THIS_PROCESS
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc._compression import checked_encoding
@@ -39,6 +40,7 @@ class InProcessServerCall(End, ServerCall):
     """The handler's end."""
 
     peer = IN_PROCESS
+    identity = THIS_PROCESS
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange

@@ -25,6 +25,7 @@ from typing import Any
 import trio
 from purerpc import Service
 
+from trio_cogment.access import AccessControl
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.host.binding import format_address
@@ -36,7 +37,7 @@ from trio_cogment.rpc._routes import routes_of
 from trio_cogment.rpc._server_group import ServerGroup
 from trio_cogment.rpc.health import HealthService
 from trio_cogment.rpc.listeners import socket_of
-from trio_cogment.rpc.tls import left_without_a_word, shake_hands
+from trio_cogment.rpc.tls import certificate_names, left_without_a_word, shake_hands
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ async def serve(
     config: RpcConfig | None = None,
     health: HealthService | None = None,
     observer: ServerObserver | None = None,
+    access: AccessControl | None = None,
     task_status: trio.TaskStatus[RunningServer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled, or drained by `RunningServer.drain`.
@@ -98,6 +100,7 @@ async def serve(
         health: is stopped when the server drains or ends. It is served only if it is among the services, for example
             those of `trio_cogment.rpc.standard_services`.
         observer: learns of every call, for example a `metrics.calls.CallMetrics`.
+        access: decides about every call before its handler starts; None: every call is let in.
         task_status: gets a `RunningServer` when connections are accepted.
 
     Raises:
@@ -114,7 +117,9 @@ async def serve(
         routes = routes_of(services, observer)
         async with trio.open_nursery() as nursery:
             for listener in listeners:
-                nursery.start_soon(_accept, listener, routes, config, complaint, group)
+                nursery.start_soon(_accept, listener, routes, config, complaint, group, access)
+            if access is not None:
+                nursery.start_soon(_recheck, access, group, config.access_recheck_seconds)
             task_status.started(_running_server(listeners, group, config))
     finally:
         if health is not None:
@@ -131,10 +136,11 @@ async def serve_stream(
     stream: trio.abc.Stream,
     *,
     config: RpcConfig | None = None,
+    access: AccessControl | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve one connection over a stream that is there already, until either end closes it."""
-    await _run_connection(stream, routes_of(services), config or RpcConfig(), ServerGroup(), task_status)
+    await _run_connection(stream, routes_of(services), config or RpcConfig(), ServerGroup(), access, task_status)
 
 
 class _Complaint:
@@ -156,6 +162,7 @@ async def _accept(
     config: RpcConfig,
     complaint: _Complaint,
     group: ServerGroup,
+    access: AccessControl | None,
 ) -> None:
     async with trio.open_nursery() as nursery:
         with group.accepting():
@@ -168,7 +175,7 @@ async def _accept(
                     complaint.log(error)
                     await trio.sleep(_ACCEPT_PAUSE_SECONDS)
                     continue
-                nursery.start_soon(_run_connection, stream, routes, config, group, name="connection")
+                nursery.start_soon(_run_connection, stream, routes, config, group, access, name="connection")
         await listener.aclose()  # draining: who connects now is refused and goes elsewhere
 
 
@@ -177,6 +184,7 @@ async def _run_connection(
     routes: dict[str, Route],
     config: RpcConfig,
     group: ServerGroup,
+    access: AccessControl | None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     peer = peer_name(stream)
@@ -190,9 +198,20 @@ async def _run_connection(
             task_status.started()
             return
         on_failure.pop_all()
-    connection = Connection(byte_stream_over(stream), client_side=False, config=config, peer=peer, routes=routes)
+    visitor = None if access is None else access.visitor(peer, certificate_names(stream))
+    connection = Connection(
+        byte_stream_over(stream), client_side=False, config=config, peer=peer, routes=routes, visitor=visitor
+    )
     with group.connected(connection):
         await connection.run(task_status)
+
+
+async def _recheck(access: AccessControl, group: ServerGroup, seconds: float) -> None:
+    """End calls whose token has expired or was revoked while they run."""
+    while True:
+        await trio.sleep(seconds)
+        for connection in group.connections():
+            connection.end_calls_of_others(access.valid)
 
 
 def _running_server(

@@ -119,6 +119,19 @@ async def shake_hands(stream: trio.abc.Stream, timeout: float) -> None:
         raise RemoteProtocolError(f"HTTP/2 needs TLS 1.2 or later, not {stream.version()}")
 
 
+def certificate_names(stream: trio.abc.Stream) -> tuple[str, ...]:
+    """Return the names in the certificate of a stream's peer: its common names, then DNS names and URIs.
+
+    They mean something only after `shake_hands`, with a context that checks certificates; else there are none.
+    """
+    if not isinstance(stream, trio.SSLStream):
+        return ()
+    certificate = stream.getpeercert() or {}
+    common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    others = [value for key, value in certificate.get("subjectAltName", ()) if key in ("DNS", "URI")]
+    return tuple(dict.fromkeys([*common, *others]))
+
+
 def left_without_a_word(error: RemoteProtocolError) -> bool:
     """Tell whether a handshake failed because the peer closed the connection and gave no reason.
 

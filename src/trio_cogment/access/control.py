@@ -1,0 +1,287 @@
+"""Who is let in, where tokens or certificates are asked for: the gate in front of a server's handlers.
+
+A server with open access has no gate. With one, each connection has a `Visitor`, which is asked about each call before
+its handler starts. What it has verified it remembers, so a client that sends its token with each call, as all do, costs
+one signature and then a look into a small table.
+
+The rules (keys, revocations, certificates) are replaced while it runs: what was verified under the old ones is
+forgotten, and `valid` tells of running calls whether they may go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trio_cogment.access.identity import EVERYTHING as EVERYTHING
+from trio_cogment.access.identity import NOTHING, Identity, anonymous
+from trio_cogment.access.rights import OPEN_TO_ANYBODY
+from trio_cogment.access.roles import Grant, Role, roles_of
+from trio_cogment.access.tokens import MAX_TOKEN_CHARACTERS, Keys, Token, key_name_of
+from trio_cogment.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
+
+#: The metadata that carries a token, and what stands before it.
+AUTHORIZATION = "authorization"
+BEARER = "Bearer "
+
+#: How many tokens one connection's calls may use in turn before the oldest is verified again. A client has one; a
+#: proxy's connection carries those of several.
+_REMEMBERED_TOKENS = 32
+_REVOKED_NAME = "name="
+_NANOSECONDS = 1_000_000_000
+_EXPECTED = "expected a token, in the metadata authorization as 'Bearer TOKEN', or a client certificate that is known"
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """What does not count any more, though its signature is good.
+
+    Attributes:
+        token_ids: of tokens.
+        names: of holders: none of their tokens counts.
+    """
+
+    token_ids: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> Revoked:
+        """Read the content of a revocation file: on each line a token's id, or `name=` and a holder's name.
+
+        What follows a `#` is a comment.
+
+        Raises:
+            InvalidArgumentError: a line is something else.
+        """
+        token_ids, names = set(), set()
+        for number, line in enumerate(text.splitlines(), 1):
+            entry = line.partition("#")[0].strip()
+            if entry.startswith(_REVOKED_NAME):
+                names.add(entry.removeprefix(_REVOKED_NAME).strip())
+            elif entry.isalnum():
+                token_ids.add(entry)
+            elif entry:
+                raise InvalidArgumentError(f"line {number}: expected a token's id or name=NAME, got {entry[:64]!r}")
+        return cls(frozenset(token_ids), frozenset(names))
+
+    def has(self, token_id: str, name: str) -> bool:
+        """Tell whether a token is revoked."""
+        return token_id in self.token_ids or name in self.names
+
+
+def parse_certificates(text: str) -> dict[str, Grant]:
+    """Read which names of client certificates have which roles: on each line a name and its roles.
+
+    Raises:
+        InvalidArgumentError: a line is something else.
+    """
+    grants: dict[str, Grant] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        name, *roles = line.partition("#")[0].split() or [""]
+        if not name:
+            continue
+        if not roles:
+            raise InvalidArgumentError(f"line {number}: expected a certificate's name and its roles")
+        if name in grants:
+            raise InvalidArgumentError(f"line {number}: {name!r} is there twice")
+        try:
+            grants[name] = Grant(name=name, roles=roles_of(roles))
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"line {number}: {error}") from None
+    return grants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Who is who.
+
+    Attributes:
+        keys: verify tokens, and sign those of the server itself; None: no token counts.
+        revoked: tokens that do not count any more.
+        certificates: what clients with certificates of these names may do. A name is the subject's common name, or a
+            DNS name or URI of the certificate.
+    """
+
+    keys: Keys | None = None
+    revoked: Revoked = Revoked()
+    certificates: Mapping[str, Grant] = field(default_factory=dict)
+
+
+class AccessControl:
+    """Decides about every call to a server, and signs the tokens with which it calls others.
+
+    Args:
+        rules: who is who, until `adopt`.
+        wall_clock: returns the time of the day in nanoseconds since the epoch.
+        new_id: returns an id that nobody else has, as text.
+    """
+
+    def __init__(self, rules: Rules, *, wall_clock: Callable[[], int], new_id: Callable[[], str]) -> None:
+        self._rules = rules
+        self._wall_clock = wall_clock
+        self._new_id = new_id
+        self.generation = 0
+
+    def adopt(self, rules: Rules) -> None:
+        """Judge by other rules from now on."""
+        self._rules = rules
+        self.generation += 1
+
+    def visitor(self, peer: str, certificate_names: Sequence[str] = ()) -> Visitor:
+        """Return who decides about the calls of a connection.
+
+        Args:
+            peer: the other end, in gRPC's notation.
+            certificate_names: those of the certificate that the peer has shown, which was found to be good.
+        """
+        return Visitor(self, peer, certificate_names)
+
+    def identified(self, peer: str, certificate_names: Iterable[str]) -> tuple[Identity, bool]:
+        """Return who a peer is before it has sent a token, and whether its certificate says so."""
+        for name in certificate_names:
+            grant = self._rules.certificates.get(name)
+            if grant is not None:
+                here = anonymous(peer)
+                return Identity(account=f"certificate:{name}", local=here.local, grant=grant), True
+        return anonymous(peer, NOTHING), False
+
+    def verified(self, text: str, *, local: bool) -> Identity:
+        """Return whose token this is.
+
+        Raises:
+            UnauthenticatedError: it is not valid (any more).
+        """
+        keys = self._rules.keys
+        if keys is None:
+            raise UnauthenticatedError("no tokens are accepted here")
+        token = keys.verify(text)
+        identity = Identity(
+            account=f"token:{token.grant.name}",
+            local=local,
+            grant=token.grant,
+            token_id=token.token_id,
+            key_name=key_name_of(text),
+            expires_at=token.expires_at,
+        )
+        self.check(identity)
+        return identity
+
+    def check(self, identity: Identity) -> None:
+        """Check that a token that was good is so still.
+
+        Raises:
+            UnauthenticatedError: it has expired or was revoked, or its key has gone.
+        """
+        if identity.key_name and (self._rules.keys is None or identity.key_name not in self._rules.keys):
+            raise UnauthenticatedError("the token is not valid here")
+        if identity.expires_at and self._wall_clock() >= identity.expires_at * _NANOSECONDS:
+            raise UnauthenticatedError("the token has expired")
+        if identity.token_id and self._rules.revoked.has(identity.token_id, identity.grant.name):
+            raise UnauthenticatedError("the token has been revoked")
+
+    def valid(self, identity: Identity) -> bool:
+        """Tell whether a call that was let in may go on under the present rules."""
+        try:
+            self.check(identity)
+        except UnauthenticatedError:
+            return False
+        kind, _, name = identity.account.partition(":")
+        return kind != "certificate" or self._rules.certificates.get(name) == identity.grant
+
+    def mint(self, grant: Grant, lifetime_seconds: float) -> str:
+        """Return a new token, with which the server calls others of its platform; empty if there are no keys.
+
+        Args:
+            grant: no more than what the calls need: whoever is called gets the token.
+            lifetime_seconds: from now on.
+        """
+        keys = self._rules.keys
+        if keys is None:
+            return ""
+        token_id = "".join(filter(str.isalnum, self._new_id()))[:32]
+        expires_at = self._wall_clock() // _NANOSECONDS + max(1, round(lifetime_seconds))
+        return keys.sign(Token(token_id=token_id, grant=grant, expires_at=expires_at))
+
+
+class Visitor:
+    """Decides about the calls of one connection.
+
+    Attributes:
+        identity: who the peer is as far as its connection says.
+    """
+
+    __slots__ = ("_control", "_generation", "_known", "_names", "_peer", "_tokens", "identity")
+
+    def __init__(self, control: AccessControl, peer: str, certificate_names: Sequence[str]) -> None:
+        self._control = control
+        self._peer = peer
+        self._names = tuple(certificate_names)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._generation = self._control.generation
+        self._tokens: dict[str, Identity] = {}
+        self.identity, self._known = self._control.identified(self._peer, self._names)
+
+    def admit(self, path: str, metadata: Iterable[tuple[str, str | bytes]]) -> Identity:
+        """Return who makes a call, which may begin.
+
+        Args:
+            path: `/package.Service/Method`.
+            metadata: of the call.
+
+        Raises:
+            UnauthenticatedError: there is no token and no known certificate, or the token is not valid.
+            PermissionDeniedError: it is not for the caller's roles.
+        """
+        if self._generation != self._control.generation:
+            self._begin()
+        text = bearer_token(metadata)
+        if text is None:
+            identity = self.identity
+            if not self._known and path not in OPEN_TO_ANYBODY:
+                raise UnauthenticatedError(_EXPECTED)
+        else:
+            identity = self._identity_of(text)
+        if Role.ADMIN not in identity.grant.roles and identity.scope(path) is None:
+            roles = ", ".join(sorted(role.value for role in identity.grant.roles)) or "none"
+            raise PermissionDeniedError(f"{path}: not allowed for the caller's roles ({roles})")
+        return identity
+
+    def _identity_of(self, text: str) -> Identity:
+        identity = self._tokens.get(text)
+        if identity is None:
+            identity = self._control.verified(text, local=self.identity.local)
+            if len(self._tokens) >= _REMEMBERED_TOKENS:
+                del self._tokens[next(iter(self._tokens))]
+            self._tokens[text] = identity
+        elif identity.expires_at:
+            self._control.check(identity)
+        return identity
+
+
+def bearer_token(metadata: Iterable[tuple[str, str | bytes]]) -> str | None:
+    """Return the token of a call; None: it has none. Other schemes of authorization, as proxies use them, are not ours.
+
+    Raises:
+        UnauthenticatedError: it is longer than any token.
+    """
+    for name, value in metadata:
+        if name == AUTHORIZATION and isinstance(value, str) and value[: len(BEARER)].lower() == BEARER.lower():
+            if len(value) > MAX_TOKEN_CHARACTERS + len(BEARER):
+                raise UnauthenticatedError("the token is not valid here")
+            return value[len(BEARER) :].strip()
+    return None
+
+
+def authorization(token: str) -> tuple[tuple[str, str], ...]:
+    """Return the metadata that carries a token; nothing for an empty one.
+
+    Raises:
+        InvalidArgumentError: it cannot be sent. The error does not contain it.
+    """
+    if not token:
+        return ()
+    if len(token) > MAX_TOKEN_CHARACTERS or not all("!" <= character <= "~" for character in token):
+        raise InvalidArgumentError("token: expected printable ASCII without blanks")
+    return ((AUTHORIZATION, BEARER + token),)

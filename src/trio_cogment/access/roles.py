@@ -1,0 +1,124 @@
+"""Roles, and what a token or a certificate grants."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from trio_cogment.errors import InvalidArgumentError
+
+#: The longest name, of a token's holder or of what it names.
+MAX_NAME_CHARACTERS = 128
+#: How many trials, classes and actors a token may name, each.
+MAX_NAMES = 64
+#: Ends a name that stands for all that begin with what is before it.
+WILDCARD = "*"
+
+
+class Role(enum.Enum):
+    """What somebody is to the platform; `rights` says what that allows."""
+
+    ADMIN = "admin"
+    OPERATOR = "operator"
+    PARTICIPANT = "participant"
+    OBSERVER = "observer"
+    DIRECTORY = "directory"
+    ORCHESTRATOR = "orchestrator"
+    WORKER = "worker"
+
+
+#: In one sentence each, for help texts and docs.
+ROLE_TEXTS: dict[Role, str] = {
+    Role.ADMIN: "may do everything",
+    Role.OPERATOR: "starts trials, stores trials and models, and reads, ends and deletes those of its own",
+    Role.PARTICIPANT: "plays in the trials, as the classes and actors, that its token names",
+    Role.OBSERVER: "reads everything and changes nothing",
+    Role.DIRECTORY: "registers services with a directory, and removes its own",
+    Role.ORCHESTRATOR: "calls participants and hooks, and writes the data logs of the trials it runs",
+    Role.WORKER: "reports the progress of a trainer's runs",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """How much one account may have at a time; None: as much as the server allows anybody.
+
+    Attributes:
+        trials: trials that have not ended.
+        stored_bytes: samples and versions of models that a server stores.
+        models: models in a registry.
+    """
+
+    trials: int | None = None
+    stored_bytes: int | None = None
+    models: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not (type(value) is int and 0 <= value < 2**63):
+                raise InvalidArgumentError(f"quota {field.name}: expected a whole number from 0 on, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What its holder may do.
+
+    Attributes:
+        name: of the holder. Tokens with the same name are one account: they share what they own, and their quotas.
+        roles: see `Role`. Without any, the holder may ask servers how they are and no more.
+        trials: where the holder may play, or which trials an orchestrator's token is for; an id, or the beginning of
+            ids with `*` behind it. Empty: any.
+        classes: as which actor classes the holder may play; as `trials`.
+        actors: as which actors, by their names; as `trials`.
+        quotas: see there.
+    """
+
+    name: str
+    roles: frozenset[Role] = frozenset()
+    trials: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    actors: tuple[str, ...] = ()
+    quotas: Quotas = Quotas()
+
+    def __post_init__(self) -> None:
+        _check_name("name", self.name)
+        for what in ("trials", "classes", "actors"):
+            names = getattr(self, what)
+            if len(names) > MAX_NAMES:
+                raise InvalidArgumentError(f"{what}: expected {MAX_NAMES} at most, got {len(names)}")
+            for name in names:
+                _check_name(what, name)
+
+    def names_trial(self, trial_id: str) -> bool:
+        """Tell whether it is for this trial."""
+        return _names(self.trials, trial_id)
+
+    def names_actor(self, trial_id: str, actor_class: str, actor_name: str) -> bool:
+        """Tell whether it is for this actor of this trial."""
+        return _names(self.trials, trial_id) and _names(self.classes, actor_class) and _names(self.actors, actor_name)
+
+
+def _names(patterns: tuple[str, ...], name: str) -> bool:
+    return not patterns or any(
+        name.startswith(pattern[:-1]) if pattern.endswith(WILDCARD) else name == pattern for pattern in patterns
+    )
+
+
+def _check_name(what: str, name: str) -> None:
+    if not (name and len(name) <= MAX_NAME_CHARACTERS and name.isprintable()):
+        raise InvalidArgumentError(f"{what}: expected 1 to {MAX_NAME_CHARACTERS} printable characters, got {name!r}")
+
+
+def roles_of(names: Iterable[str]) -> frozenset[Role]:
+    """Return the roles with these names.
+
+    Raises:
+        InvalidArgumentError: there is no such role.
+    """
+    try:
+        return frozenset(map(Role, names))
+    except ValueError as error:
+        known = ", ".join(role.value for role in Role)
+        raise InvalidArgumentError(f"role: {error.args[0].split(' is not')[0]}: expected one of {known}") from None

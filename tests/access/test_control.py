@@ -1,0 +1,212 @@
+"""The gate: who is let in, and until when."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.access.keys import FOREIGN, KEYS, NOW, Clock, control, grant, token_text
+from trio_cogment.access import (
+    NEVER,
+    Grant,
+    Identity,
+    Revoked,
+    Role,
+    Rules,
+    Visitor,
+    authorization,
+    parse_certificates,
+)
+from trio_cogment.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
+
+PEER = "ipv4:10.0.0.7:1"
+START = "/cogmentAPI.TrialLifecycleSP/StartTrial"
+INFO = "/cogmentAPI.TrialLifecycleSP/GetTrialInfo"
+CHECK = "/grpc.health.v1.Health/Check"
+
+
+def admitted(visitor: Visitor, text: str, path: str = START) -> Identity:
+    return visitor.admit(path, authorization(text))
+
+
+def test_a_token_says_who_it_is() -> None:
+    found = admitted(control().visitor(PEER), token_text(grant(Role.OPERATOR)))
+    assert found.account == "token:alice"
+    assert found.grant == grant(Role.OPERATOR)
+    assert found.token_id == "t1"
+    assert not found.local
+    assert admitted(control().visitor("unix:"), token_text(grant(Role.OPERATOR))).local
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        (),
+        (("authorization", "Basic YWxpY2U6eA=="),),
+        (("authorization-bin", b"Bearer x"),),
+        (("x-token", token_text(grant(Role.ADMIN))),),
+    ],
+)
+def test_without_a_token_nothing_but_health_is_answered(metadata: tuple[tuple[str, str | bytes], ...]) -> None:
+    visitor = control().visitor(PEER)
+    for path in (START, INFO, "/mine.Service/Method", "/grpc.health.v1.Health/List"):
+        with pytest.raises(UnauthenticatedError, match=r"^expected a token, in the metadata authorization"):
+            visitor.admit(path, metadata)
+    assert visitor.admit(CHECK, metadata).account == "ipv4:10.0.0.7"
+
+
+def test_a_bad_token_is_worse_than_none() -> None:
+    visitor = control().visitor(PEER)
+    for bad in ("x", token_text(grant(Role.ADMIN), keys=FOREIGN), "a" * 9000):
+        for path in (START, CHECK):
+            with pytest.raises(UnauthenticatedError, match=r"^the token is not valid here$"):
+                visitor.admit(path, [("authorization", f"Bearer {bad}")])
+
+
+def test_the_scheme_is_read_as_http_has_it_and_other_schemes_are_passed_over() -> None:
+    text = token_text(grant(Role.OPERATOR))
+    visitor = control().visitor(PEER)
+    for metadata in (
+        [("authorization", f"bearer {text}")],
+        [("authorization", "Basic YWxpY2U6eA=="), ("authorization", f"Bearer {text}")],
+    ):
+        assert visitor.admit(START, metadata).account == "token:alice"
+
+
+def test_roles_decide() -> None:
+    visitor = control().visitor(PEER)
+    observer = token_text(grant(Role.OBSERVER))
+    assert admitted(visitor, observer, INFO).grant.roles == {Role.OBSERVER}
+    with pytest.raises(PermissionDeniedError, match=r"StartTrial: not allowed for the caller's roles \(observer\)$"):
+        admitted(visitor, observer, START)
+    with pytest.raises(PermissionDeniedError, match=r"\(none\)$"):
+        admitted(visitor, token_text(grant()), START)
+    assert admitted(visitor, token_text(grant(Role.ADMIN)), "/mine.Service/Method").admin
+
+
+def test_a_token_that_was_good_expires() -> None:
+    clock = Clock()
+    access = control(clock=clock)
+    visitor = access.visitor(PEER)
+    text = token_text(grant(Role.OPERATOR), expires_at=NOW + 10)
+    found = admitted(visitor, text)
+    clock.seconds = NOW + 9.9
+    assert admitted(visitor, text) is found
+    assert access.valid(found)
+    clock.seconds = NOW + 10
+    with pytest.raises(UnauthenticatedError, match=r"^the token has expired$"):
+        admitted(visitor, text)
+    with pytest.raises(UnauthenticatedError, match=r"^the token has expired$"):
+        admitted(access.visitor(PEER), text)
+    assert not access.valid(found)
+
+
+def test_a_token_without_an_end_does_not_expire() -> None:
+    clock = Clock()
+    access = control(clock=clock)
+    clock.seconds = NOW * 100
+    assert access.valid(admitted(access.visitor(PEER), token_text(grant(Role.OPERATOR), expires_at=NEVER)))
+
+
+@pytest.mark.parametrize("revoked", ["t1  # lost", "name=alice", "other\n\n# all of hers\nname=alice"])
+def test_a_revoked_token_does_not_count_from_then_on(revoked: str) -> None:
+    access = control()
+    visitor = access.visitor(PEER)
+    text = token_text(grant(Role.OPERATOR))
+    other = token_text(grant(Role.OPERATOR, name="bob"), token_id="t2")
+    hers, his = admitted(visitor, text), admitted(visitor, other)
+    access.adopt(Rules(keys=KEYS, revoked=Revoked.parse(revoked)))
+    with pytest.raises(UnauthenticatedError, match=r"^the token has been revoked$"):
+        admitted(visitor, text)
+    assert not access.valid(hers)
+    assert admitted(visitor, other) == his
+    assert access.valid(his)
+
+
+def test_what_was_verified_with_a_key_that_is_gone_is_forgotten() -> None:
+    access = control()
+    visitor = access.visitor(PEER)
+    text = token_text(grant(Role.OPERATOR))
+    admitted(visitor, text)
+    access.adopt(Rules(keys=FOREIGN))
+    with pytest.raises(UnauthenticatedError, match="not valid"):
+        admitted(visitor, text)
+    access.adopt(Rules())
+    with pytest.raises(UnauthenticatedError, match=r"^no tokens are accepted here$"):
+        admitted(visitor, text)
+
+
+def test_a_connection_remembers_few_tokens_and_all_count() -> None:
+    visitor = control().visitor(PEER)
+    texts = [token_text(grant(Role.OPERATOR, name=f"n{number}"), token_id=f"t{number}") for number in range(100)]
+    for _ in range(2):
+        assert [admitted(visitor, text).account for text in texts] == [f"token:n{number}" for number in range(100)]
+
+
+def test_certificates_have_roles_by_their_names() -> None:
+    access = control(Rules(certificates=parse_certificates("lab.example operator observer # ours\n\n#x\nbob admin\n")))
+    alice = access.visitor(PEER, ["unknown", "lab.example"]).admit(START, ())
+    assert alice.account == "certificate:lab.example"
+    assert alice.grant == Grant(name="lab.example", roles=frozenset([Role.OPERATOR, Role.OBSERVER]))
+    with pytest.raises(UnauthenticatedError):
+        access.visitor(PEER, ["unknown"]).admit(START, ())
+    visitor = access.visitor(PEER, ["bob"])
+    bob = visitor.admit("/mine.Service/Method", ())
+    assert bob.admin
+    access.adopt(Rules(certificates=parse_certificates("bob observer")))
+    with pytest.raises(PermissionDeniedError):
+        visitor.admit(START, ())
+    assert not access.valid(bob)
+    assert not access.valid(alice)
+
+
+def test_a_token_wins_over_a_certificate() -> None:
+    access = control(Rules(keys=KEYS, certificates=parse_certificates("bob admin")))
+    visitor = access.visitor(PEER, ["bob"])
+    assert admitted(visitor, token_text(grant(Role.OPERATOR))).account == "token:alice"
+    with pytest.raises(UnauthenticatedError):
+        admitted(visitor, "forged")
+
+
+def test_an_account_of_a_certificate_that_is_named_as_a_token_is_another() -> None:
+    access = control(Rules(keys=KEYS, certificates=parse_certificates("alice operator")))
+    by_certificate = access.visitor(PEER, ["alice"]).admit(START, ())
+    by_token = admitted(access.visitor(PEER), token_text(grant(Role.OPERATOR)))
+    assert by_certificate.account != by_token.account
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("bob", "line 1: expected a certificate's name"),
+        ("#\na god", "line 2: role: 'god'"),
+        ("a admin\na admin", "twice"),
+    ],
+)
+def test_the_file_of_certificates_is_checked(content: str, expected: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=expected):
+        parse_certificates(content)
+
+
+def test_the_revocation_file_is_checked() -> None:
+    assert Revoked.parse("") == Revoked()
+    with pytest.raises(InvalidArgumentError, match=r"line 2: expected a token's id or name=NAME, got 'tc1.x.y.z'"):
+        Revoked.parse("abc\ntc1.x.y.z\n")
+
+
+def test_the_server_signs_tokens_of_its_own() -> None:
+    clock = Clock()
+    access = control(clock=clock)
+    text = access.mint(grant(Role.ORCHESTRATOR, name="server", trials=("t",)), 60)
+    found = admitted(access.visitor(PEER), text, "/cogmentAPI.DatalogSP/RunTrialDatalog")
+    assert found.grant.trials == ("t",)
+    assert found.expires_at == NOW + 60
+    assert access.mint(grant(), 60) != ""
+    assert control(Rules()).mint(grant(), 60) == ""
+
+
+def test_a_token_is_sent_as_metadata() -> None:
+    assert authorization("") == ()
+    assert authorization("tc1.a") == (("authorization", "Bearer tc1.a"),)
+    for bad in ("a b", "a\nb", "ä", "a" * 9000):
+        with pytest.raises(InvalidArgumentError, match=r"^token: expected printable ASCII without blanks$"):
+            authorization(bad)
