@@ -1,9 +1,10 @@
 """The trainer beside bare SQLite, in the same run: steps of about 300 bytes, on the disk of `--folder`.
 
-* `ingest_ratio`: steps per second from objects of this process to durable rows (the way of the steps of trials, and of
-  lines of workers), as a ratio to `sqlite3.executemany` of the very rows that come of it: 500 a transaction,
+* `ingest_ratio`: steps per second from objects of this process to durable rows (the way of the steps of trials), as a
+  ratio to `sqlite3.executemany` of the very rows that come of it: 500 a transaction,
   synchronous=FULL, the same index.
-* `rpc_ingest_ratio`: the same from four workers that call `PublishRunSteps`, in process; what the workers do is in it.
+* `rpc_ingest_ratio`: the same from four workers that call `PublishRunSteps`, in process; their sending is in it.
+* `line_ingest_ratio`: the same from lines of JSON as workers print them; parsing them is in it.
 * `..._cpu_ratio`: the same by the processor time of all threads.
 * `control_overhead`: processor time per step with a control stream and enforced credits, over that without.
 * `watchers_overhead`: processor time per step with 100 watchers that see nothing, over that without.
@@ -38,10 +39,14 @@ from trio_cogment.api.trainer.trainer_pb2 import (
 )
 from trio_cogment.rpc import CallOpener, InProcessChannel, methods_of
 from trio_cogment.trainer import TrainerClient, open_trainer, trainer_services
+from trio_cogment.trainer.dispatch.jsonl import Origin
+from trio_cogment.trainer.dispatch.listening import Listener
 
 METHODS = methods_of(trainer_pb2.DESCRIPTOR.services_by_name["TrainerService"])
 WORKERS = 4
 BATCH = 500
+#: So many lines are read from a pipe at a time.
+LINES = 150
 WATCHERS = 100
 CONFIG = {
     "run_name": "benchmark",
@@ -81,6 +86,26 @@ def step(worker: str, index: int) -> RunStep:
         backend="CartPole-v1",
         payload_version=1,
     )
+
+
+def line(message: RunStep) -> bytes:
+    """Return a step as a worker prints it."""
+    return json.dumps(
+        {
+            "type": "step",
+            "episode": message.episode_index,
+            "step": message.step_index,
+            "agent_id": message.agent_id,
+            "action_json": message.action_json,
+            "observation_json": message.observation_json,
+            "reward": message.reward,
+            "terminated": False,
+            "truncated": False,
+            "policy_label": message.policy_label,
+            "backend": message.backend,
+            "payload_version": message.payload_version,
+        }
+    ).encode()
 
 
 class Worker:
@@ -156,6 +181,25 @@ async def _ingest_straight(path: Path, steps: int, found: list[Cost]) -> None:
             await trainer.board.commits.drain()
 
 
+async def _ingest_lines(path: Path, steps: int, found: list[Cost]) -> None:
+    messages = [[step(f"w{worker}", index) for index in range(steps // WORKERS)] for worker in range(WORKERS)]
+    outputs = [[line(message) for message in given] for given in messages]
+    async with open_trainer(f"sqlite:{path}") as trainer:
+        await trainer.submit("r", json.dumps(CONFIG))
+
+        async def take(number_: int, lines: list[bytes]) -> None:
+            listener = Listener(Origin("r", f"w{number_}"), trainer.reports)
+            for start in range(0, len(lines), LINES):
+                await listener.take(lines[start : start + LINES])
+            assert not listener.lost + listener.skipped
+
+        with measured(found):
+            async with trio.open_nursery() as nursery:
+                for number_, lines in enumerate(outputs):
+                    nursery.start_soon(take, number_, lines)
+            await trainer.board.commits.drain()
+
+
 async def _watch(channel: CallOpener) -> None:
     async with channel.call(METHODS["WatchRuns"]) as call:
         # Nothing of this run is in this state.
@@ -179,6 +223,16 @@ def ingest_straight(folder: Path, name: str, steps: int) -> Cost:
 
     async def main() -> None:
         await _ingest_straight(folder / f"{name}.db", steps, found)
+
+    trio.run(main)
+    return found[0]
+
+
+def ingest_lines(folder: Path, name: str, steps: int) -> Cost:
+    found: list[Cost] = []
+
+    async def main() -> None:
+        await _ingest_lines(folder / f"{name}.db", steps, found)
 
     trio.run(main)
     return found[0]
@@ -222,13 +276,14 @@ def run(folder: Path | None, steps: int, rounds: int) -> dict[str, float]:
         message = step(f"w{seq % WORKERS}", seq)
         message.seq_id = seq
         rows.append((1, seq, message.SerializeToString()))
-    costs: dict[str, list[Cost]] = {"straight": [], "plain": [], "bare": [], "credits": [], "watchers": []}
+    costs: dict[str, list[Cost]] = {"straight": [], "lines": [], "plain": [], "bare": [], "credits": [], "watchers": []}
     with tempfile.TemporaryDirectory(dir=folder) as name:
         place = Path(name)
         ingest(place, "warm", min(steps, 2000), controlled=True)
         for round_ in range(rounds):
             measurements: dict[str, Callable[[str], Cost]] = {
                 "straight": lambda file: ingest_straight(place, file, steps),
+                "lines": lambda file: ingest_lines(place, file, steps),
                 "plain": lambda file: ingest(place, file, steps),
                 "bare": lambda file: bare(place, file, rows),
                 "credits": lambda file: ingest(place, file, steps, controlled=True),
@@ -248,6 +303,8 @@ def run(folder: Path | None, steps: int, rounds: int) -> dict[str, float]:
         "rpc_ingest_ratio": ratio("bare", "plain", 0),
         "rpc_ingest_cpu_ratio": ratio("bare", "plain", 1),
         "rpc_ingest_per_s": steps / statistics.median(cost.seconds for cost in costs["plain"]),
+        "line_ingest_ratio": ratio("bare", "lines", 0),
+        "line_ingest_cpu_ratio": ratio("bare", "lines", 1),
         "control_overhead": ratio("credits", "plain", 1),
         "watchers_overhead": ratio("watchers", "plain", 1),
     }

@@ -15,6 +15,8 @@ from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunStep
 
 #: What is longer is no name of a model; what is larger is no version of a registry.
 _MOST_CHARACTERS, _MOST_VERSIONS = 256, 2**32
+#: As `json.dumps` with separators, which makes an encoder each time.
+_compact = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +145,20 @@ def _episode(found: Mapping[str, Any], origin: Origin) -> RunEpisode:
     return episode
 
 
-def _first(found: Mapping[str, Any], *names: str) -> Any:
-    return next((found[name] for name in names if found.get(name) is not None), None)
+def _first(found: Mapping[str, Any], name: str, *others: str) -> Any:
+    value = found.get(name)
+    for other in others:  # a loop, and no `next`: this is several times per line
+        if value is not None:
+            break
+        value = found.get(other)
+    return value
 
 
 def _episode_index(found: Mapping[str, Any]) -> int:
     for name in ("metadata", "metadata_json"):
         metadata = found.get(name)
+        if metadata is None:
+            continue
         if isinstance(metadata, str):
             metadata = _loaded(metadata)
         if isinstance(metadata, dict) and metadata.get("episode_index") is not None:
@@ -165,6 +174,8 @@ def _loaded(text: str) -> Any:
 
 
 def _integer(value: Any) -> int:
+    if type(value) is int:
+        return value
     if isinstance(value, float) and not value.is_integer():
         raise ValueError(f"expected an integer, got {value}")
     return 0 if value is None else int(value)
@@ -182,7 +193,7 @@ def _json(value: Any) -> str:
     """Return JSON: a text is some already."""
     if isinstance(value, str):
         return value
-    return "" if value is None else json.dumps(value, separators=(",", ":"))
+    return "" if value is None else _compact(value)
 
 
 def _stamp(message: RunStep | RunEpisode, found: Mapping[str, Any]) -> None:
