@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -129,7 +129,17 @@ class FakeDispatcher:
         self.stopped: list[str] = []
         self.refuses: CogmentError | None = None
         self.stop_seconds = 0.0
+        self.recovered: list[str] = []
+        self.forgotten: list[str] = []
         self.closed = False
+
+    async def recover(self, orders: Sequence[RunOrder]) -> None:
+        await trio.lowlevel.checkpoint()
+        self.recovered += [order.run_id for order in orders]
+
+    async def forget(self, run_id: str) -> None:
+        await trio.lowlevel.checkpoint()
+        self.forgotten.append(run_id)
 
     async def start(self, order: RunOrder, sink: RunSink) -> None:
         await trio.lowlevel.checkpoint()

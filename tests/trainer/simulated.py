@@ -24,7 +24,7 @@ from trio_cogment.rpc import InProcessChannel
 from trio_cogment.testing import World
 from trio_cogment.trainer import RunOrder, RunSink, Trainer, trainer_services
 from trio_cogment.trainer.dispatch.admission import Capacity
-from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher
+from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher, Starter
 from trio_cogment.trainer.runs import Cause
 from trio_cogment.trainer.storage import Batch, Kind, MemoryDatabase
 
@@ -57,7 +57,7 @@ class Disk(MemoryDatabase):
         super().write(batch)
 
 
-class Starts:
+class Starts(Starter):
     """Runs the workers that the trainer starts: they publish through the sink, and end in one way or another."""
 
     def __init__(self, rng: Random) -> None:

@@ -481,7 +481,9 @@ async def test_ended_runs_are_forgotten_after_a_while(
     monkeypatch.setattr("trio_cogment.trainer._sqlite._FORGOTTEN_AT_ONCE", 2)
     storage = "memory:" if kind == "memory" else f"sqlite:{tmp_path / 'runs.db'}"
     host = Host(runner=inline_runner, wall_clock=lambda: 10**18 + round(trio.current_time() * 1e9))
-    async with serving(storage, host=host, retention_seconds=100, heartbeat_timeout_seconds=0) as (client, trainer):
+    dispatcher = FakeDispatcher()
+    settings = {"retention_seconds": 100, "heartbeat_timeout_seconds": 0}
+    async with serving(storage, dispatcher, host, **settings) as (client, trainer):
         for run_id in ("old", "new", "active"):
             await client.submit(run_id, run_name=run_id)
             await client.register(run_id)
@@ -491,6 +493,7 @@ async def test_ended_runs_are_forgotten_after_a_while(
         await client.cancel("new")
         await trio.sleep(50)
         assert [record.run_id for record in await client.runs()] == ["new", "active"]
+        assert dispatcher.forgotten == ["old"]
         assert [stored.run.run_id for stored in trainer._database.runs()] == ["new", "active"]
         async with fails(StatusCode.NOT_FOUND, "there is no run 'old'"):
             await client.all_of("old")

@@ -43,5 +43,6 @@ def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:
         archive=archive_folder(ctx),
         profile=ctx.params["dm_env_rpc"],
         trainer=ctx.params["trainer"],
+        trainer_spec=ctx.params["trainer_spec"],
     )
     run_orchestrator(settings)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trio_cogment.trainer.extension import OpenedTrainer as OpenedTrainer
     from trio_cogment.trainer.extension import PlatformTrainer as PlatformTrainer
     from trio_cogment.trainer.opening import open_trainer as open_trainer
-    from trio_cogment.trainer.trials.starter import Where as Where
+    from trio_cogment.trainer.trials.where import Where as Where
 
 _HOMES = {
     "Capacity": "dispatch.admission",
@@ -38,7 +38,7 @@ _HOMES = {
     "Surroundings": "dispatch.command",
     "Trainer": "_trainer",
     "TrainerClient": "client",
-    "Where": "trials.starter",
+    "Where": "trials.where",
     "Workers": "dispatch.workers",
     "this_machine": "dispatch.machine",
     "open_trainer": "opening",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -64,8 +64,7 @@ class Chores:
         nursery.start_soon(self._prune, name="trainer: old changes")
         if self._config.retention_seconds:
             nursery.start_soon(self._retire, name="trainer: old runs")
-        for entry in self._board.active.values():
-            nursery.start_soon(self._restart, entry, name=f"restart of run {entry.run_id}")
+        nursery.start_soon(self._restart_all, list(self._board.active.values()), name="trainer: restart of runs")
 
     def on_shown(self, entry: Entry, write: RunWrite) -> None:
         """Do what the new state of a run asks for."""
@@ -76,6 +75,21 @@ class Chores:
                 self._nursery.start_soon(self._clean_up, entry, name=f"cleanup of run {entry.run_id}")
         if write.config is not None:
             self._nursery.start_soon(self._start, entry, name=f"start of run {entry.run_id}")
+
+    async def _restart_all(self, entries: Sequence[Entry]) -> None:
+        orders = [
+            RunOrder(entry.run_id, entry.config, again=True)
+            for entry in entries
+            if entry.config is not None and not entry.config.external
+        ]
+        for entry in entries:
+            if entry.config is None or entry.config.external:
+                self._nursery.start_soon(self._restart, entry, name=f"restart of run {entry.run_id}")
+        if orders and self._dispatcher is not None:
+            await self._dispatcher.recover(orders)
+        for order in orders:
+            entry = self._board.entry(order.run_id)
+            self._nursery.start_soon(self._restart, entry, name=f"restart of run {entry.run_id}")
 
     async def _restart(self, entry: Entry) -> None:
         if entry.latest.state is RunState.FAULT:
@@ -145,6 +159,8 @@ class Chores:
 
     async def _forget(self, entry: Entry) -> None:
         self._board.forget(entry)
+        if self._dispatcher is not None:
+            await self._dispatcher.forget(entry.run_id)
         try:
             while not await self._run_writer(self._database.forget_run, entry.number):
                 pass

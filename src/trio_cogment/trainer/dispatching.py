@@ -108,6 +108,18 @@ class Dispatcher(Protocol):
             CogmentError: it cannot be started.
         """
 
+    async def recover(self, orders: Sequence[RunOrder]) -> None:
+        """End what a trainer that was killed has left of runs elsewhere: their trials.
+
+        It takes a few seconds at most, and never raises.
+
+        Args:
+            orders: runs that had not ended; none of them was given to `start` yet.
+        """
+
+    async def forget(self, run_id: str) -> None:
+        """Remove the files of a run that has ended long ago. Never raises."""
+
     async def stop(self, run_id: str) -> None:
         """End whatever there is of a run; return when nothing is left.
 

@@ -14,6 +14,8 @@ from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host import Host
 from trio_cogment.metrics import TrainerMetrics
 from trio_cogment.platform import OpenedExtension, Platform
+from trio_cogment.sdk import DatastoreClient, ModelRegistryClient
+from trio_cogment.spec import Spec
 from trio_cogment.trainer._service import trainer_services
 from trio_cogment.trainer._trainer import Trainer
 from trio_cogment.trainer.dispatch.admission import Capacity
@@ -23,7 +25,8 @@ from trio_cogment.trainer.dispatch.machine import this_machine
 from trio_cogment.trainer.dispatch.workers import Workers
 from trio_cogment.trainer.opening import open_trainer
 from trio_cogment.trainer.trials.attending import AttendedWorkers, ExternalRuns
-from trio_cogment.trainer.trials.starter import TrialRuns, Where
+from trio_cogment.trainer.trials.starter import TrialRuns
+from trio_cogment.trainer.trials.where import Where
 
 #: In the folder of a trainer: its database, and the folders of runs.
 DATABASE, RUNS = "trainer.db", "runs"
@@ -45,6 +48,7 @@ class PlatformTrainer:
         workers: those of workers' processes.
         host: the clock, ids and files; the platform's unless given.
         metrics: receives measurements.
+        spec: the types of payloads; the platform's unless given.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class PlatformTrainer:
         workers: WorkersConfig | None = None,
         host: Host | None = None,
         metrics: TrainerMetrics | None = None,
+        spec: Spec | None = None,
     ) -> None:
         self._folder = os.path.abspath(folder)
         self._capacity = capacity
@@ -68,19 +73,25 @@ class PlatformTrainer:
         self._workers = workers
         self._host = host
         self._metrics = metrics
+        self._spec = spec
 
     def open(self, platform: Platform) -> AbstractAsyncContextManager[OpenedExtension]:
         """See `trio_cogment.platform.Extension`."""
-        datastore = None if platform.datastore is None else platform.datastore_client()
-        spec = platform.participants.spec
-        return self.opened(Where(platform.channel, datastore, DISCOVER, spec), host=platform.participants.host)
+        spec = self._spec or platform.participants.spec
+        datastore = None if platform.datastore is None else DatastoreClient(platform.channel, spec=spec)
+        models = None if platform.model_registry is None else platform.model_registry_client()
+        where = Where(platform.channel, datastore, DISCOVER, spec)
+        return self.opened(where, models=models, host=platform.participants.host)
 
     @asynccontextmanager
-    async def opened(self, where: Where | None = None, *, host: Host | None = None) -> AsyncIterator[OpenedTrainer]:
+    async def opened(
+        self, where: Where | None = None, *, models: ModelRegistryClient | None = None, host: Host | None = None
+    ) -> AsyncIterator[OpenedTrainer]:
         """Open it for the time of a block.
 
         Args:
             where: where trials are; None: it starts no trials.
+            models: where the versions of models are that workers say they have saved; None: that is not checked.
             host: unless it was given one.
 
         Raises:
@@ -92,7 +103,7 @@ class PlatformTrainer:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
         except OSError as error:
             raise FailedPreconditionError(f"{self._folder}: {error.strerror or error}") from error
-        workers: Starter = Workers(os.path.join(self._folder, RUNS), self._surroundings, self._workers, host)
+        workers: Starter = Workers(os.path.join(self._folder, RUNS), self._surroundings, self._workers, host, models)
         trials = external = None
         if where is not None:
             workers, trials, external = AttendedWorkers(workers, where), TrialRuns(where, host), ExternalRuns(where)

@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 import trio
+from google.protobuf.json_format import ParseDict
 
 from tests.cli.process import PATIENCE_SECONDS, Server, listening, run_here, run_main, server
 from tests.cli.services.test_operations import scrape
 from tests.cli.test_configuration import settings_of
 from tests.ports import free_port
+from tests.rl.runner.worlds import countdown
 from tests.trainer.bench import Client, steps
 from tests.trainer.dispatch.programs import SLEEPS, WRITES, marked_by, program, until
 from tests.trainer.trials.test_starter import people
-from tests.trainer.trials.worlds import trials
+from tests.trainer.trials.worlds import PARAMS, trials
+from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.trainer.trainer_pb2 import HealthCheckRequest
 from trio_cogment.cli.serve import serve
 from trio_cogment.cli.services.orchestrator import OrchestratorSettings
@@ -203,13 +206,16 @@ def test_this_machine() -> None:
     assert (this_machine(cpus=3, memory_mb=5, gpus=(1,)).cpus, this_machine(gpus=(1,)).gpus) == (3, (1,))
 
 
-async def test_runs_of_trials_at_an_orchestrator_elsewhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("flags", "actions"), [((), '""'), (("--spec=rl",), "{}")])
+async def test_runs_of_trials_at_an_orchestrator_elsewhere(
+    tmp_path: Path, flags: tuple[str, ...], actions: str
+) -> None:
     async with (
         open_platform(people(), store="memory:") as platform,
         listening(*platform.services) as endpoint,
         server(
             *("services", "trainer", "--port=0", f"--folder={tmp_path}"),
-            *(f"--orchestrator={endpoint}", f"--datastore={endpoint}"),
+            *(f"--orchestrator={endpoint}", f"--datastore={endpoint}", *flags),
         ) as running,
     ):
         with trio.fail_after(PATIENCE_SECONDS):
@@ -217,10 +223,49 @@ async def test_runs_of_trials_at_an_orchestrator_elsewhere(tmp_path: Path) -> No
                 client = Client(channel)
                 await client.submit("r", **trials(3, parallel=2, seeds=[4]))
                 await until(client, "r", "TERM")
+                async with client.stream("r") as call:
+                    assert {step.action_json async for step in call if step.step_index < 3} == {actions}
                 async with client.stream("r", kind="Episodes") as call:
                     returns = {episode.episode_index: episode.total_reward async for episode in call}
         assert returns == {0: 5.5, 1: 1.5, 2: 1.5}
         assert await running.stop() == 0
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_trials_that_a_killed_trainer_has_left_elsewhere_are_ended(tmp_path: Path, stored: bool) -> None:
+    """With a datastore the run is seen to execute, so it has failed; without one it begins again."""
+    async with (
+        open_platform(people(countdown(10_000_000)), store="memory:") as platform,
+        listening(*platform.services) as endpoint,
+    ):
+        arguments = ["services", "trainer", "--port=0", f"--folder={tmp_path}", f"--orchestrator={endpoint}"]
+        if stored:
+            arguments.append(f"--datastore={endpoint}")
+        controller = platform.controller
+        other = await controller.start_trial(ParseDict(PARAMS, TrialParams()), trial_id="other")
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with server(*arguments) as running, channel_to(running) as channel:
+                client = Client(channel)
+                await client.submit("r", **trials(2))
+                await until(client, "r", "EXEC" if stored else "RDY")
+                async with controller.watch_trials([TrialState.RUNNING]) as watch:
+                    while (await watch.receive()).trial_id != "r-ep000000":
+                        pass
+                assert await running.stop(signal.SIGKILL) == -signal.SIGKILL
+            async with server(*arguments) as running, channel_to(running) as channel:
+                client = Client(channel)
+                await controller.wait_trial_state("r-ep000000")
+                if stored:
+                    await until(client, "r", "TERM")
+                    assert (await client.record("r")).failure_reason == "daemon restarted"
+                else:
+                    async with controller.watch_trials([TrialState.RUNNING]) as watch:
+                        while (await watch.receive()).trial_id != "r-ep000000-2":
+                            pass
+                    await client.cancel("r")
+                assert await running.stop() == 0
+        (info,) = [info for info in await controller.trial_infos() if info.state < TrialState.ENDED]
+        assert info.trial_id == other
 
 
 @pytest.mark.parametrize(
@@ -228,6 +273,7 @@ async def test_runs_of_trials_at_an_orchestrator_elsewhere(tmp_path: Path) -> No
     [
         (("--datastore=grpc://a:1",), "--datastore: expected --orchestrator, too"),
         (("--orchestrator=cogment://discover",), "--orchestrator: cogment://discover: discovery needs a directory"),
+        (("--spec=rl",), "--spec: expected --datastore, too"),
         (("--orchestrator=here",), "--orchestrator: 'here': "),
     ],
 )

@@ -16,11 +16,11 @@ from trio_cogment.errors import CogmentError, StatusCode, UnavailableError
 from trio_cogment.trainer import RunOrder, RunSink
 from trio_cogment.trainer.config_check import parse_config
 from trio_cogment.trainer.dispatch.admission import Capacity
-from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher
+from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher, Starter
 from trio_cogment.trainer.runs import Cause
 
 
-class Fake:
+class Fake(Starter):
     """Runs runs until they are told to end."""
 
     def __init__(self) -> None:

@@ -82,6 +82,34 @@ print(json.dumps({"event": "checkpoint_saved", "payload": {"path": "a.npz"}}))
         assert (await client.record("a")).checkpoints == ["walker@1", "walker@2"]
 
 
+def below(folder: Path) -> list[str]:
+    return [str(path.relative_to(folder)) for path in folder.glob("*/**/*")]
+
+
+SAVES = "import os; open(os.environ['MOSAIC_RUN_DIR'] + '/weights', 'w').close(); print('{}')"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_the_folder_of_a_run_is_removed_but_not_its_checkpoints(tmp_path: Path, kept: bool) -> None:
+    async with dispatching(tmp_path) as (client, _, dispatcher):
+        artifacts = {"output_prefix": "o", "keep_checkpoints": kept}
+        await client.submit("a", **program(SAVES, run_name="a", artifacts=artifacts))
+        await client.submit("b", **program(WRITES, metadata={}))
+        assert [await until(client, run_id, "TERM") for run_id in "ab"] == ["TERM", "TERM"]
+        for run_id in "abc":
+            await dispatcher.forget(run_id)
+    assert below(tmp_path) == (["a/weights"] if kept else [])
+    assert not (tmp_path / "b").exists()
+
+
+async def test_the_folder_of_a_run_stays_while_its_processes_are_there(tmp_path: Path) -> None:
+    async with dispatching(tmp_path) as (client, _, dispatcher):
+        await client.submit("a", **program(SLEEPS))
+        await until(client, "a", "RDY")
+        await dispatcher.forget("a")
+        assert (tmp_path / "a" / "config.json").exists()
+
+
 async def test_a_worker_that_writes_nothing_may_succeed(tmp_path: Path) -> None:
     async with dispatching(tmp_path) as (client, _, _):
         await client.submit("a", **program("pass", artifacts={"output_prefix": "o", "persist_logs": False}))

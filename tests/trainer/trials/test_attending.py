@@ -17,11 +17,13 @@ from tests.trainer.dispatch.programs import until
 from tests.trainer.trials.test_starter import people
 from tests.trainer.trials.worlds import PARAMS
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
+from trio_cogment.errors import UnavailableError
 from trio_cogment.platform import Platform, open_platform
-from trio_cogment.sdk import Participants
+from trio_cogment.sdk import ModelRegistryClient, Participants
 from trio_cogment.trainer import RunOrder, RunSink, Where
 from trio_cogment.trainer.dispatch.admission import Capacity
-from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher
+from trio_cogment.trainer.dispatch.dispatcher import RunDispatcher, Starter
 from trio_cogment.trainer.dispatch.jsonl import Origin
 from trio_cogment.trainer.dispatch.listening import Listener
 from trio_cogment.trainer.runs import Cause
@@ -30,7 +32,7 @@ from trio_cogment.trainer.trials.attending import AttendedWorkers
 RUN = {"entry_point": "python"}
 
 
-class Works:
+class Works(Starter):
     """A worker that is a function."""
 
     def __init__(self, work: Callable[[], Awaitable[None]], sinks: list[RunSink]) -> None:
@@ -131,6 +133,39 @@ async def test_a_checkpoint_of_a_run_is_a_version_in_the_registry(tmp_path: Path
         model, _, version = link.rpartition("@")
         info, data = await platform.model_registry_client().retrieve(model, int(version))
         assert (data, dict(info.user_data)) == (b"weights", {"run_id": "r"})
+
+
+async def test_a_checkpoint_that_the_registry_has_not_is_not_linked(tmp_path: Path) -> None:
+    async with open_platform(people(), model_registry=tmp_path) as platform, serving() as (client, trainer):
+        await client.submit("r")
+        await client.register("r")
+        registry = platform.model_registry_client()
+        await registry.publish("walker", b"weights")
+        listener = Listener(Origin("r"), trainer.reports, registry)
+        for model, version in (("walker", 2), ("walker", 1), ("runner", 1)):
+            payload = {"model": model, "version": version}
+            await listener.take([json.dumps({"event": "checkpoint_saved", "payload": payload}).encode()])
+        assert list((await client.record("r")).checkpoints) == ["walker@1"]
+
+
+async def test_a_checkpoint_is_linked_unseen_where_the_registry_does_not_answer(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    class Slow(ModelRegistryClient):
+        async def version_info(self, name: str, version: int = -1) -> ModelVersionInfo:
+            if name == "gone":
+                raise UnavailableError("it cannot be reached")
+            await trio.sleep_forever()
+            raise AssertionError
+
+    async with serving() as (client, trainer):
+        await client.submit("r")
+        await client.register("r")
+        listener = Listener(Origin("r"), trainer.reports, Slow(client.channel))
+        for model in ("gone", "slow"):
+            line = {"event": "checkpoint_saved", "payload": {"model": model, "version": 1}}
+            await listener.take([json.dumps(line).encode()])
+        assert list((await client.record("r")).checkpoints) == ["gone@1", "slow@1"]
 
 
 async def test_what_trials_have_done_comes_before_the_end_of_the_run() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_cogment.trainer.trials.naming import Place, place_of, trial_id_of
+from trio_cogment.trainer.trials.naming import Place, place_of, starts_of, trial_id_of
 
 
 def test_ids() -> None:
@@ -27,3 +27,8 @@ def test_ids() -> None:
 )
 def test_places(trial_id: str, place: Place | None) -> None:
     assert place_of("r", trial_id) == place
+
+
+def test_how_often_episodes_were_started() -> None:
+    known = ["r-ep000000", "r-ep000001-3", "r-ep000001", "r-wk1-ep000002", "r-other", "s-ep000003"]
+    assert starts_of("r", known) == {0: 1, 1: 3}

@@ -53,6 +53,7 @@ async def test_episodes_and_steps_are_those_of_the_trials(tmp_path: Path) -> Non
     assert (metadata["environment"], metadata["actors"]) == ("world", {"ann": "player"})
     of_first = [step for step in steps if step.episode_index == 0]
     assert [step.step_index for step in of_first] == [0, 1, 2, 3]
+    assert [step.frame_ref for step in of_first] == [f"trial://r-ep000000/{tick}" for tick in range(4)]
     assert [step.terminated for step in of_first] == [False, False, False, True]
     assert sum(step.reward for step in of_first) == 5.5
     assert {(s.agent_id, s.policy_label, s.backend, s.episode_seed) for s in of_first} == {

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.services.types_option import NAMED
 from trio_cogment.endpoints import DiscoverEndpoint, Endpoint, LegacyEndpoint, parse_endpoint, parse_server_endpoint
 from trio_cogment.errors import CogmentError
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import TrialParams
     from trio_cogment.gateways.legacy import LegacyProfile
-    from trio_cogment.spec import Spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +46,13 @@ def load_default_params(settings: ParamsSettings, legacy: LegacyProfile | None) 
         from trio_cogment.spec import load_params
 
         try:
-            params = load_params(settings.params, named={"rl": _rl_types, "dm_env_rpc": _dm_env_rpc_types})
+            params = load_params(settings.params, named=NAMED)
         except CogmentError as error:
             raise Failure(f"--params: {error}") from error
         return _checked(params, f"--params: {settings.params}", settings)
     if legacy is not None and legacy.params is not None:
         return _checked(legacy.params, f"--legacy: {settings.legacy}", settings)
     return None
-
-
-def _rl_types() -> Spec:
-    from trio_cogment.rl.spec import RL_SPEC
-
-    return RL_SPEC
-
-
-def _dm_env_rpc_types() -> Spec:
-    from trio_cogment.gateways.dm_env_rpc import DM_ENV_RPC_SPEC
-
-    return DM_ENV_RPC_SPEC
 
 
 def _checked(params: TrialParams, where: str, settings: ParamsSettings) -> TrialParams:

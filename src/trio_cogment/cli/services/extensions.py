@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trio_cogment.gateways.dm_env_rpc import Profile
     from trio_cogment.gateways.legacy import LegacyProfile
     from trio_cogment.platform import Extension
+    from trio_cogment.spec import Spec
 
 
 def extensions_of(
@@ -22,6 +23,7 @@ def extensions_of(
     profile: Profile | None,
     legacy: LegacyProfile | None,
     trainer: Path | None,
+    trainer_spec: Spec | None,
     datastore: bool,
     model_registry: bool,
 ) -> list[Extension]:
@@ -33,6 +35,7 @@ def extensions_of(
         profile: of a gateway for dm_env_rpc.
         legacy: of a gateway for the legacy API.
         trainer: the folder of a trainer.
+        trainer_spec: the types that it knows.
         datastore: the server has one.
         model_registry: the server has one.
     """
@@ -43,7 +46,14 @@ def extensions_of(
         found.append(DmEnvRpcGateway(profile, config=settings.configuration.dm_env_rpc))
     if trainer is not None:
         found.append(
-            trainer_with_everything(trainer, settings, resources, datastore=datastore, model_registry=model_registry)
+            trainer_with_everything(
+                trainer,
+                settings,
+                resources,
+                spec=trainer_spec,
+                datastore=datastore,
+                model_registry=model_registry,
+            )
         )
     if legacy is not None:
         from trio_cogment.gateways.legacy import LegacyGateway

@@ -27,6 +27,7 @@ from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, server_options
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage, refuse_storage_in_use
+from trio_cogment.cli.services.types_option import load_types
 from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from trio_cogment.gateways.legacy import LegacyProfile
     from trio_cogment.metrics import OrchestratorMetrics
     from trio_cogment.model_registry import ModelRegistry
+    from trio_cogment.spec import Spec
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -62,6 +64,7 @@ class OrchestratorSettings(ServerSettings):
     archive: Path | None = None
     profile: Path | None = None
     trainer: Path | None = None
+    trainer_spec: str = ""
     legacy: Path | None = None
 
 
@@ -152,6 +155,7 @@ def orchestrator_settings(
     archive: Path | None = None,
     profile: Path | None = None,
     trainer: Path | None = None,
+    trainer_spec: str = "",
 ) -> OrchestratorSettings:
     """Collect the settings from the flags of `orchestrator_options`.
 
@@ -173,6 +177,7 @@ def orchestrator_settings(
         archive=archive,
         profile=profile,
         trainer=trainer,
+        trainer_spec=trainer_spec,
         legacy=ctx.params["legacy"],
     )
 
@@ -247,19 +252,21 @@ def orchestrator_application(settings: OrchestratorSettings) -> Application:
     )
     params = cache(lambda: load_default_params(of_params, legacy()))
     profile = cache(partial(_profile, settings))
+    types = cache(partial(load_types, "--trainer_spec", settings.trainer_spec))
 
     def check() -> None:
         params()
         profile()
+        types()
 
-    reads = any(path is not None for path in (settings.params, settings.profile, settings.legacy))
+    reads = bool(settings.params or settings.profile or settings.legacy or settings.trainer_spec)
 
     return Application(
         name=name,
         ports=[settings.lifecycle_port, settings.actor_port],
         services=services,
         check=check if reads else None,
-        open=partial(_opened, settings, params, profile, legacy),
+        open=partial(_opened, settings, params, profile, legacy, types),
         # As of the directory: launch files of the reference wait for it.
         ready="Trial Lifecycle service active",
     )
@@ -271,6 +278,7 @@ async def _opened(
     params: Callable[[], TrialParams | None],
     profile: Callable[[], Profile | None],
     legacy: Callable[[], LegacyProfile | None],
+    types: Callable[[], Spec | None],
     resources: Resources,
 ) -> AsyncIterator[Running]:
     from trio_cogment.config import PlatformConfig
@@ -299,6 +307,7 @@ async def _opened(
                 profile=profile(),
                 legacy=_legacy_of_clients(settings, legacy()),
                 trainer=settings.trainer,
+                trainer_spec=types(),
                 datastore=settings.storage is not None,
                 model_registry=settings.archive is not None,
             ),

@@ -11,21 +11,26 @@ from trio_cogment.cli.services.start import Resources
 
 if TYPE_CHECKING:
     from trio_cogment.sdk import Client
+    from trio_cogment.spec import Spec
 
 
 @asynccontextmanager
-async def client_of(endpoint: str, settings: ServerSettings, resources: Resources) -> AsyncIterator[Client]:
+async def client_of(
+    endpoint: str, settings: ServerSettings, resources: Resources, *, spec: Spec | None = None
+) -> AsyncIterator[Client]:
     """Give a client of the services that are with an orchestrator, or in the server's directory.
 
     Args:
         endpoint: of the orchestrator.
         settings: of the server.
         resources: of the server.
+        spec: the types of payloads; without them they are bytes.
     """
     from trio_cogment.sdk import connect
 
     async with connect(
         endpoint,
+        spec=spec,
         directory=resources.directory or "",
         tls=resources.client_tls,
         config=settings.configuration.rpc,

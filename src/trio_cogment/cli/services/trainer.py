@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,11 +23,14 @@ from trio_cogment.cli.services.orchestrator_access import client_of
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.cli.services.types_option import load_types, types_option
 from trio_cogment.endpoints import DISCOVER, parse_server_endpoint
 from trio_cogment.errors import EndpointError
 
 if TYPE_CHECKING:
     from trio_cogment.metrics import TrainerMetrics
+    from trio_cogment.sdk import ModelRegistryClient
+    from trio_cogment.spec import Spec
     from trio_cogment.trainer import PlatformTrainer, Where
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -54,6 +57,8 @@ class TrainerSettings(ServerSettings):
     max_runs: int
     orchestrator: str
     datastore: str
+    model_registry: str
+    spec: str
 
 
 def _folder_option(flag: str, *, text: str, default: Path | None) -> Callable[[_Decorated], _Decorated]:
@@ -70,9 +75,10 @@ def _folder_option(flag: str, *, text: str, default: Path | None) -> Callable[[_
 
 
 def trainer_option(command: _Decorated) -> _Decorated:
-    """Add the folder with which `serve` has a trainer."""
+    """Add the folder with which `serve` has a trainer, and the types that it knows."""
     text = "Have a trainer, with its files in this folder: whoever reaches the port can then start programs."
-    return _folder_option("--trainer", text=text, default=None)(command)
+    types = types_option("--trainer_spec", variable="COGMENT_TRAINER_SPEC", text="The types that the trainer shows")
+    return applied((types, _folder_option("--trainer", text=text, default=None)), command)
 
 
 def _as_gpus(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...] | None:
@@ -144,10 +150,12 @@ def trainer_options(command: _Decorated) -> _Decorated:
                 help=f"{text}: grpc://host:port, or {DISCOVER}.",
             )
             for name, text in (
+                ("model_registry", "Where workers keep the versions of their models"),
                 ("datastore", "Which trial datastore has the samples of those trials"),
                 ("orchestrator", "Where runs of trials start them"),
             )
         ),
+        types_option("--spec", variable="COGMENT_TRAINER_SPEC", text="The types of the payloads of trials"),
         _folder_option("--folder", text="Where runs are stored, and have their files.", default=_DEFAULT_FOLDER),
     )
     return applied(options, command)
@@ -163,10 +171,12 @@ def trainer_settings(ctx: click.Context) -> TrainerSettings:
     mode = ctx.params["credits"]
     if mode is not None:
         common["configuration"] = common["configuration"].overridden("trainer", credits_enforced=mode == "enforced")
-    names = ("port", "folder", "cpus", "memory_mb", "gpus", "orchestrator", "datastore")
+    names = ("port", "folder", "cpus", "memory_mb", "gpus", "orchestrator", "datastore", "model_registry", "spec")
     if ctx.params["datastore"] and not ctx.params["orchestrator"]:
         raise Failure("--datastore: expected --orchestrator, too: the samples are those of its trials")
-    for name in ("orchestrator", "datastore"):
+    if ctx.params["spec"] and not ctx.params["datastore"]:
+        raise Failure("--spec: expected --datastore, too: payloads are those of its samples")
+    for name in ("orchestrator", "datastore", "model_registry"):
         if ctx.params[name].startswith(DISCOVER) and common["directory"] is None:
             raise Failure(f"--{name}: {ctx.params[name]}: discovery needs a directory (--directory_endpoint)")
     given = {name: ctx.params[name] for name in names}
@@ -193,14 +203,21 @@ def run_trainer(settings: TrainerSettings) -> None:
     Raises:
         Failure: it cannot start.
     """
+    spec = cache(partial(load_types, "--spec", settings.spec))
     application = Application(
-        name="trainer", ports=[settings.port], services=[TRAINER_SERVICES], open=partial(_opened, settings)
+        name="trainer",
+        ports=[settings.port],
+        services=[TRAINER_SERVICES],
+        check=spec if settings.spec else None,
+        open=partial(_opened, settings, spec),
     )
     run_server(settings, application)
 
 
 @asynccontextmanager
-async def _opened(settings: TrainerSettings, resources: Resources) -> AsyncIterator[Running]:
+async def _opened(
+    settings: TrainerSettings, spec: Callable[[], Spec | None], resources: Resources
+) -> AsyncIterator[Running]:
     from trio_cogment.trainer import PlatformTrainer, this_machine
 
     capacity = this_machine(
@@ -210,6 +227,7 @@ async def _opened(settings: TrainerSettings, resources: Resources) -> AsyncItera
     variables = {
         "COGMENT_ORCHESTRATOR": settings.orchestrator,
         "COGMENT_DATASTORE": settings.datastore,
+        "COGMENT_MODEL_REGISTRY": settings.model_registry,
     }
     variables = {name: value for name, value in variables.items() if value}
     if settings.directory is not None and settings.directory.endpoint is not None:
@@ -223,21 +241,29 @@ async def _opened(settings: TrainerSettings, resources: Resources) -> AsyncItera
         workers=configuration.workers,
         metrics=_metrics(resources),
     )
-    async with _where(settings, resources) as where, made.opened(where) as opened:
+    async with _platform(settings, spec(), resources) as (where, models), made.opened(where, models=models) as opened:
         yield Running(services=[opened.services], stop=opened.stop)
 
 
 @asynccontextmanager
-async def _where(settings: TrainerSettings, resources: Resources) -> AsyncIterator[Where | None]:
-    """Give where trials are, if the flags say so."""
-    if not settings.orchestrator:
-        yield None
+async def _platform(
+    settings: TrainerSettings, spec: Spec | None, resources: Resources
+) -> AsyncIterator[tuple[Where | None, ModelRegistryClient | None]]:
+    """Give where trials are, and models, if the flags say so."""
+    endpoint = settings.orchestrator or settings.model_registry
+    if not endpoint:
+        yield None, None
         return
+    from trio_cogment.spec import Spec
     from trio_cogment.trainer import Where
 
-    async with client_of(settings.orchestrator, settings, resources) as client:
-        datastore = await client.datastore(settings.datastore) if settings.datastore else None
-        yield Where(await client.orchestrator(), datastore, settings.datastore)
+    async with client_of(endpoint, settings, resources, spec=spec) as client:
+        models = await client.model_registry(settings.model_registry) if settings.model_registry else None
+        where = None
+        if settings.orchestrator:
+            datastore = await client.datastore(settings.datastore) if settings.datastore else None
+            where = Where(await client.orchestrator(), datastore, settings.datastore, spec or Spec())
+        yield where, models
 
 
 def address_of(settings: ServerSettings, resources: Resources) -> str:
@@ -248,7 +274,13 @@ def address_of(settings: ServerSettings, resources: Resources) -> str:
 
 
 def trainer_with_everything(
-    folder: Path, settings: ServerSettings, resources: Resources, *, datastore: bool, model_registry: bool
+    folder: Path,
+    settings: ServerSettings,
+    resources: Resources,
+    *,
+    spec: Spec | None,
+    datastore: bool,
+    model_registry: bool,
 ) -> PlatformTrainer:
     """Return the trainer of `serve`.
 
@@ -256,6 +288,7 @@ def trainer_with_everything(
         folder: with its files.
         settings: of the server.
         resources: of the process.
+        spec: the types of payloads; None: it knows none.
         datastore: the server has one.
         model_registry: the server has one.
     """
@@ -275,6 +308,7 @@ def trainer_with_everything(
         config=settings.configuration.trainer,
         workers=settings.configuration.workers,
         metrics=_metrics(resources),
+        spec=spec,
     )
 
 

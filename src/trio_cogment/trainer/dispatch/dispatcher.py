@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import abc
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import Protocol
 
 import trio
 
@@ -20,16 +20,26 @@ from trio_cogment.trainer.runs import Cause
 _log = logging.getLogger(__name__)
 
 
-class Starter(Protocol):
-    """Runs runs of one sort."""
+class Starter(abc.ABC):
+    """Runs runs of one sort. What derives from it has no files, and leaves nothing elsewhere."""
 
+    @abc.abstractmethod
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Be ready for the time of a block; before that, end what an earlier server has left behind."""
 
+    @abc.abstractmethod
     async def run(self, order: RunOrder, gpus: Sequence[int], sink: RunSink) -> None:
         """Run it until it has ended, and tell the sink how. On `Cancelled`, end whatever there is of it, and tell
         nothing.
         """
+
+    async def recover(self, run_ids: Collection[str]) -> None:
+        """End what an earlier server has left of runs elsewhere. It takes a few seconds at most, and never raises."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+
+    async def forget(self, run_id: str) -> None:
+        """Remove the files of a run. Never raises."""
+        await trio.lowlevel.checkpoint_if_cancelled()
 
 
 class _Job:
@@ -117,6 +127,19 @@ class RunDispatcher:
         if admitted:
             self._begin(job)
 
+    async def recover(self, orders: Sequence[RunOrder]) -> None:
+        """See `Dispatcher.recover`."""
+        async with trio.open_nursery() as nursery:
+            for starter in (self._workers, self._trials, self._external):
+                run_ids = {order.run_id for order in orders if self._starter_of(order) is starter}
+                if starter is not None and run_ids:
+                    nursery.start_soon(starter.recover, run_ids)
+
+    async def forget(self, run_id: str) -> None:
+        """See `Dispatcher.forget`."""
+        if self._workers is not None:
+            await self._workers.forget(run_id)
+
     async def stop(self, run_id: str) -> None:
         """See `Dispatcher.stop`."""
         job = self._jobs.get(run_id)
@@ -137,10 +160,13 @@ class RunDispatcher:
             if job.begun:
                 await job.done.wait()
 
-    def _starter(self, order: RunOrder) -> Starter:
-        if order.config.external and self._external is not None:
+    def _starter_of(self, order: RunOrder) -> Starter | None:
+        if order.config.external:
             return self._external
-        starter = self._trials if order.config.entry_point == BUILTIN_TRIALS else self._workers
+        return self._trials if order.config.entry_point == BUILTIN_TRIALS else self._workers
+
+    def _starter(self, order: RunOrder) -> Starter:
+        starter = self._starter_of(order)
         if starter is None:
             what = "trials" if order.config.entry_point == BUILTIN_TRIALS else "workers"
             raise FailedPreconditionError(f"entry_point: this trainer starts no {what}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+from contextlib import suppress
 
 from trio_cogment.errors import FailedPreconditionError
 from trio_cogment.host.files import FileLock, Files, LockedError, write_whole
@@ -12,6 +15,9 @@ from trio_cogment.trainer.run_config import RunConfig
 _LOCK = ".lock"
 _TOKEN = "token"
 _LOGS = "logs"
+_CONFIG = "config.json"
+#: The files with what a worker has written.
+LOG_NAMES = ("worker.stdout.log", "worker.stderr.log")
 
 
 class RunFolders:
@@ -64,7 +70,7 @@ class RunFolders:
         folder = self.of(run_id)
         self._make(folder)
         self._make(os.path.join(folder, _LOGS))
-        self._write(os.path.join(folder, "config.json"), config.with_run_id(run_id))
+        self._write(os.path.join(folder, _CONFIG), config.with_run_id(run_id))
         if command.worker_config is not None:
             self._write(os.path.join(folder, WORKER_CONFIG), command.worker_config)
         self._write(os.path.join(folder, _TOKEN), token)
@@ -75,6 +81,34 @@ class RunFolders:
             self._files.remove(os.path.join(self.of(run_id), _TOKEN))
         except OSError:
             pass  # it is not there; or it is looked for in vain at the next start
+
+    def remove(self, run_id: str) -> None:
+        """Remove the folder of a run that has ended; what its worker has put there stays, if it keeps its checkpoints.
+
+        Raises:
+            OSError: it cannot be removed, or processes of the run are left.
+        """
+        folder = self.of(run_id)
+        if self._token(run_id):
+            raise FileExistsError(f"{folder}: processes of the run are left")
+        if not self._keeps_checkpoints(folder):
+            shutil.rmtree(folder)
+            return
+        own = [os.path.join(_LOGS, name) for name in LOG_NAMES]
+        for name in (*own, WORKER_CONFIG, _CONFIG):
+            with suppress(FileNotFoundError):
+                self._files.remove(os.path.join(folder, name))
+        for name in (os.path.join(folder, _LOGS), folder):
+            with suppress(FileNotFoundError):
+                if not os.listdir(name):
+                    self._files.remove_folder(name)
+
+    def _keeps_checkpoints(self, folder: str) -> bool:
+        try:
+            found = json.loads(self._files.read(os.path.join(folder, _CONFIG)))
+        except (OSError, ValueError):
+            return True
+        return bool(found["artifacts"]["keep_checkpoints"])
 
     def _token(self, run_id: str) -> str:
         try:

@@ -6,7 +6,8 @@ import logging
 
 import trio
 
-from trio_cogment.errors import CogmentError
+from trio_cogment.errors import CogmentError, StatusCode, status_of
+from trio_cogment.sdk import ModelRegistryClient
 from trio_cogment.trainer.dispatch.jsonl import Event, LogLine, Origin, parse_line
 from trio_cogment.trainer.dispatching import RunSink
 
@@ -15,6 +16,8 @@ _log = logging.getLogger(__name__)
 #: How registrations call a worker that is known by its output.
 KIND = "jsonl.telemetry"
 _SHOWN_CHARACTERS = 200
+#: How long a model registry may take to say whether it has a version; the worker waits meanwhile.
+_ASK_SECONDS = 5.0
 
 
 class Listener:
@@ -26,6 +29,7 @@ class Listener:
     Args:
         origin: whose output it is.
         sink: where it goes.
+        models: where the versions of models are that it says it has saved; None: it is taken at its word.
 
     Attributes:
         failure: what the worker said of its failure; empty: nothing.
@@ -35,8 +39,9 @@ class Listener:
         lost: steps and episodes that were not accepted.
     """
 
-    def __init__(self, origin: Origin, sink: RunSink) -> None:
+    def __init__(self, origin: Origin, sink: RunSink, models: ModelRegistryClient | None = None) -> None:
         self._origin = origin
+        self._models = models
         self._sink = sink
         self._next_time = 0.0
         self.failure = ""
@@ -76,8 +81,25 @@ class Listener:
             self.failure = (event.error or event.name)[:_SHOWN_CHARACTERS]
         elif event.name == "checkpoint_saved":
             _log.info("run %s: a checkpoint: %s", self._origin.run_id, dict(event.payload))
-            if event.checkpoint:
+            if event.checkpoint and await self._is_there(event.checkpoint):
                 await self._sink.link(self._origin.run_id, event.checkpoint)
+
+    async def _is_there(self, checkpoint: str) -> bool:
+        """Whether a model registry has a version, as far as that can be found out."""
+        if self._models is None:
+            return True
+        model, _, version = checkpoint.rpartition("@")
+        try:
+            with trio.move_on_after(_ASK_SECONDS) as asking:
+                await self._models.version_info(model, int(version))
+        except CogmentError as error:
+            if status_of(error)[0] is StatusCode.NOT_FOUND:
+                _log.warning("run %s: there is no model version %s: it is not linked", self._origin.run_id, checkpoint)
+                return False
+            _log.info("run %s: %s is linked unseen: %s", self._origin.run_id, checkpoint, error)
+        if asking.cancelled_caught:
+            _log.info("run %s: %s is linked unseen: the model registry is slow", self._origin.run_id, checkpoint)
+        return True
 
     async def _pace(self) -> None:
         """Wait until the rate that controllers allow lets one more pass."""

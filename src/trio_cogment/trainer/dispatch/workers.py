@@ -14,7 +14,9 @@ import trio
 from trio_cogment.config import WorkersConfig
 from trio_cogment.errors import CogmentError
 from trio_cogment.host import Host
+from trio_cogment.sdk import ModelRegistryClient
 from trio_cogment.trainer.dispatch.command import TOKEN_VARIABLE, Command, Surroundings, command_of
+from trio_cogment.trainer.dispatch.dispatcher import Starter
 from trio_cogment.trainer.dispatch.folders import RunFolders
 from trio_cogment.trainer.dispatch.groups import Group, end_marked
 from trio_cogment.trainer.dispatch.jsonl import Origin
@@ -31,7 +33,7 @@ _THREADS = 8
 _ERROR_LINE_BYTES = 65536
 
 
-class Workers:
+class Workers(Starter):
     """Runs the workers of runs; `Starter` of a dispatcher.
 
     Args:
@@ -39,11 +41,18 @@ class Workers:
         surroundings: what workers are told about the platform.
         config: limits and timeouts.
         host: gives tokens and files, and runs what blocks.
+        models: where the versions of models are that workers say they have saved; None: they are taken at their word.
     """
 
     def __init__(
-        self, folder: str, surroundings: Surroundings, config: WorkersConfig | None = None, host: Host | None = None
+        self,
+        folder: str,
+        surroundings: Surroundings,
+        config: WorkersConfig | None = None,
+        host: Host | None = None,
+        models: ModelRegistryClient | None = None,
     ) -> None:
+        self._models = models
         self._config = config or WorkersConfig()
         self._host = host or Host()
         self._surroundings = surroundings
@@ -76,6 +85,13 @@ class Workers:
         for run_id in tokens:
             await self._runner(self._folders.forget, run_id)
 
+    async def forget(self, run_id: str) -> None:
+        """See `Starter.forget`."""
+        try:
+            await self._runner(self._folders.remove, run_id)
+        except OSError as error:
+            _log.warning("run %s: its folder cannot be removed: %s", run_id, error)
+
     async def run(self, order: RunOrder, gpus: Sequence[int], sink: RunSink) -> None:
         """Run the worker of a run until it has ended, and tell the sink how; on `Cancelled`, end it."""
         run_id = order.run_id
@@ -97,7 +113,7 @@ class Workers:
             await sink.ended(run_id, Cause.START_FAILED, f"dispatch_error: {error}")
             return
         group = Group(leader, token, self._runner)
-        listener = Listener(Origin(run_id, command.worker_id, command.agent_id), sink)
+        listener = Listener(Origin(run_id, command.worker_id, command.agent_id), sink, self._models)
         tail = Tail(self._config.error_lines)
         code = 0
         try:

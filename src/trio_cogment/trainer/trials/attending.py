@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -18,24 +18,21 @@ from trio_cogment.trainer.dispatch.dispatcher import Starter
 from trio_cogment.trainer.dispatching import RunControl, RunOrder, RunSink
 from trio_cogment.trainer.runs import Cause, Run
 from trio_cogment.trainer.trials.following import TrialFollower
-from trio_cogment.trainer.trials.naming import Place, place_of
-from trio_cogment.trainer.trials.starter import GRACE_SECONDS, Where
+from trio_cogment.trainer.trials.leftovers import GRACE_SECONDS, TELL_SECONDS, end_left_behind
+from trio_cogment.trainer.trials.naming import Place, is_of, place_of
+from trio_cogment.trainer.trials.where import Where
 
 _log = logging.getLogger(__name__)
 
-#: The property by which a trial of any name joins a run.
-RUN_PROPERTY = "run_id"
 _KIND = "trials"
 #: How often an external run with trials is taken note of as alive.
 _ALIVE_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.5, 30.0
 #: How long the samples of trials that have ended may take to be published, before the run ends without them.
 _PUBLISH_SECONDS = 30.0
-#: How long an orchestrator may take to be told that trials are to end.
-_TELL_SECONDS = 5.0
 
 
-class AttendedWorkers:
+class AttendedWorkers(Starter):
     """Workers of runs, and the trials that they start; a `Starter` of a dispatcher.
 
     A trial is of a run if its id begins with that of the run and a hyphen, or if its property `run_id` says so.
@@ -55,13 +52,22 @@ class AttendedWorkers:
         async with self._workers.opened():
             yield
 
+    async def recover(self, run_ids: Collection[str]) -> None:
+        """See `Starter.recover`."""
+        await self._workers.recover(run_ids)
+        await end_left_behind(run_ids, self._where)
+
+    async def forget(self, run_id: str) -> None:
+        """See `Starter.forget`."""
+        await self._workers.forget(run_id)
+
     async def run(self, order: RunOrder, gpus: Sequence[int], sink: RunSink) -> None:
         """See `Starter.run`."""
         async with _attended(order, self._where, sink) as attendant:
             await self._workers.run(order, gpus, attendant)
 
 
-class ExternalRuns:
+class ExternalRuns(Starter):
     """External runs: nobody is started, and the trials that join them are followed; a `Starter` of a dispatcher.
 
     A run is alive while one of its trials goes on. After a restart of the trainer, trials that were there before are
@@ -156,7 +162,7 @@ class _Attendant:
             failures += 1
 
     def _is_ours(self, info: TrialInfo) -> bool:
-        return info.properties.get(RUN_PROPERTY) == self._run_id or info.trial_id.startswith(f"{self._run_id}-")
+        return is_of(info, self._run_id)
 
     def _note(self, info: TrialInfo) -> None:
         trial_id, state = info.trial_id, info.state
@@ -189,7 +195,7 @@ class _Attendant:
             if not self._running:
                 return
             try:
-                with trio.move_on_after(_TELL_SECONDS):
+                with trio.move_on_after(TELL_SECONDS):
                     await self._controller.terminate_trial(sorted(self._running), hard=hard)
             except CogmentError as error:
                 _log.warning("run %s: its trials cannot be ended: %s", self._run_id, error)

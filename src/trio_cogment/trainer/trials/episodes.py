@@ -98,6 +98,7 @@ class EpisodeMaker:
             policy_label=self._implementations.get(actor.name, ""),
             backend=self._backend,
             agent_id=actor.name,
+            frame_ref=f"trial://{self._trial_id}/{sample.tick_id}",
             payload_version=_PAYLOAD_VERSION,
             episode_seed=self._seed,
             worker_id=self._place.worker_id,

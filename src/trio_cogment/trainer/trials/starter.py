@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import trio
@@ -14,15 +13,17 @@ import trio
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import CogmentError
 from trio_cogment.host import Host
-from trio_cogment.rpc import CallOpener, OwnNursery
-from trio_cogment.sdk import Controller, DatastoreClient
-from trio_cogment.spec import Spec
+from trio_cogment.rpc import OwnNursery
+from trio_cogment.sdk import Controller
+from trio_cogment.trainer.dispatch.dispatcher import Starter
 from trio_cogment.trainer.dispatching import RunOrder, RunSink
 from trio_cogment.trainer.run_config import Trials
 from trio_cogment.trainer.runs import Cause
 from trio_cogment.trainer.trials.following import TrialFollower
-from trio_cogment.trainer.trials.naming import Place, trial_id_of
+from trio_cogment.trainer.trials.leftovers import GRACE_SECONDS, end_left_behind
+from trio_cogment.trainer.trials.naming import Place, starts_of, trial_id_of
 from trio_cogment.trainer.trials.params import params_of
+from trio_cogment.trainer.trials.where import Where
 
 if TYPE_CHECKING:
     from trio_cogment.rl.runner import Run, TrialResult
@@ -31,29 +32,10 @@ _log = logging.getLogger(__name__)
 
 #: How registrations call the worker that a trainer is itself.
 _KIND = "builtin:trials"
-#: How long trials of a cancelled run may take to end in good order.
-GRACE_SECONDS = 5.0
 _SHOWN_CHARACTERS = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Where the trials of runs are.
-
-    Attributes:
-        opener: calls the orchestrator.
-        datastore: has the samples of trials; None: there is no telemetry of them.
-        datalog: the endpoint of its data log, for trials that name none.
-        spec: the types of payloads.
-    """
-
-    opener: CallOpener
-    datastore: DatastoreClient | None = None
-    datalog: str = ""
-    spec: Spec = field(default_factory=Spec)
-
-
-class TrialRuns:
+class TrialRuns(Starter):
     """Runs of trials; a `Starter` of a dispatcher.
 
     Args:
@@ -70,6 +52,10 @@ class TrialRuns:
         """There is nothing to get ready."""
         yield
 
+    async def recover(self, run_ids: Collection[str]) -> None:
+        """See `Starter.recover`."""
+        await end_left_behind(run_ids, self._where)
+
     async def run(self, order: RunOrder, gpus: Sequence[int], sink: RunSink) -> None:
         """Run the trials of a run, and tell the sink how that ended. On `Cancelled` they end, softly if they can."""
         trials = order.config.trials
@@ -82,7 +68,7 @@ class TrialRuns:
             return
         await sink.starting(order.run_id, gpus, registers=False)
         await sink.attach(order.run_id, "", _KIND)
-        driven = _Driven(order.run_id, trials, params, self._where, sink)
+        driven = _Driven(order, trials, params, self._where, sink)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(driven.drive)
             await driven.ended()
@@ -102,8 +88,9 @@ class _Driven:
         verdict: how the run ends, when its trials have ended.
     """
 
-    def __init__(self, run_id: str, trials: Trials, params: TrialParams, where: Where, sink: RunSink) -> None:
-        self._run_id = run_id
+    def __init__(self, order: RunOrder, trials: Trials, params: TrialParams, where: Where, sink: RunSink) -> None:
+        self._run_id = order.run_id
+        self._again = order.again
         self._trials = trials
         self._params = params
         self._where = where
@@ -139,6 +126,9 @@ class _Driven:
 
         trials, where, run_id = self._trials, self._where, self._run_id
         controller = Controller(where.opener, spec=where.spec, user_id=run_id)
+        # A trainer that was killed may have started some of them; their ids are taken as long as they are known.
+        known = await controller.trial_infos() if self._again else ()
+        before = starts_of(run_id, [info.trial_id for info in known])
         async with OwnNursery() as followers:
 
             class Starts(TrialCallback):
@@ -158,7 +148,7 @@ class _Driven:
                     seeds=seeds if trials.seeds else None,
                     on=controller,
                     callbacks=[Starts()],
-                    trial_id=lambda index, count: trial_id_of(run_id, index, count),
+                    trial_id=lambda index, count: trial_id_of(run_id, index, before.get(index, 0) + count),
                 ) as self._run,
                 trio.open_nursery() as nursery,
             ):
