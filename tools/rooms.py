@@ -33,7 +33,7 @@ LEAVES = (
         "addressing",
         "rewards",
     ),
-    *("log_context", "metrics", "plugins", "api", "outcome", "sqlite_file"),
+    *("log_context", "metrics", "plugins", "api", "outcome", "sqlite_file", "sqlite_hold"),
 )
 #: What a room may import of the leaves, where that is not all of them. A leaf without a row imports no other.
 NARROWED = {
@@ -45,6 +45,7 @@ NARROWED = {
     "metrics": {"config", "errors"},
     "plugins": {"errors", "host"},
     "sqlite_file": {"errors", "host"},
+    "sqlite_hold": {"errors", "host", "sqlite_file"},
     "trial": {"addressing", "api", "errors", "endpoints", "outcome", "rewards"},
     "spaces": {"api", "errors"},
     "access": {"errors", "config", "service_names"},

@@ -20,7 +20,7 @@ from trio_cogment.errors import (
     ResourceExhaustedError,
     UnavailableError,
 )
-from trio_cogment.host.files import LOCK, TEMPORARY, FileLock, LockedError, SystemFiles
+from trio_cogment.host.files import TEMPORARY, SystemFiles
 
 _logger = logging.getLogger(__name__)
 
@@ -33,6 +33,9 @@ _BUSY_SECONDS = 5.0
 _CHECKPOINT_PAGES = 1000
 _LOG_BYTES = 64 * 1024 * 1024
 _CACHE_KIBIBYTES = 16 * 1024
+
+#: What comes behind the name of a database for its write-ahead log.
+LOG = "-wal"
 
 #: What the system calls a lack of room.
 NO_ROOM = frozenset([errno.ENOSPC, errno.EDQUOT])
@@ -58,20 +61,6 @@ class SqliteFormat:
     version: int
     schema: str
     migrations: Mapping[int, str] = field(default_factory=dict)
-
-    def lock(self, path: str) -> FileLock:
-        """Keep another process away from a database, until the lock is released or this process ends.
-
-        Raises:
-            FailedPreconditionError: another process has it.
-            CogmentError: the file cannot be made; see `file_errors`.
-        """
-        with file_errors(f"cannot lock {path}"):
-            try:
-                return SystemFiles().lock(path + LOCK)
-            except LockedError as error:
-                text = f"storage: {path} is in use by another {self.user}{error.who}"
-                raise FailedPreconditionError(text) from error
 
     def prepare(self, path: str) -> None:
         """Make sure that the file has this format; create one if there is no file.
@@ -109,7 +98,7 @@ class SqliteFormat:
         """Create a database under a temporary name, then rename it, so that it is never seen incomplete."""
         files = SystemFiles()
         temporary = path + TEMPORARY
-        for leftover in (temporary, f"{temporary}-journal", f"{temporary}-wal", f"{temporary}-shm"):
+        for leftover in (temporary, f"{temporary}-journal", f"{temporary}{LOG}", f"{temporary}-shm"):
             try:
                 files.remove(leftover)
             except FileNotFoundError:
@@ -210,18 +199,24 @@ class WritingConnection:
     write or sync the log may end with a transaction that was reported as failed, which would be there after a crash. So
     the new connection overwrites it before anything else.
 
+    When a file of the database was removed or replaced, what is in its log is copied into the database if that is still
+    there. From then on every transaction fails, until the files are back or the server is started anew.
+
     Args:
         path: of the file, which must exist.
         full: see `connect`.
         max_bytes: see `connect`.
+        missing: returns which file of the database is not there any more, or another one; empty: none.
     """
 
-    def __init__(self, path: str, *, full: bool, max_bytes: int = 0) -> None:
+    def __init__(self, path: str, *, full: bool, max_bytes: int = 0, missing: Callable[[], str] = lambda: "") -> None:
         self._path = path
         self._full = full
         self._max_bytes = max_bytes
+        self._missing = missing
         self._connection: sqlite3.Connection | None = None
         self._failed = False
+        self._taken_away = False
 
     def close(self) -> None:
         """Close the connection; the next transaction opens another."""
@@ -240,6 +235,8 @@ class WritingConnection:
             CogmentError: see `file_errors`; nothing was written.
         """
         done = False
+        if self._taken_away:
+            self._check_files()
         try:
             with file_errors(f"cannot write to {self._path}"):
                 connection = self._open()
@@ -252,6 +249,9 @@ class WritingConnection:
                 except sqlite3.Error:
                     self._failed = True
                     raise
+                # Not before the commit: this way the look counts for all that is acknowledged.
+                if self._missing():
+                    self._save_what_is_there(connection)
             done = True
         finally:
             if not done:
@@ -260,18 +260,51 @@ class WritingConnection:
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
+            self._check_files()  # or another database would be written to
             self._connection = connect(self._path, full=self._full, max_bytes=self._max_bytes)
         if self._failed:
             self._connection.execute("UPDATE recoveries SET count = count + 1")
             self._failed = False
         return self._connection
 
+    def _check_files(self) -> None:
+        """Raise UnavailableError unless all files of the database are where they were."""
+        missing = self._missing()
+        self._taken_away = bool(missing)
+        if missing:
+            raise UnavailableError(
+                f"storage: {missing} was removed or replaced while it was in use; nothing more is stored until it is "
+                "back, or the server is started anew"
+            )
+
+    def _save_what_is_there(self, connection: sqlite3.Connection) -> None:
+        """Copy the log into the database, if only the log was taken away: what was acknowledged before is in it.
+
+        Raises:
+            UnavailableError: that cannot be done, so the last transaction will be lost.
+        """
+        missing = self._missing()
+        self._taken_away = True
+        copied = False
+        if missing != self._path:
+            busy, pages, done = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+            copied = not busy and pages == done and self._missing() != self._path
+        _logger.error(
+            "%s was removed or replaced while it was in use; %s. Nothing more is stored",
+            missing,
+            "what was in it is in the database now"
+            if copied
+            else f"what was in it can be copied from /proc/{os.getpid()}/fd until the server ends",
+        )
+        if not copied:
+            self._check_files()
+
     def _recover(self) -> None:
         """Overwrite what has failed at once, before it is reported: then it does not come back, whatever happens."""
         if self._failed:
             try:
                 self._open()
-            except sqlite3.Error:
+            except (sqlite3.Error, UnavailableError):
                 self._drop()  # the next transaction tries again
 
     def _drop(self) -> None:

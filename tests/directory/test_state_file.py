@@ -185,3 +185,48 @@ async def test_power_may_go_at_any_step_of_putting_aside() -> None:
             disk.restart()
             assert await load(disk) == []
             assert disk.read(f"{PATH}.unreadable") == b"nonsense"
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+async def test_without_its_lock_file_it_is_still_locked(simulated: bool, tmp_path: Path) -> None:
+    files: Files = SimDisk(random.Random(0)) if simulated else SystemFiles()
+    path = str(tmp_path / "state")
+    first = state_file(files, path)
+    await first.load()
+    for entries in (OLD, NEW):
+        await first.save(entries)
+        files.remove(f"{path}.lock")
+        with pytest.raises(FailedPreconditionError, match="in use by another directory"):
+            await load(files, path)
+    await first.save(OLD)
+    first.close()
+    assert await load(files, path) == ids(OLD)
+
+
+async def test_a_file_that_was_removed_is_written_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "state"
+    file = state_file(SystemFiles(), str(path))
+    await file.load()
+    await file.save(OLD)
+    path.unlink()
+    await file.save(NEW)
+    file.close()
+    assert await load(SystemFiles(), str(path)) == ids(NEW)
+    assert f"persistence file {path}: it was removed; it is written again" in caplog.messages
+
+
+async def test_a_file_that_has_taken_its_place_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    file = state_file(SystemFiles(), str(path))
+    await file.load()
+    await file.save(OLD)
+    (tmp_path / "restored").write_text("somebody else's")
+    os.replace(tmp_path / "restored", path)
+    for _ in range(2):
+        with pytest.raises(OSError, match="another file was put in its place"):
+            await file.save(NEW)
+    assert path.read_text() == "somebody else's"
+    path.unlink()
+    await file.save(NEW)
+    file.close()
+    assert await load(SystemFiles(), str(path)) == ids(NEW)

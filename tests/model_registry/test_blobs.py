@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -233,3 +234,50 @@ def test_the_power_goes_at_every_point() -> None:
             assert ("b", "three") not in found or "delete three" not in done
             assert ("b", "five") in found or "five" not in done
             assert [name for name in disk.names("root") if name.endswith(".tmp")] == []
+
+
+@pytest.mark.parametrize("simulated", [False, True], ids=["system", "simulated"])
+def test_without_its_lock_file_a_root_still_has_one_user(simulated: bool, tmp_path: Path) -> None:
+    files: Files = SimDisk(random.Random(1)) if simulated else SystemFiles()
+    root = tmp_path / "root"
+    first, second = LocalBlobs(root, files=files), LocalBlobs(root, files=files)
+    first.open()
+    files.remove(f"{root}/.lock")
+    for _ in range(2):
+        with pytest.raises(BlockingIOError):
+            second.open()
+    put(first, "folder", "name", b"")
+    first.close()
+    second.open()
+    second.close()
+
+
+def test_a_folder_that_is_taken_away_takes_nothing_more(tmp_path: Path) -> None:
+    store = LocalBlobs(tmp_path / "root")
+    store.open()
+    put(store, "a", "one", b"1")
+    put(store, "b", "one", b"1")
+    shutil.rmtree(tmp_path / "root" / "a")
+    with pytest.raises(FileNotFoundError):
+        put(store, "a", "two", b"2")
+    assert not (tmp_path / "root" / "a").exists()
+    put(store, "b", "two", b"2")
+    store.delete("a", ["one"])  # a model that is deleted may come back
+    put(store, "a", "three", b"3")
+    store.close()
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_a_root_that_is_taken_away_takes_nothing_more(made_again: bool, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    store = LocalBlobs(root)
+    store.open()
+    put(store, "a", "one", b"1")
+    shutil.rmtree(root)
+    if made_again:
+        root.mkdir()
+    for folder in ("a", "new"):
+        with pytest.raises(FileNotFoundError):
+            put(store, folder, "two", b"2")
+    assert not made_again or not list(root.glob("*/two"))
+    store.close()

@@ -68,11 +68,14 @@ def _hosts(text: str) -> list[str]:
 
 
 def _locks(values: Values) -> list[str]:
-    """Return the locks beside the files, and in the folder, that the server uses."""
+    """Return what is locked of the files and of the folder that the server uses: they, and the locks of their own."""
     database = values.get("storage", "").partition("sqlite:")[2]
     files = [values.get("persistence_file"), values.get("file_storage"), database]
-    locks = [os.path.realpath(name) + LOCK for name in files if name]
-    return [*locks, os.path.join(values["archive_dir"], LOCK)] if "archive_dir" in values else locks
+    paths = [os.path.realpath(name) for name in files if name]
+    locks = [lock for path in paths for lock in (path + LOCK, path)]
+    if folder := values.get("archive_dir"):
+        locks += os.path.join(folder, LOCK), folder
+    return locks
 
 
 # What values of flags may be: what click accepts, or less.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -20,9 +19,8 @@ from trio_cogment.datastore._watching import StoreWatch, Watches
 from trio_cogment.datastore.storage import StoredSample, StoredTrial, Write
 from trio_cogment.errors import CogmentError
 from trio_cogment.host import Host, Runner
-from trio_cogment.host.files import FileLock
 from trio_cogment.rpc import OwnNursery
-from trio_cogment.sqlite_file import connect, file_errors
+from trio_cogment.sqlite_hold import DatabaseHold
 
 _logger = logging.getLogger(__name__)
 
@@ -169,24 +167,15 @@ class _Parts:
     """The parts of an open database; they are closed in the reverse order."""
 
     def __init__(self, path: str, full: bool, max_bytes: int, clock: Callable[[], float]) -> None:
-        # Two paths of one file must not be two locks.
-        self._path = path = os.path.realpath(path)
-        self._lock: FileLock | None = None
-        #: Never writes. While it is open, no other connection is the first or last one, which would replay the log.
-        self._anchor: sqlite3.Connection | None = None
-        self.writer = SqliteWriter(path, full=full, max_bytes=max_bytes, clock=clock)
+        path = os.path.realpath(path)
+        self._hold = DatabaseHold(FORMAT, path)
+        self.writer = SqliteWriter(path, full=full, max_bytes=max_bytes, clock=clock, missing=self._hold.missing)
         self.readers = Readers(path)
 
     def open(self) -> None:
-        self._lock = FORMAT.lock(self._path)
-        FORMAT.prepare(self._path)
-        with file_errors(f"cannot open {self._path}"):
-            self._anchor = connect(self._path, query_only=True)
+        self._hold.open()
 
     def close(self) -> None:
         self.readers.close()
         self.writer.close()
-        if self._anchor is not None:
-            self._anchor.close()
-        if self._lock is not None:
-            self._lock.release()
+        self._hold.close()

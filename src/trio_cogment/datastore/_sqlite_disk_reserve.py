@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from trio_cogment.errors import ResourceExhaustedError
-from trio_cogment.sqlite_file import PAGE_BYTES
+from trio_cogment.sqlite_file import LOG, PAGE_BYTES
 
 #: The reserve: so many bytes, or this part (an eighth) of a small disk.
 _RESERVE_BYTES = 16 * 1024 * 1024
@@ -93,7 +93,7 @@ def _has_space(connection: sqlite3.Connection, path: str, size: int) -> bool:
     free = disk.f_bavail * disk.f_frsize
     kept = min(_RESERVE_BYTES, disk.f_blocks * disk.f_frsize // _RESERVE_PART)
     try:
-        log = os.stat(f"{path}-wal").st_size
+        log = os.stat(path + LOG).st_size
     except FileNotFoundError:
         log = 0
     # The transaction goes into the log, and from there, with all that is there already, into the database.

@@ -54,10 +54,19 @@ class SqliteWriter:
         full: see `connect`.
         max_bytes: see `connect`.
         clock: see `DiskReserve`.
+        missing: see `WritingConnection`.
     """
 
-    def __init__(self, path: str, *, full: bool, max_bytes: int, clock: Callable[[], float]) -> None:
-        self._writing = WritingConnection(path, full=full, max_bytes=max_bytes)
+    def __init__(
+        self,
+        path: str,
+        *,
+        full: bool,
+        max_bytes: int,
+        clock: Callable[[], float],
+        missing: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._writing = WritingConnection(path, full=full, max_bytes=max_bytes, missing=missing)
         self._reserve = DiskReserve(path, clock)
         self._known: dict[str, _Known] = {}
         self._data_version = -1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -21,7 +22,8 @@ _log = logging.getLogger(__name__)
 class StateFile:
     """Reads the registrations once, and writes them whenever they have changed, under an exclusive lock.
 
-    The lock is a separate file beside the file of registrations.
+    There are two locks, as a file can be removed: one on a separate file beside the file of registrations, and one on
+    that file itself, which each new file gets when it has been written.
 
     Args:
         path: the file; empty: nothing is stored.
@@ -39,6 +41,7 @@ class StateFile:
         self._files = files
         self._run = run
         self._lock: FileLock | None = None
+        self._claim: FileLock | None = None
 
     async def load(self) -> tuple[Entries, bool]:
         """Return the registrations, and whether the file should be written at once.
@@ -64,30 +67,60 @@ class StateFile:
         return entries, not current
 
     def close(self) -> None:
-        """Release the lock. May be called again."""
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
+        """Release the locks. May be called again."""
+        for lock in (self._lock, self._claim):
+            if lock is not None:
+                lock.release()
+        self._lock = self._claim = None
 
     async def save(self, entries: Entries) -> None:
         """Write the registrations; when this returns, they are durable.
 
         Raises:
-            OSError: the write failed; either the old or the new registrations are in the file.
+            OSError: the write failed; either the old or the new registrations are in the file. Or somebody else has
+                put another file there, which was not touched. A file that is gone is written again.
         """
         if self._path:
             # Nothing else touches the copy until this returns, so the thread may read it.
-            await self._run(lambda: replace_durably(self._files, self._path, encode(entries, self.hasher)))
+            await self._run(self._replace, entries)
+
+    def _replace(self, entries: Entries) -> None:
+        if self._claim is not None:
+            self._check_ours(self._claim)
+        replace_durably(self._files, self._path, encode(entries, self.hasher))
+        claim = self._files.claim(self._path)
+        if self._claim is not None:
+            self._claim.release()
+        self._claim = claim
+
+    def _check_ours(self, claim: FileLock) -> None:
+        """Raise OSError if another file has taken the place of the one that was read or written last."""
+        try:
+            ours = self._files.identity(self._path) == claim.identity
+        except FileNotFoundError:
+            _log.warning("persistence file %s: it was removed; it is written again", self._path)
+            return
+        if not ours:
+            raise FileExistsError(
+                errno.EEXIST, "another file was put in its place; remove that, or start the directory anew", self._path
+            )
 
     def _open(self) -> tuple[Entries, bool]:
         try:
             self._lock = self._files.lock(self._path + LOCK)
+            self._claim = self._claimed()
         except LockedError:
             raise
         except OSError as error:
             # The file may be read-only on purpose, with registrations that are meant to stay as they are.
             _log.warning("persistence file %s: not locked, another directory may use it too: %s", self._path, error)
         return self._load()
+
+    def _claimed(self) -> FileLock | None:
+        try:
+            return self._files.claim(self._path)
+        except FileNotFoundError:
+            return None
 
     def _load(self) -> tuple[Entries, bool]:
         try:
@@ -119,5 +152,8 @@ class StateFile:
             aside = f"{name}{ASIDE}.{number}"
         path = os.path.join(folder, aside)
         self._files.replace(self._path, path)
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
         self._files.sync_folder(folder or ".")
         return path

@@ -10,12 +10,17 @@ import errno
 import itertools
 import os
 import stat
-from typing import BinaryIO, Protocol
+import time
+from typing import BinaryIO, Protocol, TypeAlias
 
 from trio_cogment.host.lock_probe import LOCK as LOCK
 
 #: What a file is called until it is whole.
 TEMPORARY = ".tmp"
+
+
+#: What tells a file from another one that has got its name since.
+Identity: TypeAlias = tuple[int, int]
 
 
 class OpenFile(Protocol):
@@ -66,7 +71,13 @@ class LockedError(BlockingIOError):
 
 
 class FileLock(Protocol):
-    """A lock that is held."""
+    """A lock that is held.
+
+    Attributes:
+        identity: of the file that is locked; no other file gets it as long as the lock is held.
+    """
+
+    identity: Identity
 
     def release(self) -> None:
         """Let others have it. Never raises."""
@@ -128,6 +139,19 @@ class Files(Protocol):
         Raises:
             LockedError: somebody holds it, in this process or another one.
         """
+
+    def claim(self, path: str) -> FileLock:
+        """Hold a lock on a file or folder that is there, as `lock` does; nothing is written to it.
+
+        It is for what a lock file stands for, because a lock file can be removed. The lock belongs to the file and not
+        to its name: a file that takes its place has another one.
+
+        Raises:
+            LockedError: somebody holds it, in this process or another one.
+        """
+
+    def identity(self, path: str) -> Identity:
+        """Return what tells this file or folder from another one of its name, as long as either is open or locked."""
 
 
 class SystemFiles:
@@ -213,6 +237,37 @@ class SystemFiles:
         lock.sign()
         return lock
 
+    def claim(self, path: str) -> FileLock:
+        """See `Files.claim`."""
+        import fcntl
+
+        lock = _SystemLock(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        for attempt in range(_CLAIM_ATTEMPTS):
+            try:
+                fcntl.flock(lock.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_CLAIM_PAUSE_SECONDS if attempt < _CLAIM_ATTEMPTS - 1 else 0)
+            except OSError:
+                lock.close()
+                raise
+            else:
+                return lock
+        lock.close()
+        raise LockedError(path)
+
+    def identity(self, path: str) -> Identity:
+        """See `Files.identity`."""
+        return _identity_of(os.stat(path))
+
+
+#: A server that looks whether a file is free (`lock_probe`) holds it for a moment.
+_CLAIM_ATTEMPTS = 3
+_CLAIM_PAUSE_SECONDS = 0.01
+
+
+def _identity_of(found: os.stat_result) -> Identity:
+    return found.st_dev, found.st_ino
+
 
 class _Descriptor:
     def __init__(self, descriptor: int) -> None:
@@ -256,6 +311,10 @@ _HOLDER_BYTES = 20
 
 
 class _SystemLock(_Descriptor):
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(descriptor)
+        self.identity = _identity_of(os.fstat(descriptor))
+
     def holder(self) -> int | None:
         try:
             text = os.pread(self.descriptor, _HOLDER_BYTES, 0).strip()

@@ -5,6 +5,7 @@ A blob is written to a file in the root, whose name begins with a dot, and renam
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
 import os
@@ -28,14 +29,19 @@ class LocalBlobs:
         root: the directory; `open` makes it, and those above it, if need be.
         files: the system's, unless it is a simulated disk's.
 
-    One process at a time uses a root: the lock is the system's (flock), and gone with the process that holds it. It
-    holds on the machine it was taken on, so two machines must not share a root over a network.
+    One process at a time uses a root: the locks are the system's (flock), and gone with the process that holds them.
+    One is on a file in the root, the other on the root itself, as the file can be removed. They hold on the machine
+    they were taken on, so two machines must not share a root over a network.
+
+    A root that was removed or replaced takes nothing more, and neither does a folder in it that was removed: what they
+    had is lost, and so would be what builds on it.
     """
 
     def __init__(self, root: str | os.PathLike[str], *, files: Files | None = None) -> None:
         self.root = os.fspath(root)
         self.files: Files = files or SystemFiles()
-        self._lock: FileLock | None = None
+        self._locks: list[FileLock] = []
+        self._known: set[str] = set()
         self._changing = threading.Lock()
         self._numbers = itertools.count()
         self._doubtful: set[str] = set()
@@ -43,21 +49,26 @@ class LocalBlobs:
     def open(self) -> None:
         """See `BlobStore.open`."""
         self._make_folder(self.root)
-        lock = self.files.lock(self._path(LOCK))
+        self._locks.append(self.files.lock(self._path(LOCK)))
         try:
+            self._locks.append(self.files.claim(self.root))
             for name in self.files.names(self.root):
                 if name.startswith(".") and name.endswith(TEMPORARY):
                     self.files.remove(self._path(name))
+            self._known = set(self.files.folders(self.root))
         except OSError:
-            lock.release()
+            self.close()
             raise
-        self._lock = lock
 
     def close(self) -> None:
         """See `BlobStore.close`."""
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.release()
+        while self._locks:
+            self._locks.pop().release()
+
+    def _check_root(self) -> None:
+        """Raise OSError unless the root is the folder that was opened."""
+        if self.files.identity(self.root) != self._locks[-1].identity:
+            raise FileNotFoundError(errno.ENOENT, "it was replaced while it was in use", self.root)
 
     def folders(self) -> list[str]:
         """See `BlobStore.folders`; those whose name begins with a dot are not part of the store."""
@@ -112,7 +123,9 @@ class LocalBlobs:
                 empty = not self.files.names(path)
                 if empty:
                     self.files.remove_folder(path)
+                    self._known.discard(folder)
             except FileNotFoundError:
+                self._known.discard(folder)
                 return
         self.files.sync_folder(self.root if empty else path)
 
@@ -123,10 +136,14 @@ class LocalBlobs:
         with self._changing:
             if not replace and self._exists(target):
                 raise FileExistsError(f"{folder}/{name} exists")
+            if folder in self._known and not self._exists(path):
+                raise FileNotFoundError(errno.ENOENT, "it was removed while it was in use", path)
             self._make_folder(path)
+            self._known.add(folder)
             self.files.replace(source, target)
         try:
             self.files.sync_folder(path)
+            self._check_root()
         except OSError:
             if not replace:
                 self.discard(target)
@@ -141,7 +158,7 @@ class LocalBlobs:
 
     def _exists(self, path: str) -> bool:
         try:
-            self.files.size(path)
+            self.files.identity(path)
         except FileNotFoundError:
             return False
         return True

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from trio_cogment.host.files import FileLock
-from trio_cogment.sqlite_file import SqliteFormat, WritingConnection, connect, file_errors
+from trio_cogment.sqlite_file import SqliteFormat, WritingConnection, file_errors
+from trio_cogment.sqlite_hold import DatabaseHold
 from trio_cogment.trainer.runs import Run, RunOutcome, RunState
 from trio_cogment.trainer.storage import Batch, Kind, Row, RunWrite, StoredRun, TelemetryRows
 
@@ -87,11 +87,9 @@ class SqliteDatabase:
     """
 
     def __init__(self, path: str, *, full: bool = True) -> None:
-        # Two paths of one file must not be two locks.
         self._path = os.path.realpath(path)
-        self._writing = WritingConnection(self._path, full=full)
-        self._lock: FileLock | None = None
-        self._reader: sqlite3.Connection | None = None
+        self._hold = DatabaseHold(FORMAT, self._path)
+        self._writing = WritingConnection(self._path, full=full, missing=self._hold.missing)
 
     def open(self) -> None:
         """Open the file.
@@ -101,18 +99,12 @@ class SqliteDatabase:
             ResourceExhaustedError: the disk is full.
             UnavailableError: the disk or the database is damaged.
         """
-        self._lock = FORMAT.lock(self._path)
-        FORMAT.prepare(self._path)
-        with file_errors(f"cannot open {self._path}"):
-            self._reader = connect(self._path, query_only=True)
+        self._hold.open()
 
     def close(self) -> None:
         """See `Database.close`."""
         self._writing.close()
-        if self._reader is not None:
-            self._reader.close()
-        if self._lock is not None:
-            self._lock.release()
+        self._hold.close()
 
     def write(self, batch: Batch) -> None:
         """See `Database.write`."""
@@ -147,14 +139,15 @@ class SqliteDatabase:
         statement = f"SELECT seq, data FROM {_TABLES[kind]} WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
         found: list[Row] = []
         size = 0
-        with file_errors(f"cannot read from {self._path}"):
-            assert self._reader is not None
-            with closing(self._reader.execute(statement, (number, min(after, _MOST - 1), limit))) as cursor:
-                for row in cursor:
-                    found.append(Row(*row))
-                    size += len(row[1])
-                    if size >= max_bytes:
-                        break
+        with (
+            file_errors(f"cannot read from {self._path}"),
+            closing(self._hold.reader.execute(statement, (number, min(after, _MOST - 1), limit))) as cursor,
+        ):
+            for row in cursor:
+                found.append(Row(*row))
+                size += len(row[1])
+                if size >= max_bytes:
+                    break
         return found
 
     def events(self, *, after: int, limit: int) -> list[Row]:
@@ -193,8 +186,7 @@ class SqliteDatabase:
 
     def _query(self, statement: str, *values: object) -> list[Any]:
         with file_errors(f"cannot read from {self._path}"):
-            assert self._reader is not None
-            return self._reader.execute(statement, values).fetchall()
+            return self._hold.reader.execute(statement, values).fetchall()
 
 
 def _write_runs(connection: sqlite3.Connection, writes: Sequence[RunWrite]) -> None:

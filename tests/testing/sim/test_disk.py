@@ -88,6 +88,22 @@ def test_folders_ranges_and_locks_are_alike_too(simulated: bool, tmp_path: Path)
     lock.release()
     lock.release()
     files.lock(f"{root}/a/lock").release()
+    for path in (f"{root}/a", f"{root}/a/lock"):
+        claim = files.claim(path)
+        assert files.identity(path) == claim.identity
+        with pytest.raises(LockedError):
+            files.claim(path)
+        claim.release()
+        files.claim(path).release()
+    for absent in (files.claim, files.identity):
+        with pytest.raises(FileNotFoundError):
+            absent(f"{root}/a/nothing")
+    claim = files.claim(f"{root}/a/lock")
+    files.remove(f"{root}/a/lock")
+    files.open(f"{root}/a/lock").close()
+    assert files.identity(f"{root}/a/lock") != claim.identity
+    files.claim(f"{root}/a/lock").release()
+    claim.release()
     files.remove(f"{root}/a/lock")
     files.remove_folder(f"{root}/a")
     with pytest.raises(FileNotFoundError):

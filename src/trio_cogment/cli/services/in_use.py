@@ -6,7 +6,7 @@ The files are opened after the announcement, as that takes Trio and more. Their 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -23,7 +23,7 @@ Open: TypeAlias = "Callable[[], AbstractAsyncContextManager[Any]]"
 
 
 def refuse_file_in_use(file: Path | str, opened: Open) -> None:
-    """Fail if another process holds the lock beside a file.
+    """Fail if another process holds the lock beside a file, or that on the file.
 
     Args:
         file: the file itself, by whichever link.
@@ -32,12 +32,13 @@ def refuse_file_in_use(file: Path | str, opened: Open) -> None:
     Raises:
         Failure: it is in use.
     """
-    _refuse(os.path.realpath(file) + LOCK, opened)
+    path = os.path.realpath(file)
+    _refuse((path + LOCK, path), opened)
 
 
 def refuse_folder_in_use(folder: Path | str, opened: Open) -> None:
-    """Fail if another process holds the lock in a folder; see `refuse_file_in_use`."""
-    _refuse(os.path.join(folder, LOCK), opened)
+    """Fail if another process holds the lock in a folder, or that on it; see `refuse_file_in_use`."""
+    _refuse((os.path.join(folder, LOCK), os.fspath(folder)), opened)
 
 
 def refuse_directory_file_in_use(file: str, configuration: Configuration) -> None:
@@ -56,8 +57,8 @@ def _opened_directory_server(file: str, configuration: Configuration) -> Abstrac
     return opened_directory_server(file, configuration)
 
 
-def _refuse(lock: str, opened: Open) -> None:
-    if is_locked(lock):
+def _refuse(locks: Iterable[str], opened: Open) -> None:
+    if any(map(is_locked, locks)):
         from trio_cogment.cli.client.common import run_client
 
         # Only what opens it knows how to say it; nothing happens if it has been released by now.

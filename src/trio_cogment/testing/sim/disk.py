@@ -7,7 +7,7 @@ import os
 import random
 from dataclasses import dataclass, field
 
-from trio_cogment.host.files import FileLock, LockedError, OpenFile, ReadFile
+from trio_cogment.host.files import FileLock, Identity, LockedError, OpenFile, ReadFile
 
 #: A write reaches the medium in pieces of this size, each whole or not at all.
 SECTOR_BYTES = 512
@@ -57,7 +57,7 @@ class SimDisk:
         self._durable_names: dict[str, _Node] = {}
         self._pending_names: list[tuple[str, dict[str, _Node | None]]] = []  # folder, and what one change sets
         self._made: set[str] = set()
-        self._locks: dict[str, _SimLock] = {}
+        self._locks: dict[_Node, _SimLock] = {}
         self._failing_syncs = 0
         self._crash_at: int | None = None
         self._era = 0
@@ -215,12 +215,28 @@ class SimDisk:
     def lock(self, path: str) -> FileLock:
         """See `Files.lock`."""
         self._operation()
-        if path in self._locks:
-            raise LockedError(path)
         if path not in self._names:
             self._change(os.path.dirname(path), {path: _Node()})
-        lock = self._locks[path] = _SimLock(self._locks, path)
+        return self._hold(path)
+
+    def claim(self, path: str) -> FileLock:
+        """See `Files.claim`."""
+        self._operation()
+        self.identity(path)
+        return self._hold(path)
+
+    def _hold(self, path: str) -> FileLock:
+        node = self._names[path]
+        if node in self._locks:
+            raise LockedError(path)
+        lock = self._locks[node] = _SimLock(self._locks, node)
         return lock
+
+    def identity(self, path: str) -> Identity:
+        """See `Files.identity`."""
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return 0, id(self._names[path])
 
     def sync_folder(self, folder: str) -> None:
         """See `Files.sync_folder`."""
@@ -327,13 +343,14 @@ class _SimReadFile:
 
 
 class _SimLock:
-    def __init__(self, locks: dict[str, _SimLock], path: str) -> None:
+    def __init__(self, locks: dict[_Node, _SimLock], node: _Node) -> None:
         self._locks = locks
-        self._path = path
+        self._node = node
+        self.identity = 0, id(node)
 
     def release(self) -> None:
-        if self._locks.get(self._path) is self:
-            del self._locks[self._path]
+        if self._locks.get(self._node) is self:
+            del self._locks[self._node]
 
 
 def _apply(names: dict[str, _Node], change: dict[str, _Node | None]) -> None:

@@ -8,11 +8,10 @@ import shutil
 from contextlib import suppress
 
 from trio_cogment.errors import FailedPreconditionError
-from trio_cogment.host.files import FileLock, Files, LockedError, write_whole
+from trio_cogment.host.files import LOCK, FileLock, Files, LockedError, write_whole
 from trio_cogment.trainer.dispatch.command import WORKER_CONFIG, Command
 from trio_cogment.trainer.run_config import RunConfig
 
-_LOCK = ".lock"
 _TOKEN = "token"
 _LOGS = "logs"
 _CONFIG = "config.json"
@@ -34,7 +33,7 @@ class RunFolders:
     def __init__(self, root: str, files: Files) -> None:
         self._root = os.path.abspath(root)
         self._files = files
-        self._lock: FileLock | None = None
+        self._locks: list[FileLock] = []
 
     def open(self) -> dict[str, str]:
         """Begin to use the folder; return the tokens that are left behind in it, by the ids of runs.
@@ -44,7 +43,8 @@ class RunFolders:
         """
         try:
             self._make(self._root)
-            self._lock = self._files.lock(os.path.join(self._root, _LOCK))
+            self._locks.append(self._files.lock(os.path.join(self._root, LOCK)))
+            self._locks.append(self._files.claim(self._root))  # the file can be removed
             found = {run_id: self._token(run_id) for run_id in self._files.folders(self._root)}
         except LockedError as error:
             raise FailedPreconditionError(f"{self._root} is in use by another trainer{error.who}") from error
@@ -54,8 +54,8 @@ class RunFolders:
 
     def close(self) -> None:
         """Let others use the folder."""
-        if self._lock is not None:
-            self._lock.release()
+        while self._locks:
+            self._locks.pop().release()
 
     def of(self, run_id: str) -> str:
         """Return the folder of a run."""
