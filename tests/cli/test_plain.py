@@ -316,17 +316,20 @@ def test_a_folder_that_cannot_be_read_is_for_click(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("arguments", "locks"),
     [
-        (("services", "directory", "--persistence_file=/a/b"), ["/a/b.lock"]),
+        (("services", "directory", "--persistence_file=/a/b"), ["/a/b.lock", "/a/b"]),
         (("services", "directory", "--persistence_file="), []),
-        (("services", "trial_datastore", "--file_storage=/a/b"), ["/a/b.lock"]),
+        (("services", "trial_datastore", "--file_storage=/a/b"), ["/a/b.lock", "/a/b"]),
         (("services", "trial_datastore"), []),
-        (("services", "model_registry", "--archive_dir=/a"), ["/a/.lock"]),
+        (("services", "model_registry", "--archive_dir=/a"), ["/a/.lock", "/a"]),
         (("services", "orchestrator"), []),
         (
             ("serve", "--persistence_file=/a", "--storage=sqlite:/b", "--archive_dir=/c"),
-            ["/a.lock", "/b.lock", "/c/.lock"],
+            ["/a.lock", "/a", "/b.lock", "/b", "/c/.lock", "/c"],
         ),
-        (("serve", "--persistence_file=/a", "--storage=memory:", "--archive_dir=/c"), ["/a.lock", "/c/.lock"]),
+        (
+            ("serve", "--persistence_file=/a", "--storage=memory:", "--archive_dir=/c"),
+            ["/a.lock", "/a", "/c/.lock", "/c"],
+        ),
     ],
 )
 def test_the_locks_of_a_server_are_known(arguments: tuple[str, ...], locks: list[str]) -> None:
