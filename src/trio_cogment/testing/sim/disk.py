@@ -221,7 +221,6 @@ class SimDisk:
 
     def claim(self, path: str) -> FileLock:
         """See `Files.claim`."""
-        self._operation()
         self.identity(path)
         return self._hold(path)
 
@@ -234,6 +233,7 @@ class SimDisk:
 
     def identity(self, path: str) -> Identity:
         """See `Files.identity`."""
+        self._operation()
         if path not in self._names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return 0, id(self._names[path])
