@@ -7,11 +7,12 @@ the fuzzer. Each is made when it is first needed, and made again when what it ha
 import os
 import shutil
 import sys
+import tarfile
 from pathlib import Path
 
 import nox
 
-nox.options.sessions = ["lint", "types", "tests", "sim", "interop"]
+nox.options.sessions = ["lint", "types", "docs", "tests", "sim", "interop"]
 nox.options.default_venv_backend = "none"
 
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -58,6 +59,9 @@ RL_PEERS = {
 RL_PEERS_TEST = ["pytest>=9.0", "pytest-trio>=0.8.0", "pytest-timeout>=2.3", "hypothesis>=6.100", "pygame>=2.5"]
 
 EXTRAS_PYTHONS = ["3.11", "3.12", "3.13"]
+
+#: Draws the diagrams of the documentation site.
+MERMAID = "mermaid@11.17.2"
 
 JAVASCRIPT_SDK = "@cogment/cogment-js-sdk@2.0.1"
 JAVASCRIPT_NEEDS = ["protobufjs@7", "typescript@5"]
@@ -122,7 +126,7 @@ def environment(
 
 def checks(session: nox.Session) -> dict[str, str]:
     """Make the environment of the checks: the project, editable, and all that tests, lints and generates."""
-    groups = nox.project.dependency_groups(PROJECT, "test", "lint", "types", "protos", "news")
+    groups = nox.project.dependency_groups(PROJECT, "test", "lint", "types", "protos", "news", "docs")
     return environment(session, "checks", ["-e", ".", *groups])
 
 
@@ -285,10 +289,37 @@ def protos(session: nox.Session) -> None:
 
 
 @nox.session
-def docs(session: nox.Session) -> None:
+def drawings(session: nox.Session) -> None:
     """Redraw in docs/ what is drawn from the code, and write what `docs/reliability.md` has from elsewhere."""
     for tool in ("draw_states", "rooms", "reliability_tables"):
         run(session, checks(session), "python", f"tools/{tool}.py", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation site in docs/_build/html; a warning is an error."""
+    build = Path("docs", "_build").absolute()
+    fetch_mermaid(session, build / "mermaid")
+    command = ["python", "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", str(build / "html")]
+    run(session, checks(session), *command)
+
+
+def fetch_mermaid(session: nox.Session, folder: Path) -> None:
+    """Fetch what draws the diagrams; without npm the site shows their text."""
+    if (folder / "mermaid.min.js").exists():
+        return
+    if shutil.which("npm") is None:
+        session.warn("there is no npm: the site will show the diagrams as text")
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = session.run(
+        "npm", "pack", "--silent", "--pack-destination", str(folder), MERMAID, external=True, silent=True
+    )
+    assert isinstance(archive, str)
+    with tarfile.open(folder / archive.split()[-1]) as files, (folder / "mermaid.min.js").open("wb") as target:
+        source = files.extractfile("package/dist/mermaid.min.js")
+        assert source is not None
+        shutil.copyfileobj(source, target)
 
 
 @nox.session

@@ -25,9 +25,11 @@ class League(TrialCallback):
 
     Give `seat()` to the seats that opponents take, and the league itself to the callbacks of the run:
 
-        league = League(registry, "duel", load=load_policy, learner="player_0")
-        await run_trials_async(100, environment="rps_v2", callbacks=[league],
-                         seats={"player_0": policy(learner), "player_1": league.seat()})
+    ```python
+    league = League(registry, "duel", load=load_policy, learner="player_0")
+    seats = {"player_0": policy(learner), "player_1": league.seat()}
+    await run_trials_async(100, environment="rps_v2", callbacks=[league], seats=seats)
+    ```
 
     The learner wins against an opponent if its return is higher. With equal seeds, equal versions and `parallel=1` the
     matches are equal.
