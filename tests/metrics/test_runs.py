@@ -38,6 +38,7 @@ async def test_credits_of_a_run(tmp_path: Path) -> None:
             await client.publish(steps("a", 7), token=token)
             await client.command("a", pause=True)
             found = scraped(registry)
+        assert found.pop(("trainer_ingest_rate_hz", "a")) >= 0
         assert {name: value for (name, *label), value in found.items() if label == ["a"]} == {
             "trainer_credits_granted_total": 500,
             "trainer_credits_consumed_total": 7,

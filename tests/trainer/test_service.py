@@ -428,6 +428,7 @@ async def test_what_a_restart_makes_of_runs(tmp_path: Path) -> None:
         assert found["EXEC"].failure_reason == found["PAUSE"].failure_reason == "daemon restarted"
         assert found["TERM"].failure_reason == "user_cancel"
         assert sorted(dispatcher.started) == ["HSHK", "INIT", "RDY"]
+        assert sorted(dispatcher.recovered) == ["EXEC", "HSHK", "INIT", "PAUSE", "RDY"]
         assert {"EXEC", "PAUSE"} <= set(dispatcher.stopped)
         assert await client.all_of("EXEC") == [1, 2]
 

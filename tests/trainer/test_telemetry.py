@@ -262,6 +262,46 @@ async def test_a_dispatchers_worker_waits_while_the_run_is_paused(autojump_clock
         assert await client.all_of("a") == [1]
 
 
+async def test_a_worker_that_lies_about_its_numbers_loses_its_own_steps_only() -> None:
+    async with serving() as (client, _):
+        await ready(client)
+        await client.register("a", "honest")
+        for numbers, taken in (((3, 2, 3), 1), ((2**64 - 1, 1, 2**64 - 1), 1), ((5, 4), 0)):
+            lies = [RunStep(run_id="a", worker_id="w", seq_id=number) for number in numbers]
+            reply = await client.publish(lies)
+            assert (reply.accepted, reply.dropped) == (taken, len(numbers) - taken)
+        reply = await client.publish(steps("a", 3, worker_id="honest", numbered=True))
+        assert (reply.accepted, reply.dropped) == (3, 0)
+        await client.cancel("a")
+        assert await client.all_of("a") == [1, 2, 3, 4, 5]
+
+
+async def test_a_worker_that_floods_does_not_hold_back_other_runs(autojump_clock: trio.testing.MockClock) -> None:
+    sent = 0
+
+    async def flood() -> None:
+        nonlocal sent
+        async with fails(StatusCode.FAILED_PRECONDITION, "has ended"), client.open("PublishRunSteps") as call:
+            while True:
+                await call.send(RunStep(run_id="a", worker_id="w"))
+                sent += 1
+
+    async with serving(max_pending_rows=64) as (client, _), trio.open_nursery() as nursery:
+        await ready(client)
+        await ready(client, "b")
+        nursery.start_soon(flood)
+        with trio.fail_after(5):
+            for first in range(0, 50, 5):
+                reply = await client.publish(steps("b", 5, first=first, numbered=True))
+                assert (reply.accepted, reply.dropped) == (5, 0)
+                assert [record.run_id for record in await client.runs()] == ["a", "b"]
+            await client.cancel("b")
+        assert sent > 50
+        await client.cancel("a")
+        stored = len(await client.all_of("a"))
+    assert 0 < stored <= sent
+
+
 # The storage fails
 
 

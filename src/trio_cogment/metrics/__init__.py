@@ -60,7 +60,7 @@ class OrchestratorMetrics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """A run of a trainer at one moment. All but `current_outstanding` count from the trainer's start.
+    """A run of a trainer at one moment. All but the last two count from the trainer's start.
 
     Attributes:
         credits_granted: credits that its workers were given.
@@ -70,6 +70,7 @@ class RunFigures:
         resumes: how often it went on.
         drops_due_to_credit: messages that were refused because there was no credit.
         current_outstanding: credits that its workers have left.
+        ingest_rate_hz: steps and episodes accepted a second, of late.
     """
 
     credits_granted: int
@@ -79,6 +80,7 @@ class RunFigures:
     resumes: int
     drops_due_to_credit: int
     current_outstanding: int
+    ingest_rate_hz: float
 
 
 @dataclass(frozen=True, slots=True)

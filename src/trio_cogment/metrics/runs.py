@@ -23,6 +23,10 @@ _COUNTERS = {
     "resumes": "Ends of its pauses",
     "drops_due_to_credit": "Messages of a run that were refused because there was no credit",
 }
+_GAUGES = {
+    "current_outstanding": "Credits that the workers of a run have left",
+    "ingest_rate_hz": "Steps and episodes of a run that are accepted a second",
+}
 
 
 class PrometheusTrainerMetrics:
@@ -61,8 +65,8 @@ class _Runs(Collector):
             for run_id, figures in active:
                 counter.add_metric([run_id], getattr(figures, name))
             yield counter
-        text = "Credits that the workers of a run have left"
-        outstanding = GaugeMetricFamily(f"{_PREFIX}current_outstanding", text, labels=["run_id"])
-        for run_id, figures in active:
-            outstanding.add_metric([run_id], figures.current_outstanding)
-        yield outstanding
+        for name, text in _GAUGES.items():
+            gauge = GaugeMetricFamily(f"{_PREFIX}{name}", text, labels=["run_id"])
+            for run_id, figures in active:
+                gauge.add_metric([run_id], getattr(figures, name))
+            yield gauge

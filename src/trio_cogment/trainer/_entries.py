@@ -74,28 +74,35 @@ class Worker:
 class Figures:
     """Measurements of one run, since the trainer was started.
 
+    Args:
+        now: on Trio's clock.
+
     Attributes:
         grants_sent: how many grants.
         pauses: how often it was paused.
         resumes: how often it went on.
         drops_due_to_credit: messages that were refused because there was no credit.
-        ingest_rate_hz: steps and episodes accepted a second, of late.
     """
 
-    __slots__ = ("_accepted", "_since", "drops_due_to_credit", "grants_sent", "ingest_rate_hz", "pauses", "resumes")
+    __slots__ = ("_accepted", "_rate_hz", "_since", "drops_due_to_credit", "grants_sent", "pauses", "resumes")
 
-    def __init__(self) -> None:
+    def __init__(self, now: float) -> None:
         self.grants_sent = self.pauses = self.resumes = self.drops_due_to_credit = 0
-        self.ingest_rate_hz = 0.0
-        self._since = 0.0
+        self._since = now
         self._accepted = 0
+        self._rate_hz = 0.0
 
     def note_accepted(self, count: int, now: float) -> None:
-        """Count messages."""
-        self._accepted += count
+        """Count steps and episodes."""
         if now - self._since >= _RATE_SECONDS:
-            self.ingest_rate_hz = self._accepted / (now - self._since)
+            self._rate_hz = self.ingest_rate_hz(now)
             self._since, self._accepted = now, 0
+        self._accepted += count
+
+    def ingest_rate_hz(self, now: float) -> float:
+        """Return how many steps and episodes are accepted a second, of late."""
+        elapsed = now - self._since
+        return self._accepted / elapsed if elapsed >= _RATE_SECONDS else self._rate_hz
 
 
 class Entry:
@@ -147,7 +154,7 @@ class Entry:
         self.stopped = trio.Event()
         self.workers: dict[str, Worker] = {}
         self.controllers: set[ControllerLink] = set()
-        self.figures = Figures()
+        self.figures = Figures(self.began_at)
 
     @property
     def run_class(self) -> str:
@@ -189,6 +196,7 @@ class Entry:
             resumes=figures.resumes,
             drops_due_to_credit=figures.drops_due_to_credit,
             current_outstanding=sum(ledger.outstanding for ledger in ledgers),
+            ingest_rate_hz=figures.ingest_rate_hz(trio.current_time()),
         )
 
     def by_token(self, token: str) -> Worker | None:

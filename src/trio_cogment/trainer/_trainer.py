@@ -232,13 +232,13 @@ class Trainer:
         self.board.hear(self.board.entry(run_id), trio.current_time())
 
     def figures(self, run_id: str) -> dict[str, float]:
-        """Return the measurements of a run: its credits, of all workers together, and those of `Figures`.
+        """Return the measurements of a run, as `RunFigures` has them.
 
         Raises:
             NotFoundError: there is no such run.
         """
         entry = self.board.entry(run_id)
-        return {**asdict(entry.counts()), "ingest_rate_hz": entry.figures.ingest_rate_hz}
+        return asdict(entry.counts())
 
     def gauges(self) -> TrainerGauges:
         """Return the measurements of all runs, for metrics."""
