@@ -124,7 +124,7 @@ def terminating(channel: grpc.aio.Channel, trial_ids: Iterable[str]) -> Any:
 def trial_params(environment: str, actors: Iterable[str], **fields: Any) -> common_pb2.TrialParams:
     """Parameters with an actor for each of these endpoints."""
     return common_pb2.TrialParams(
-        environment=common_pb2.EnvironmentParams(name="env", endpoint=environment),
+        environment=common_pb2.EnvironmentParams(name="-", endpoint=environment),
         actors=[
             common_pb2.ActorParams(name=name, actor_class="p", endpoint=endpoint)
             for name, endpoint in zip(short_names(), actors, strict=False)

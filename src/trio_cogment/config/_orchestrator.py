@@ -35,6 +35,18 @@ class OrchestratorConfig:
         max_outbox_bytes: their total size; one message of any size is always allowed.
         client_join_timeout_seconds: how long a client actor may take to send its first message.
         watch_queue_entries: the most entries that wait for a watcher; with more its call is ended.
+        max_trial_actors: how many actors a trial may have.
+        max_trial_endpoints: at how many different endpoints they may be; client actors are at none.
+        max_trials: how many trials there may be at a time, without those that ended.
+        max_peer_trials: how many of them one peer may have started. A peer is an account: a token, a certificate or an
+            address, over all its connections. For those that this process starts only the limits for all hold.
+        max_starting_trials: how many trials may be starting at a time: hooks, the directory or the data log are waited
+            for.
+        max_peer_starting_trials: the same for one peer.
+        max_trials_bytes: about how much memory the parameters and participants of all these trials may take.
+        max_peer_trials_bytes: the same for those of one peer.
+        max_connecting: how many streams to participants elsewhere may be opening at a time; others wait their turn.
+        max_peer_connecting: the same for the trials of one peer.
         max_properties_bytes: the total size of the names and values of one trial's properties; every description of the
             trial contains them, and must fit into a message.
         max_ended_trials: how many ended trials are remembered.
@@ -59,6 +71,16 @@ class OrchestratorConfig:
     max_outbox_bytes: int = 16 * 1024 * 1024
     client_join_timeout_seconds: float = 60.0
     watch_queue_entries: int = 16384
+    max_trial_actors: int = 2000
+    max_trial_endpoints: int = 256
+    max_trials: int = 8000
+    max_peer_trials: int = 2000
+    max_starting_trials: int = 2000
+    max_peer_starting_trials: int = 1000
+    max_trials_bytes: int = 128 * 1024 * 1024
+    max_peer_trials_bytes: int = 48 * 1024 * 1024
+    max_connecting: int = 256
+    max_peer_connecting: int = 128
     max_properties_bytes: int = 64 * 1024
     max_ended_trials: int = 1000
     ended_trial_age_seconds: float = 3600.0
@@ -74,6 +96,14 @@ class OrchestratorConfig:
             "max_queued_samples",
             "client_join_timeout_seconds",
             "watch_queue_entries",
+            "max_trial_actors",
+            "max_trial_endpoints",
+            "max_trials",
+            "max_peer_trials",
+            "max_starting_trials",
+            "max_peer_starting_trials",
+            "max_connecting",
+            "max_peer_connecting",
         )
 
 

@@ -23,12 +23,15 @@ from trio_cogment.endpoints import (
 )
 from trio_cogment.errors import EndpointError, FailedPreconditionError
 from trio_cogment.host import Host
+from trio_cogment.orchestrator._fair_turns import FairTurns, Turn
 from trio_cogment.rpc import CallOpener, SharedChannels, open_channel
 from trio_cogment.services import TRIAL_KINDS, ServiceKind
 
 #: The pause between attempts to connect where the caller makes pauses of its own: just enough that a crowd of trials
 #: with one data log does not try all at once.
 SELF_PACED_BACKOFF_SECONDS = 0.25
+
+_UNLIMITED = 2**31 - 1
 
 Target: TypeAlias = GrpcEndpoint | CallOpener
 #: Returns what answers calls to a service of some kind in the name of a server of the legacy API.
@@ -55,6 +58,7 @@ class Connections:
         directory: who is asked for what is not served here.
         client_tls: encrypts every channel; without it none is encrypted.
         host: makes the connections.
+        turns: bounds how many streams are opened at a time; by default nothing does. See `turn`.
     """
 
     def __init__(
@@ -66,7 +70,9 @@ class Connections:
         directory: DirectoryClient | None = None,
         client_tls: ssl.SSLContext | None = None,
         host: Host | None = None,
+        turns: FairTurns | None = None,
     ) -> None:
+        self._turns = turns or FairTurns(_UNLIMITED, _UNLIMITED)
         self._local = local
         self._config = config
         self._directory = directory
@@ -150,6 +156,14 @@ class Connections:
             )
         # The other way round is no error, as with the reference: one that is registered without TLS is called with it.
         return found.endpoint
+
+    def turn(self, account: str) -> Turn:
+        """Return a turn to open a stream to a server elsewhere, which has not begun.
+
+        Args:
+            account: for whose trial.
+        """
+        return Turn(self._turns, account)
 
     @asynccontextmanager
     async def open(self, target: Target, *, self_paced: bool = False) -> AsyncIterator[CallOpener]:

@@ -30,6 +30,11 @@ def _may_see_tracebacks(call: ServerCall) -> bool:
     return call.peer == IN_PROCESS
 
 
+def _account(call: ServerCall) -> str:
+    """Under whose limits a call counts: those of the address it comes from; of nobody's within the process."""
+    return "" if call.peer == IN_PROCESS else call.peer.rpartition(":")[0] or call.peer
+
+
 class LifecycleService(About):
     """The service, in front of an orchestrator."""
 
@@ -40,7 +45,7 @@ class LifecycleService(About):
         """See `About.statuses`."""
         return super().statuses() | {"nb_trials": lambda: str(self._orchestrator.running_trials)}
 
-    async def StartTrial(self, request: TrialStartRequest, _call: ServerCall) -> TrialStartReply:
+    async def StartTrial(self, request: TrialStartRequest, call: ServerCall) -> TrialStartReply:
         """Start a trial; the reply comes when it is PENDING."""
         given = request.WhichOneof("start_data")
         trial_id = await self._orchestrator.start_trial(
@@ -48,6 +53,7 @@ class LifecycleService(About):
             user_id=request.user_id,
             params=request.params if given == "params" else None,
             trial_config=request.config if given == "config" else None,
+            account=_account(call),
         )
         return TrialStartReply(trial_id=trial_id)
 

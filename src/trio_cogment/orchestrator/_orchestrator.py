@@ -25,10 +25,12 @@ from trio_cogment.errors import (
 from trio_cogment.host import Host
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator._connections import Connections, FindLegacy, LocalServices, Target
+from trio_cogment.orchestrator._fair_turns import FairTurns, Turn
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._info import check_describable
 from trio_cogment.orchestrator._metering import MakeMachine, gauges, machine_for
 from trio_cogment.orchestrator._remote_sink import sink_of
+from trio_cogment.orchestrator._room import Holding, Room, check_counts, estimated_bytes
 from trio_cogment.orchestrator._rules import rules_of
 from trio_cogment.orchestrator._trial import STOPPING, Trial
 from trio_cogment.orchestrator._trial_registry import TrialRegistry
@@ -46,6 +48,8 @@ from trio_cogment.trial import (
 )
 
 _ENDED = TrialState.ENDED  # looking it up takes longer than comparing
+#: So many endpoints are resolved in one go.
+_ACTORS_PER_CHECKPOINT = 100
 #: A new id that is taken is drawn again, this many times.
 _ID_DRAWS = 10
 
@@ -74,6 +78,7 @@ class Orchestrator:
             plain ones, or those that `metrics` measures. A `recording.TrialRecorder` has one that records.
         default_params: see above.
         lost_samples: how many samples did not reach their data logs, of all trials so far.
+        room: what the trials take of the server.
 
     Raises:
         EndpointError: a hook's endpoint does not follow the grammar.
@@ -110,6 +115,9 @@ class Orchestrator:
         self._rng = self._host.random("orchestrator")
         self.lost_samples = 0
         self.trials = TrialRegistry(self.config)
+        self.room = Room(self.config)
+        #: Of the work that each start is: one in each round of the scheduler, so that a crowd of them delays nobody.
+        self._start_turns = FairTurns(1, 1)
         if metrics is not None:
             self.trials.on_collected = metrics.collected
         self.watchers = Watchers(self.config.watch_queue_entries)
@@ -131,6 +139,7 @@ class Orchestrator:
             directory=self._directory,
             client_tls=self._client_tls,
             host=self._host,
+            turns=FairTurns(self.config.max_connecting, self.config.max_peer_connecting),
         )
         self._nursery.start_soon(self.trials.collect_by_age, name="collection of ended trials")
         self._nursery.start_soon(self._guard, name="guard of the trials")
@@ -193,6 +202,7 @@ class Orchestrator:
         user_id: str = "",
         params: TrialParams | None = None,
         trial_config: SerializedMessage | None = None,
+        account: str = "",
     ) -> str:
         """Start a trial and return its id when it is PENDING; an empty text when the id asked for is taken.
 
@@ -200,8 +210,16 @@ class Orchestrator:
         A start that fails leaves nothing behind, and its id is free; so does one that is cancelled. The error names the
         trial nevertheless, as its records in the log do.
 
+        Args:
+            trial_id: its id; by default a new one.
+            user_id: who starts it.
+            params: see above.
+            trial_config: see above.
+            account: under whose limits it counts; empty: this process's, for which only the limits for all hold.
+
         Raises:
             InvalidArgumentError: bad parameters; the text names the field.
+            ResourceExhaustedError: it would be too large, or there are too many; the text names the limit.
             UnavailableError: a hook, the directory or the data log failed, or the orchestrator is stopping.
             FailedPreconditionError: nobody serves what an endpoint describes, or the trial was terminated while it was
                 starting.
@@ -213,9 +231,11 @@ class Orchestrator:
             validate_trial_id(trial_id)
         else:
             trial_id = self._unused_trial_id()
-        trial = self.trials.reserve(trial_id, partial(self._new_trial, user_id))
-        if trial is None:
+        if trial_id in self.trials:
             return ""
+        holding = self.room.enter(account)
+        trial = self.trials.reserve(trial_id, partial(self._new_trial, user_id, holding))
+        assert trial is not None
         started = False
         details = "the trial could not start"
         try:
@@ -228,15 +248,23 @@ class Orchestrator:
             details += f": {error}"
             raise _of_trial(trial_id, error) from error
         finally:
+            holding.started()
             if not started:
                 trial.hard_end(details, EndCause.NOT_STARTED)
                 self.trials.remove(trial)
+                if not trial.equipped:  # else it has a run, whose end this is
+                    trial.release()
         return trial_id
 
-    def _new_trial(self, user_id: str, trial_id: str) -> Trial:
+    def _new_trial(self, user_id: str, holding: Holding, trial_id: str) -> Trial:
         machine = self.make_machine(trial_id, rules=self._rules)
         return Trial(
-            user_id, machine, wall_clock=self._host.wall_clock, on_state=self._on_state, on_settled=self._on_settled
+            user_id,
+            machine,
+            holding,
+            wall_clock=self._host.wall_clock,
+            on_state=self._on_state,
+            on_settled=self._on_settled,
         )
 
     def _why_not_started(self, trial: Trial) -> CogmentError:
@@ -269,7 +297,7 @@ class Orchestrator:
             trial,
             params,
             targets,
-            sink_of(datalog, self._connections),
+            sink_of(datalog, self._connections, trial.holding.account),
             connections=self._connections,
             config=self.config,
             rng=self._rng,
@@ -308,8 +336,12 @@ class Orchestrator:
                 user_id=trial.user_id,
                 timeout_seconds=self.config.hook_timeout_seconds,
             )
-        params = validate_params(params)
-        check_describable(params, self.config.max_properties_bytes)
+        check_counts(params, self.config)
+        async with Turn(self._start_turns, trial.holding.account):
+            trial.holding.take(estimated_bytes(params))
+            params = validate_params(params)
+            check_describable(params, self.config.max_properties_bytes)
+            await trio.lowlevel.checkpoint()  # the next one's turn is in the next round
         return params
 
     async def _run_trial(self, run: TrialRun) -> None:
@@ -347,6 +379,8 @@ class Orchestrator:
         )
         targets = {ENVIRONMENT: environment}
         for number, actor in enumerate(params.actors):
+            if number % _ACTORS_PER_CHECKPOINT == _ACTORS_PER_CHECKPOINT - 1:
+                await trio.lowlevel.checkpoint()
             target = await resolve(
                 actor.endpoint,
                 ServiceKind.ACTOR,

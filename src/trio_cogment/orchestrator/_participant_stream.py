@@ -13,6 +13,7 @@ import trio
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.errors import CogmentError, ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
+from trio_cogment.orchestrator._fair_turns import Turn
 from trio_cogment.orchestrator._losses import lost_for
 from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import Call, CallOpener, DirectCall, Metadata, Method, ServerCall
@@ -240,12 +241,24 @@ class ParticipantStream:
 
     # A call that a task holds
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing more will be posted."""
+        return self._closing.is_set()
+
     async def hold(
-        self, connections: Connections, target: Target, method: Method, metadata: Metadata, farewell_seconds: float
+        self,
+        connections: Connections,
+        turn: Turn,
+        target: Target,
+        method: Method,
+        metadata: Metadata,
+        farewell_seconds: float,
     ) -> None:
         """Open the stream to a service actor or an environment, and keep it open until the trial is done with it.
 
-        What the participant has not been told `farewell_seconds` after that, it is not told any more.
+        What the participant has not been told `farewell_seconds` after that, it is not told any more. The turn is over
+        as soon as the stream is open, or cannot be opened.
         """
         self._farewell_seconds = farewell_seconds
         ends_at = self._closed_at + farewell_seconds if self._closing.is_set() else math.inf
@@ -255,14 +268,19 @@ class ParticipantStream:
             with patience:
                 if isinstance(target, GrpcEndpoint):
                     async with connections.open(target) as opener:
-                        await self._hold(opener, method, metadata, patience)
+                        await self._hold(opener, method, metadata, patience, turn)
                 else:
-                    await self._hold(target, method, metadata, patience)
+                    await self._hold(target, method, metadata, patience, turn)
         except RpcError as error:
             self._feed(Lost(self.index, f"it cannot be reached: {error}", EndCause.PARTICIPANT_MISSING))
+        finally:
+            turn.end()
 
-    async def _hold(self, opener: CallOpener, method: Method, metadata: Metadata, patience: trio.CancelScope) -> None:
+    async def _hold(
+        self, opener: CallOpener, method: Method, metadata: Metadata, patience: trio.CancelScope, turn: Turn
+    ) -> None:
         async with opener.call(method, metadata=metadata) as call:
+            turn.end()
             self._opening = None
             if patience.deadline < math.inf:
                 patience.deadline = math.inf

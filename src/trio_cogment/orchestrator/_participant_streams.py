@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
 import trio
@@ -10,6 +11,7 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.orchestrator._connections import Connections, Target
+from trio_cogment.orchestrator._fair_turns import Turn
 from trio_cogment.orchestrator._participant_stream import (
     OUTBOX_MESSAGES_PER_PARTICIPANT,
     Feed,
@@ -17,12 +19,16 @@ from trio_cogment.orchestrator._participant_stream import (
     ParticipantStream,
     Spawn,
 )
-from trio_cogment.rpc import Metadata, methods_of
+from trio_cogment.rpc import Metadata, Method, methods_of
 from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.trial import ENVIRONMENT
 
 RUN_ACTOR = methods_of(SERVICES[ServiceKind.ACTOR].descriptor())["RunTrial"]
 RUN_ENVIRONMENT = methods_of(SERVICES[ServiceKind.ENVIRONMENT].descriptor())["RunTrial"]
+
+
+def _method_of(index: int) -> Method:
+    return RUN_ENVIRONMENT if index == ENVIRONMENT else RUN_ACTOR
 
 
 def _spawn_nothing(*_arguments: object) -> None:
@@ -37,6 +43,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         params: the trial's parameters.
         targets: where each participant is reached; None for client actors, who come by themselves.
         connections: lends the channels to them.
+        account: whose trial it is.
         config: limits and timeouts.
         feed: takes the machine's inputs.
         spawn: starts a task of the trial.
@@ -49,6 +56,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         targets: Mapping[int, Target | None],
         connections: Connections,
         *,
+        account: str,
         config: OrchestratorConfig,
         feed: Feed,
         spawn: Spawn,
@@ -56,9 +64,13 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         self._metadata = Metadata(((TRIAL_ID, trial_id),))
         self._targets = targets
         self._connections = connections
+        self._account = account
         self._farewell_seconds = config.farewell_seconds
         self._spawn = spawn
         self._paused = False
+        #: Those whose streams wait for a turn to be opened, without a task for each.
+        self._to_open: deque[int] = deque()
+        self._opening = trio.CancelScope()
         names = {**{i: actor.name for i, actor in enumerate(params.actors)}, ENVIRONMENT: params.environment.name}
         limits = OutboxLimits(
             max(config.max_outbox_messages, OUTBOX_MESSAGES_PER_PARTICIPANT * len(names)), config.max_outbox_bytes
@@ -66,13 +78,35 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         super().__init__({index: ParticipantStream(index, name, feed, spawn, limits) for index, name in names.items()})
 
     def connect(self, index: int) -> None:
-        """Begin to open the stream to a service actor or the environment."""
-        stream, target = self[index], self._targets[index]
+        """Begin to open the stream to a service actor or the environment; to one elsewhere when its turn comes."""
+        target = self._targets[index]
         assert target is not None
-        method = RUN_ENVIRONMENT if index == ENVIRONMENT else RUN_ACTOR
-        if isinstance(target, GrpcEndpoint) or not stream.open_nowait(target, method, self._metadata):
-            arguments = self._connections, target, method, self._metadata, self._farewell_seconds
-            self._spawn(stream.hold, stream.name, *arguments)
+        turn = self._connections.turn(self._account)
+        if isinstance(target, GrpcEndpoint):
+            if self._to_open or not turn.begin_nowait():
+                self._to_open.append(index)
+                if len(self._to_open) == 1:
+                    self._spawn(self._open_in_turn, "streams to open")
+                return
+        elif self[index].open_nowait(target, _method_of(index), self._metadata):
+            return
+        self._hold(index, turn)
+
+    def _hold(self, index: int, turn: Turn) -> None:
+        stream, target = self[index], self._targets[index]
+        arguments = self._connections, turn, target, _method_of(index), self._metadata, self._farewell_seconds
+        self._spawn(stream.hold, stream.name, *arguments)
+
+    async def _open_in_turn(self) -> None:
+        with self._opening:
+            while self._to_open:
+                turn = self._connections.turn(self._account)
+                await turn.begin()
+                index = self._to_open.popleft()
+                if self[index].is_closing:
+                    turn.end()  # it has never heard of the trial, and need not now
+                else:
+                    self._hold(index, turn)
 
     @property
     def open_names(self) -> list[str]:
@@ -82,8 +116,9 @@ class ParticipantStreams(dict[int, ParticipantStream]):
     async def part(self) -> None:
         """Wait until those whose calls no task holds have heard of the end, within the farewell; then end the calls.
 
-        After `Cancelled` they are ended, too.
+        After `Cancelled` they are ended, too. Streams that wait for a turn are not opened any more.
         """
+        self._opening.cancel()
         try:
             # They usually need this one turn.
             await trio.lowlevel.checkpoint()

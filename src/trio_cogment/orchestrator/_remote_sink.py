@@ -21,11 +21,11 @@ RUN_TRIAL_DATALOG = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunT
 _ENDED = TrialState.ENDED
 
 
-def sink_of(target: Target | None, connections: Connections) -> SampleSink | None:
-    """Return the sink that a data log's endpoint leads to, for one trial."""
+def sink_of(target: Target | None, connections: Connections, account: str) -> SampleSink | None:
+    """Return the sink that a data log's endpoint leads to, for one trial of an account."""
     if target is None:
         return None
-    return target.sink if isinstance(target, LocalSink) else RemoteSink(connections, target)
+    return target.sink if isinstance(target, LocalSink) else RemoteSink(connections, target, account)
 
 
 def _nothing() -> None:
@@ -43,8 +43,9 @@ class RemoteSink:
         on_reply: called whenever the log has answered.
     """
 
-    def __init__(self, connections: Connections, target: Target) -> None:
+    def __init__(self, connections: Connections, target: Target, account: str) -> None:
         self._connections = connections
+        self._account = account
         self._target = target
         self.answers = False
         self.on_reply: Callable[[], None] = _nothing
@@ -53,9 +54,11 @@ class RemoteSink:
     async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[SampleStream]:
         """See `SampleSink.open`."""
         async with (
+            self._connections.turn(self._account) as turn,
             self._connections.open(self._target, self_paced=True) as opener,
             opener.call(RUN_TRIAL_DATALOG, metadata=((TRIAL_ID, trial_id), (USER_ID, user_id))) as call,
         ):
+            turn.end()
             await call.send(RunTrialDatalogInput(trial_params=params))
             with trio.CancelScope() as scope:
                 stream = _RemoteStream(self, call, scope)

@@ -22,6 +22,7 @@ from trio_cogment.orchestrator._datalog import Datalog
 from trio_cogment.orchestrator._info import describe
 from trio_cogment.orchestrator._participant_stream import ParticipantStream
 from trio_cogment.orchestrator._participant_streams import ParticipantStreams
+from trio_cogment.orchestrator._room import Holding
 from trio_cogment.orchestrator._timers import Timers
 from trio_cogment.outcome import EndCause, TrialOutcome
 from trio_cogment.rpc import Call
@@ -79,6 +80,7 @@ class Trial:
     Args:
         user_id: who started it.
         machine: with an id that is unique in the orchestrator.
+        holding: what it takes of the server; it is given back with `release`.
         wall_clock: nanoseconds since the epoch.
         on_state: told about each change of state, after it happened.
         on_settled: told when its data log takes no more samples.
@@ -99,6 +101,7 @@ class Trial:
         self,
         user_id: str,
         machine: TrialMachine,
+        holding: Holding,
         *,
         wall_clock: Callable[[], int],
         on_state: Callable[[Trial, int], None],
@@ -107,6 +110,7 @@ class Trial:
         self.trial_id = machine.trial_id
         self.user_id = user_id
         self.machine = machine
+        self.holding = holding
         self._wall_clock = wall_clock
         self._on_state = on_state
         self._on_settled = on_settled
@@ -128,10 +132,16 @@ class Trial:
         self._datalog = datalog
         self.machine.collect_samples = datalog is not None
 
+    @property
+    def equipped(self) -> bool:
+        """Whether it has its participants: from `equip` to `release`."""
+        return self._streams is not None
+
     def release(self) -> None:
-        """Forget everybody; the trial is over, and none of its tasks is left."""
+        """Forget everybody; the trial is over, and none of its tasks is left. The second time nothing happens."""
         self._streams = None
         self._datalog = None
+        self.holding.leave()
 
     # Inputs
 

@@ -63,7 +63,14 @@ class TrialRun:
         #: When everybody has had the time to hear of the end, on Trio's clock.
         self._farewell = math.inf
         self._streams = ParticipantStreams(
-            trial.trial_id, params, targets, connections, config=config, feed=trial.feed, spawn=self.spawn
+            trial.trial_id,
+            params,
+            targets,
+            connections,
+            account=trial.holding.account,
+            config=config,
+            feed=trial.feed,
+            spawn=self.spawn,
         )
         self._datalog: Datalog | None = None
         if sink is not None:

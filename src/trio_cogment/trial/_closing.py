@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from trio_cogment.api import common_pb2
-from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, EndOfTrial
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, EndOfTrial, TrialParams
 from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.outcome import EndCause, TrialOutcome
 from trio_cogment.trial._events import ENVIRONMENT, Send, Timer, TimerKind
@@ -154,3 +154,7 @@ def _end(trial: TrialMemory, why: Breakage, details: str) -> None:
     trial.contents = [None] * len(trial.actors)
     for actor in trial.actors:
         actor.reward_sources = []
+        actor.default_action = None
+    if trial.params is not None:
+        # All that is still asked of them.
+        trial.params = TrialParams(properties=trial.params.properties)

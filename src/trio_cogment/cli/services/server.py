@@ -6,6 +6,7 @@ announced their ports before; what one of them serves is its `Application`.
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import ssl
@@ -96,6 +97,8 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
             for services, sockets in zip(servers, start.ports.servers, strict=True)
         ]
         servings, healths = await _start_servers(nursery, pairs, settings, _observer(registry))
+        # What has been loaded so far stays: full collections need not look at it again, which would be a pause for all.
+        gc.freeze()
         status.write(READY)
         ready = [application.ready.format(port=servings[0][1].port)] if application.ready else []
         for line in ready:

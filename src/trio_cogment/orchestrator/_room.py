@@ -1,0 +1,156 @@
+"""What trials may take of the server: each of them, those of one account, and all together.
+
+Sizes are estimates, on the safe side: a message takes more memory than its bytes on the wire, and a participant costs
+something beside what it is sent. Whoever takes gives back, and nothing here waits: of two who ask for the last of it at
+the same time one is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.config import OrchestratorConfig
+from trio_cogment.endpoints import is_client_endpoint
+from trio_cogment.errors import ResourceExhaustedError
+
+#: What a trial takes beside what is in the parameters; what a client actor does; and what any other participant does,
+#: for which there are a task and a stream to somewhere.
+TRIAL_BYTES = 10 * 1024
+CLIENT_BYTES = 2 * 1024
+SERVICE_BYTES = 4 * 1024
+
+
+def check_counts(params: TrialParams, config: OrchestratorConfig) -> None:
+    """Refuse parameters with too many actors or endpoints, before anything is done for each of them.
+
+    Raises:
+        ResourceExhaustedError: naming the limit.
+    """
+    actors = len(params.actors)
+    if actors > config.max_trial_actors:
+        raise ResourceExhaustedError(f"actors: {actors}; max_trial_actors is {config.max_trial_actors}")
+    if actors < config.max_trial_endpoints:
+        return
+    endpoints = {actor.endpoint for actor in params.actors if not is_client_endpoint(actor.endpoint)}
+    if len(endpoints) > config.max_trial_endpoints:
+        raise ResourceExhaustedError(
+            f"actors: {len(endpoints)} different endpoints; max_trial_endpoints is {config.max_trial_endpoints}"
+        )
+
+
+def estimated_bytes(params: TrialParams) -> int:
+    """Return about how much memory a trial with these parameters takes."""
+    clients = sum(is_client_endpoint(actor.endpoint) for actor in params.actors)
+    services = len(params.actors) - clients + 1
+    return TRIAL_BYTES + CLIENT_BYTES * clients + SERVICE_BYTES * services + 2 * params.ByteSize()
+
+
+class Room:
+    """Counts trials and their bytes.
+
+    Args:
+        config: the limits.
+    """
+
+    def __init__(self, config: OrchestratorConfig) -> None:
+        self._config = config
+        self._trials: Counter[str] = Counter()
+        self._starting: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
+        #: Kept beside the sums, which would be made anew for each start.
+        self._all_trials = self._all_starting = self._all_bytes = 0
+
+    @property
+    def used(self) -> tuple[int, int, int]:
+        """How many trials there are, how many of them are starting, and about how many bytes they hold."""
+        return self._all_trials, self._all_starting, self._all_bytes
+
+    def enter(self, account: str) -> Holding:
+        """Count a trial that starts; `Holding.started` and `Holding.leave` must follow.
+
+        Args:
+            account: whose it is; empty: this process's, for which only the limits of the server hold.
+
+        Raises:
+            ResourceExhaustedError: there are too many; the text names the limit.
+        """
+        config = self._config
+        for name, used, limit in (
+            ("max_trials", self._all_trials, config.max_trials),
+            ("max_starting_trials", self._all_starting, config.max_starting_trials),
+            ("max_peer_trials", self._trials[account] if account else 0, config.max_peer_trials),
+            (
+                "max_peer_starting_trials",
+                self._starting[account] if account else 0,
+                config.max_peer_starting_trials,
+            ),
+        ):
+            if used >= limit:
+                raise ResourceExhaustedError(f"too many trials: {name} is {limit}; try again when some have ended")
+        self._count(account, trials=1, starting=1)
+        return Holding(self, account)
+
+    def _count(self, account: str, *, trials: int = 0, starting: int = 0, size: int = 0) -> None:
+        self._all_trials += trials
+        self._all_starting += starting
+        self._all_bytes += size
+        for counter, amount in ((self._trials, trials), (self._starting, starting), (self._bytes, size)):
+            if amount:
+                counter[account] += amount
+                if not counter[account]:
+                    del counter[account]
+
+    def _check_bytes(self, account: str, size: int) -> None:
+        config = self._config
+        for name, used, limit in (
+            ("max_trials_bytes", self._all_bytes, config.max_trials_bytes),
+            ("max_peer_trials_bytes", self._bytes[account] if account else 0, config.max_peer_trials_bytes),
+        ):
+            if used + size > limit:
+                raise ResourceExhaustedError(
+                    f"the trials that run hold {used} bytes and this would add {size}: {name} is {limit}; try again "
+                    "when some have ended"
+                )
+
+
+class Holding:
+    """What one trial takes.
+
+    Attributes:
+        account: whose it is.
+        size: about how many bytes.
+    """
+
+    __slots__ = ("_room", "_starting", "account", "size")
+
+    def __init__(self, room: Room, account: str) -> None:
+        self._room: Room | None = room
+        self._starting = True
+        self.account = account
+        self.size = 0
+
+    def take(self, size: int) -> None:
+        """Count bytes that the trial begins to hold.
+
+        Raises:
+            ResourceExhaustedError: it would be too much; the text names the limit, and nothing was counted.
+        """
+        if self._room is not None:
+            self._room._check_bytes(self.account, size)
+            self._room._count(self.account, size=size)
+            self.size += size
+
+    def started(self) -> None:
+        """The trial has started, or could not: it no longer counts as starting."""
+        if self._starting and self._room is not None:
+            self._starting = False
+            self._room._count(self.account, starting=-1)
+
+    def leave(self) -> None:
+        """Give everything back; nothing happens the second time."""
+        self.started()
+        room, self._room = self._room, None
+        if room is not None:
+            room._count(self.account, trials=-1, size=-self.size)
+            self.size = 0
