@@ -31,8 +31,8 @@ def _may_see_tracebacks(call: ServerCall) -> bool:
 
 
 def _account(call: ServerCall) -> str:
-    """Under whose limits a call counts: those of the address it comes from; of nobody's within the process."""
-    return "" if call.peer == IN_PROCESS else call.peer.rpartition(":")[0] or call.peer
+    """Under whose limits a call counts; nobody's within the process."""
+    return "" if call.peer == IN_PROCESS else call.identity.account
 
 
 class LifecycleService(About):
