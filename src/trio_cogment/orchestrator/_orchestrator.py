@@ -14,7 +14,7 @@ from trio_util import AsyncValue
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig, RpcConfig
 from trio_cogment.discovery import DirectoryClient
-from trio_cogment.endpoints import CLIENT, parse_endpoint
+from trio_cogment.endpoints import parse_endpoint
 from trio_cogment.errors import (
     AlreadyExistsError,
     CogmentError,
@@ -26,6 +26,7 @@ from trio_cogment.host import Host
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator._connections import Connections, FindLegacy, LocalServices, Target
 from trio_cogment.orchestrator._fair_turns import FairTurns, Turn
+from trio_cogment.orchestrator._finding import find_everybody
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._info import check_describable
 from trio_cogment.orchestrator._metering import MakeMachine, gauges, machine_for
@@ -38,9 +39,7 @@ from trio_cogment.orchestrator._trial_run import TrialRun
 from trio_cogment.orchestrator._watch import Watchers
 from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import OwnNursery
-from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
 from trio_cogment.trial import (
-    ENVIRONMENT,
     Begin,
     validate_params,
     validate_trial_id,
@@ -48,8 +47,6 @@ from trio_cogment.trial import (
 )
 
 _ENDED = TrialState.ENDED  # looking it up takes longer than comparing
-#: So many endpoints are resolved in one go.
-_ACTORS_PER_CHECKPOINT = 100
 #: A new id that is taken is drawn again, this many times.
 _ID_DRAWS = 10
 
@@ -315,9 +312,9 @@ class Orchestrator:
     async def _prepare(
         self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None
     ) -> tuple[TrialParams, dict[int, Target | None], Target | None]:
-        """Return the complete parameters, and what `_resolve` returns for them."""
+        """Return the complete parameters, and what `find_everybody` returns for them."""
         params = await self._complete(trial, params, trial_config)
-        return params, *await self._resolve(params)
+        return params, *await find_everybody(self._connections, params)
 
     async def _complete(
         self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None
@@ -362,36 +359,6 @@ class Orchestrator:
                 run.abandon(farewell)
             self._connections.abandon(farewell)
 
-    async def _resolve(self, params: TrialParams) -> tuple[dict[int, Target | None], Target | None]:
-        """Return where each participant is, and the data log; asked for in this order: data log, environment, actors.
-
-        An actor that the directory describes as a client actor is a client actor in `params` from then on.
-        """
-        resolve = self._connections.resolve
-        datalog = None
-        if params.datalog.endpoint.strip():  # unlike the others, an empty one means none
-            datalog = await resolve(params.datalog.endpoint, ServiceKind.DATALOG, "datalog.endpoint")
-        environment = await resolve(
-            params.environment.endpoint,
-            ServiceKind.ENVIRONMENT,
-            "environment.endpoint",
-            _properties(**{IMPLEMENTATION: params.environment.implementation}),
-        )
-        targets = {ENVIRONMENT: environment}
-        for number, actor in enumerate(params.actors):
-            if number % _ACTORS_PER_CHECKPOINT == _ACTORS_PER_CHECKPOINT - 1:
-                await trio.lowlevel.checkpoint()
-            target = await resolve(
-                actor.endpoint,
-                ServiceKind.ACTOR,
-                f"actors[{number}].endpoint (actor {actor.name!r})",
-                _properties(**{ACTOR_CLASS: actor.actor_class, IMPLEMENTATION: actor.implementation}),
-            )
-            if target is None:
-                actor.endpoint = CLIENT
-            targets[number] = target
-        return targets, datalog
-
     def _on_state(self, trial: Trial, state: int) -> None:
         if state == _ENDED:
             self.trials.ended(trial)
@@ -409,10 +376,6 @@ class Orchestrator:
     def known(self, trial_ids: Iterable[str]) -> list[Trial]:
         """Return the trials with these ids, in this order; unknown ids are passed over."""
         return [trial for trial in map(self.trials.get, trial_ids) if trial is not None]
-
-
-def _properties(**properties: str) -> dict[str, str]:
-    return {name: value for name, value in properties.items() if value}
 
 
 def _of_trial(trial_id: str, error: CogmentError) -> CogmentError:

@@ -1,0 +1,51 @@
+"""Where the participants of a trial and its data log are, by its parameters."""
+
+from __future__ import annotations
+
+import trio
+
+from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.endpoints import CLIENT
+from trio_cogment.orchestrator._connections import Connections, Target
+from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
+from trio_cogment.trial import ENVIRONMENT
+
+#: So many endpoints are resolved in one go.
+_ACTORS_PER_CHECKPOINT = 100
+
+
+async def find_everybody(
+    connections: Connections, params: TrialParams
+) -> tuple[dict[int, Target | None], Target | None]:
+    """Return where each participant is, and the data log; asked for in this order: data log, environment, actors.
+
+    An actor that the directory describes as a client actor is a client actor in `params` from then on.
+    """
+    resolve = connections.resolve
+    datalog = None
+    if params.datalog.endpoint.strip():  # unlike the others, an empty one means none
+        datalog = await resolve(params.datalog.endpoint, ServiceKind.DATALOG, "datalog.endpoint")
+    environment = await resolve(
+        params.environment.endpoint,
+        ServiceKind.ENVIRONMENT,
+        "environment.endpoint",
+        _properties(**{IMPLEMENTATION: params.environment.implementation}),
+    )
+    targets = {ENVIRONMENT: environment}
+    for number, actor in enumerate(params.actors):
+        if number % _ACTORS_PER_CHECKPOINT == _ACTORS_PER_CHECKPOINT - 1:
+            await trio.lowlevel.checkpoint()
+        target = await resolve(
+            actor.endpoint,
+            ServiceKind.ACTOR,
+            f"actors[{number}].endpoint (actor {actor.name!r})",
+            _properties(**{ACTOR_CLASS: actor.actor_class, IMPLEMENTATION: actor.implementation}),
+        )
+        if target is None:
+            actor.endpoint = CLIENT
+        targets[number] = target
+    return targets, datalog
+
+
+def _properties(**properties: str) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if value}
