@@ -18,6 +18,7 @@ from tests.rpc.raw_peer import (
     PING,
     PREFACE,
     SETTINGS,
+    WINDOW_UPDATE,
     frame,
     message,
     settings,
@@ -72,7 +73,13 @@ class Recorder:
         self.told.clear()
 
     def control_frame(self, frame: bytes, kind: int, flags: int, stream_id: int, events: list[Event]) -> None:
-        self.told.append(("frame", kind, flags, stream_id, frame[9:]))
+        if kind == WINDOW_UPDATE and len(frame) == 13:
+            self.window_update(stream_id, int.from_bytes(frame[9:], "big") & 0x7FFFFFFF, events)
+        else:
+            self.told.append(("frame", kind, flags, stream_id, frame[9:]))
+
+    def window_update(self, stream_id: int, increment: int, events: list[Event]) -> None:
+        self.told.append(("frame", WINDOW_UPDATE, stream_id, increment))
 
     def is_idle(self, stream_id: int) -> bool:
         return stream_id > 5
@@ -230,6 +237,7 @@ def test_a_header_block_is_not_interrupted() -> None:
     for data in (
         frame(DATA, 0, 1, message(b"x")),
         frame(PING, 0, 0, bytes(8)),
+        frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\1"),
         frame(CONTINUATION, 4, 3),
         b"\x00\x20\x00\x63\0\0\0\0\0",
     ):
@@ -268,9 +276,31 @@ def test_the_connection_is_credited_once_for_what_one_read_brought() -> None:
     assert increment > low
 
 
+def test_a_window_update_is_read_without_its_reserved_bits() -> None:
+    update = frame(WINDOW_UPDATE, 0xFF, 0x80000003, b"\x81\x02\x03\x04")
+    for pieces in ([update], [update + update[:1]], bytewise(update)):
+        recorder = Recorder()
+        recorder.open_up()
+        recorder.feed(*pieces)
+        assert recorder.told == [("frame", WINDOW_UPDATE, 3, 0x01020304)]
+
+
+@pytest.mark.parametrize("size", [0, 3, 5])
+def test_a_window_update_of_another_size_is_left_to_the_handler(size: int) -> None:
+    recorder = Recorder()
+    recorder.open_up()
+    recorder.feed(frame(WINDOW_UPDATE, 0, 1, bytes(size)) + frame(PING, 0, 0, bytes(8)))
+    assert recorder.told == [("frame", WINDOW_UPDATE, 0, 1, bytes(size)), ("frame", PING, 0, 0, bytes(8))]
+
+
 FRAMES = st.lists(
     st.one_of(
         st.builds(lambda flags, payload: ("frame", PING, flags, 0, payload), st.integers(0, 1), st.binary(max_size=20)),
+        st.builds(
+            lambda number, increment: ("update", number, increment),
+            st.sampled_from([0, 1, 3, 9]),
+            st.integers(0, 0x7FFFFFFF),
+        ),
         st.builds(
             lambda number, payloads, cuts: ("data", number, payloads, cuts),
             st.sampled_from([1, 3]),
@@ -291,6 +321,11 @@ def test_frames_in_any_split_give_the_same_messages_and_the_same_accounts(plan: 
         if step[0] == "frame":
             data += frame(*step[1:])
             expected.append(step)
+            continue
+        if step[0] == "update":
+            _, number, increment = step
+            data += frame(WINDOW_UPDATE, 0, number, increment.to_bytes(4, "big"))
+            expected.append(("frame", WINDOW_UPDATE, number, increment))
             continue
         _, number, payloads, frames = step
         body = b"".join(message(payload) for payload in payloads)

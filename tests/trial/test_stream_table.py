@@ -13,7 +13,7 @@ from trio_cogment.trial import ENVIRONMENT, Close, Event, HalfClosed, Lost, Rece
 from trio_cogment.trial._participant import Actor, Environment, Participant
 from trio_cogment.trial._stream_table import ACTOR_STREAM, ENVIRONMENT_STREAM, StreamInput, StreamState, Verdict
 
-from .harness import Play, actor, kind_of, make_params, snapshot
+from .harness import HEARTBEAT, Play, actor, kind_of, make_params, snapshot
 
 ROLES = {"actor": ACTOR_STREAM, "environment": ENVIRONMENT_STREAM}
 TRIPLES = [(role, state, symbol) for role in ROLES for state in StreamState for symbol in StreamInput]
@@ -126,6 +126,24 @@ def play_to(role: str, state: StreamState) -> tuple[Play, int]:
     assert play.machine.participants[index].state is state
     play.clear()
     return play, index
+
+
+@pytest.mark.parametrize(
+    ("role", "state"),
+    [
+        (role, state)
+        for role in ROLES
+        for state in StreamState
+        if state not in (StreamState.IDLE, *DONE) and (role, state) != ("environment", StreamState.LEFT_OUT)
+    ],
+)
+def test_a_heartbeat_is_answered_at_any_time_also_with_details(role: str, state: StreamState) -> None:
+    play, index = play_to(role, state)
+    for data in ({}, {"details": "still loading"}):
+        play.clear()
+        play.say(index, HEARTBEAT, **data)
+        assert play.kinds(index) == ["HEARTBEAT"]
+    assert play.machine.participants[index].state is state
 
 
 @pytest.mark.parametrize(

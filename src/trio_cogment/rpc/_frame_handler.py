@@ -14,7 +14,7 @@ Three rules hold throughout:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import StatusCode
@@ -83,6 +83,7 @@ class FrameHandler:
         self._max_answer_bytes = config.max_control_output_bytes
         self._control = control
         self._table = table
+        self._open = table.open
         self._queue = queue
         self._window = window
         self._blocks = blocks
@@ -95,14 +96,17 @@ class FrameHandler:
             ConnectionFaultError: the peer has broken the connection.
         """
         if self._queue.answer_bytes > self._max_answer_bytes:
-            # The peer sends frames that call for an answer, and reads none (PING, RST_STREAM and SETTINGS floods,
-            # CVE-2019-9512, 9514, 9515). Windows do not bound such answers, so this does. It is tested here, and not
-            # where answers are written, as only a frame of the peer can be what exceeds it.
-            raise ConnectionFaultError(ErrorCode.ENHANCE_YOUR_CALM, "answers to control frames are not read")
+            self._refuse_to_answer()
         if kind <= CONTINUATION:
             self._HANDLERS[kind](self, frame, flags, stream_id, events)
         else:
             self._floods.empty.count()  # unknown types are ignored (RFC 9113, 5.5)
+
+    def _refuse_to_answer(self) -> NoReturn:
+        # The peer sends frames that call for an answer, and reads none (PING, RST_STREAM and SETTINGS floods,
+        # CVE-2019-9512, 9514, 9515). Windows do not bound such answers, so this does. It is tested with each frame, and
+        # not where answers are written, as only a frame of the peer can be what exceeds it.
+        raise ConnectionFaultError(ErrorCode.ENHANCE_YOUR_CALM, "answers to control frames are not read")
 
     # --- header blocks ---
 
@@ -124,7 +128,7 @@ class FrameHandler:
         # A block is decoded whatever becomes of it: if one were left out, HPACK's tables of the two ends would differ
         # and all later blocks with them (RFC 9113, 4.3).
         headers = self._control.decode(block)
-        stream = self._table.open.get(stream_id)
+        stream = self._open.get(stream_id)
         if stream is None:
             if self._client_side:
                 return  # the response to a call that has been cancelled
@@ -222,28 +226,35 @@ class FrameHandler:
 
     # --- other frames ---
 
-    def _window_update(self, frame: bytes, _: int, stream_id: int, events: list[Event]) -> None:
+    def _whole_window_update(self, frame: bytes, _: int, stream_id: int, events: list[Event]) -> None:
         if len(frame) != 13:
             raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "malformed WINDOW_UPDATE")
-        # The most frequent frame after DATA: gRPC's C core sends two for each message.
-        increment = int.from_bytes(frame[9:], "big") & MAX_WINDOW
+        self.window_update(stream_id, int.from_bytes(frame[9:], "big") & MAX_WINDOW, events)
+
+    def window_update(self, stream_id: int, increment: int, events: list[Event]) -> None:
+        """Handle a WINDOW_UPDATE of the right size, which the parser has read in passing: see its short ways.
+
+        Raises:
+            ConnectionFaultError: the peer has broken the connection.
+        """
         queue = self._queue
+        if queue.answer_bytes > self._max_answer_bytes:
+            self._refuse_to_answer()
         if 0 < increment < _SMALL_INCREMENT:
             self._floods.count_update(queue.pieces_written)
         if not stream_id:
             queue.credit(increment)
-        else:
+            return
+        stream = self._open.get(stream_id)
+        if stream is None:
             if self._table.is_idle(stream_id):
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE on an idle stream")
-            stream = self._table.open.get(stream_id)
-            if stream is None:
-                if increment >= _SMALL_INCREMENT:
-                    self._floods.count_update(queue.pieces_written)
-                return
-            if not increment or not queue.credit_stream(stream, increment):
-                code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
-                self.stream_fault(stream, code, "bad WINDOW_UPDATE", events)  # for one stream only (RFC 9113, 6.9.1)
-                queue.resume()
+            if increment >= _SMALL_INCREMENT:
+                self._floods.count_update(queue.pieces_written)
+        elif not increment or not queue.credit_stream(stream, increment):
+            code = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
+            self.stream_fault(stream, code, "bad WINDOW_UPDATE", events)  # for one stream only (RFC 9113, 6.9.1)
+            queue.resume()
 
     def _settings(self, frame: bytes, flags: int, _: int, events: list[Event]) -> None:
         if not flags & ACK:
@@ -289,7 +300,7 @@ class FrameHandler:
             raise ConnectionFaultError(ErrorCode.FRAME_SIZE_ERROR, "malformed RST_STREAM")
         if self._table.is_idle(stream_id):
             raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "RST_STREAM on an idle stream")
-        stream = self._table.open.get(stream_id)
+        stream = self._open.get(stream_id)
         if stream is not None:
             self._table.close(stream)
             if stream.refused:
@@ -328,7 +339,7 @@ class FrameHandler:
         PUSH: _push_promise,
         PING: _ping,
         GOAWAY: _goaway,
-        WINDOW_UPDATE: _window_update,
+        WINDOW_UPDATE: _whole_window_update,
         CONTINUATION: _continuation,
     }
 

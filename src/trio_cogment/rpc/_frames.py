@@ -23,6 +23,8 @@ HEADER = Struct(">HBBBI")  # length (2 + 1), type, flags, stream
 #: The same with length and type as one number, then a message's flag and length. DATA is type 0, so of a DATA frame of
 #: `size` bytes the number is ``size << 8``: one field less to pack and to compare for each message.
 MESSAGE_HEADER = Struct(">IBIBI")
+#: Of a WINDOW_UPDATE of the right size it is this.
+WINDOW_UPDATE_WORD = 4 << 8 | WINDOW_UPDATE
 SETTING = Struct(">HI")
 
 
