@@ -16,6 +16,7 @@ import trio
 
 from tests.cli.process import PATIENCE_SECONDS, Server, environment_variables, server
 from tests.rpc.tls_files import make_party
+from trio_cogment.access import THIS_PROCESS, Identity
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.participants import load
@@ -200,8 +201,10 @@ class Watching(DirectoryServer):
         #: Its two services are registered.
         self.both = trio.Event()
 
-    async def register(self, service: Service, *, permanent: bool = False, token: str = "") -> tuple[int, str]:
-        registered = await super().register(service, permanent=permanent, token=token)
+    async def register(
+        self, service: Service, *, permanent: bool = False, token: str = "", caller: Identity = THIS_PROCESS
+    ) -> tuple[int, str]:
+        registered = await super().register(service, permanent=permanent, token=token, caller=caller)
         if self.count == 2:
             self.both.set()
         return registered

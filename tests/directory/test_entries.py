@@ -26,6 +26,7 @@ def entry(
     token: bytes = MINE,
     kind: int = 4,
     secret: str = "s",
+    owner: str = "",
     **service: Any,
 ) -> Entry:
     given = {"protocol": 1, "host": f"host-{number}", "port": 9000, **service}
@@ -35,6 +36,7 @@ def entry(
         permanent=permanent,
         token=token,
         secret=HASHER.digest(secret),
+        owner=owner,
     )
 
 
@@ -122,6 +124,50 @@ def test_only_who_knows_everything_may_deregister(service_id: int, token: str, s
     entries.deregister(1, MINE, HASHER.digest("s"))
     assert not ids(entries)
     assert not entries.total_bytes
+
+
+def test_a_permanent_one_of_somebody_else_is_not_replaced() -> None:
+    entries = Entries([entry(1, permanent=True, owner="ann"), entry(2, permanent=True)])
+    entries.register(entry(3, permanent=True, owner="eve", secret="eve"), CONFIG)
+    assert ids(entries) == [1, 2, 3]
+    entries.deregister(3, MINE, HASHER.digest("eve"))
+    assert ids(entries.matching(Inquiry(), MINE)) == [1, 2]
+    assert entries.register(entry(4, permanent=True, owner="ann"), CONFIG).service_id == 1
+    # What was there before there were owners, for who may have been its owner.
+    assert entries.register(entry(5, permanent=True, owner="ann"), CONFIG, adopts=True).service_id == 1
+    assert ids(entries) == [1]
+
+
+def test_equal_ones_of_somebody_else_push_nothing_out() -> None:
+    config = DirectoryServerConfig(max_duplicates=2)
+    entries = Entries([entry(1, host="same", owner="ann")])
+    for number in range(2, 9):
+        entries.register(entry(number, host="same", owner="eve"), config)
+    assert ids(entries) == [1, 7, 8]
+
+
+def test_who_was_there_first_is_found_first_and_who_asks_before_all() -> None:
+    owners = ["ann", "eve", "eve", "ann", "bob", "eve"]
+    entries = Entries([entry(number, owner=owner) for number, owner in enumerate(owners, 1)])
+    assert ids(entries.matching(Inquiry(), MINE)) == [4, 1, 6, 3, 2, 5]
+    assert ids(entries.matching(Inquiry(), MINE, "carl")) == [4, 1, 6, 3, 2, 5]
+    assert ids(entries.matching(Inquiry(), MINE, "bob")) == [5, 4, 1, 6, 3, 2]
+
+
+def test_one_owner_cannot_take_all_the_room() -> None:
+    config = DirectoryServerConfig(max_entries=6, max_owner_entries=2, max_owner_bytes=100)
+    entries = Entries([entry(1, owner="ann")])
+    entries.register(entry(2, owner="eve"), config)
+    entries.register(entry(3, owner="eve", permanent=True), config)
+    for permanent in (False, True):
+        with pytest.raises(ResourceExhaustedError, match="max_owner_entries: you have 2 registrations"):
+            entries.register(entry(4, {"a": "1"}, owner="eve", permanent=permanent), config)
+    entries.register(entry(4, owner="eve", permanent=True), config)  # it takes the place of its own
+    entries.register(entry(5, owner="ann"), config)
+    assert ids(entries) == [1, 2, 3, 5]
+    entries.remove(5)
+    with pytest.raises(ResourceExhaustedError, match="max_owner_bytes: you have 6 bytes of registrations"):
+        entries.register(entry(6, {"a": "x" * 100}, owner="ann"), config)
 
 
 def test_limits() -> None:

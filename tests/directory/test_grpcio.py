@@ -22,8 +22,9 @@ from trio_cogment.api.directory_pb2 import (
     ServiceDetails,
 )
 from trio_cogment.config import DirectoryServerConfig
-from trio_cogment.directory import directory_services
-from trio_cogment.rpc import open_listeners, serve, standard_services
+from trio_cogment.directory import DirectoryServer, directory_services
+from trio_cogment.host import Host
+from trio_cogment.rpc import CallOpener, open_channel, open_listeners, serve, standard_services
 
 PATIENCE_SECONDS = 30
 
@@ -137,3 +138,41 @@ async def test_a_grpcio_service_is_checked() -> None:
     finally:
         for server, _ in servers:
             await trio.to_thread.run_sync(server.stop(None).wait)
+
+
+async def test_a_neighbour_takes_nobody_s_place() -> None:
+    """Other addresses of this machine stand for other machines; the attack is what anybody may do with open access."""
+
+    def at(address: str) -> Host:
+        return Host(connect=partial(trio.open_tcp_stream, local_address=address))
+
+    async def exchange(channel: CallOpener, method: str, *requests: Any) -> list[Any]:
+        async with channel.call(METHODS[method]) as call:
+            for request in requests:
+                await call.send(request)
+            await call.done_sending()
+            return [reply async for reply in call]
+
+    service = registration("127.0.0.9", {"a": "1"}, permanent=True)
+    evil = registration("127.0.0.66", {"a": "1"}, permanent=True)
+    inquiry = InquireRequest(details=ServiceDetails(type=ENVIRONMENT, properties={"a": "1"}))
+    async with DirectoryServer() as server, trio.open_nursery() as nursery:
+        listeners = await open_listeners("127.0.0.1")
+        running = await nursery.start(serve, directory_services(server), listeners)
+        async with (
+            open_channel(at("127.0.0.1"), "127.0.0.1", running.port) as honest,
+            open_channel(at("127.0.0.2"), "127.0.0.1", running.port) as neighbour,
+            open_channel(at("127.0.0.3"), "127.0.0.1", running.port) as third,
+        ):
+            [first] = await exchange(honest, "Register", service)
+            [second] = await exchange(neighbour, "Register", evil)
+            assert second.service_id != first.service_id
+            for channel, expected in ((honest, "127.0.0.9"), (third, "127.0.0.9"), (neighbour, "127.0.0.66")):
+                found = await exchange(channel, "Inquire", inquiry)
+                assert found[0].data.endpoint.host == expected
+                assert len(found) == 2
+            own = DeregisterRequest(service_id=second.service_id, secret=second.secret)
+            await exchange(neighbour, "Deregister", own)
+            [left] = await exchange(neighbour, "Inquire", inquiry)
+            assert left.data.service_id == first.service_id
+        nursery.cancel_scope.cancel()

@@ -35,6 +35,11 @@ class Identity:
     expires_at: int = 0
 
     @property
+    def by_address(self) -> bool:
+        """Whether only its address tells who it is."""
+        return not self.account.startswith(("token:", "certificate:"))
+
+    @property
     def admin(self) -> bool:
         """Whether it may do everything."""
         return Role.ADMIN in self.grant.roles

@@ -64,10 +64,13 @@ class DirectoryServerConfig:
         check_on_inquire: check the matching services before an inquiry is answered.
         force_permanent: make every registration permanent.
         max_entries: the most registrations; further ones are refused.
-        max_duplicates: the most registrations that are equal in everything; a further one replaces the oldest, which
-            was most likely left behind by a server that crashed.
+        max_owner_entries: the most registrations of one owner: a caller by its address, token or certificate, or all
+            who share an authentication token.
+        max_duplicates: the most registrations of one owner that are equal in everything; a further one replaces the
+            oldest, which was most likely left behind by a server that crashed.
         max_entry_bytes: the largest size of the host and properties of one registration.
-        max_total_bytes: the largest size of the hosts and properties of all registrations.
+        max_total_bytes: the largest size of the hosts and properties of all registrations, and
+        max_owner_bytes: of those of one owner.
         max_pending_changes: the most changes that wait to be written; further requests wait for room.
         write_retry_seconds: the pause before the file is written again after a failure.
     """
@@ -90,9 +93,11 @@ class DirectoryServerConfig:
     check_on_inquire: bool = False
     force_permanent: bool = False
     max_entries: int = 10_000
+    max_owner_entries: int = 5_000
     max_duplicates: int = 10
     max_entry_bytes: int = 16 * 1024
     max_total_bytes: int = 16 * 1024 * 1024
+    max_owner_bytes: int = 8 * 1024 * 1024
     max_pending_changes: int = 1000
     write_retry_seconds: float = 5.0
 
@@ -116,9 +121,11 @@ _SERVER_RANGES: dict[str, Range] = {
     "startup_lag_seconds": SECONDS_OR_NEVER,
     "farewell_seconds": SECONDS_OR_NEVER,
     "max_entries": SIZE,
+    "max_owner_entries": SIZE,
     "max_duplicates": SIZE,
     "max_entry_bytes": SIZE,
     "max_total_bytes": SIZE,
+    "max_owner_bytes": SIZE,
     "max_pending_changes": (1, 10**6),
     "write_retry_seconds": SECONDS,
 }

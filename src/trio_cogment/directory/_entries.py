@@ -45,6 +45,8 @@ class Entry:
         permanent: the service is not checked, and always shown.
         token: digest of the authentication token it was registered with.
         secret: digest of the secret that deregistration needs.
+        owner: the account that has registered it; empty where the authentication token says whose it is, and for what
+            was registered before there were owners.
     """
 
     service_id: int
@@ -52,6 +54,11 @@ class Entry:
     permanent: bool
     token: bytes = field(repr=False)
     secret: bytes = field(repr=False)
+    owner: str = ""
+
+    def same_owner(self, other: Entry) -> bool:
+        """Tell whether another registration is its owner's."""
+        return self.owner == other.owner and hmac.compare_digest(self.token, other.token)
 
     @property
     def exempt(self) -> bool:
@@ -110,29 +117,45 @@ class Entries:
         """Return one registration, or None."""
         return self._entries.get(service_id)
 
-    def matching(self, inquiry: Inquiry, token: bytes) -> list[Entry]:
-        """Return the registrations with this token that match an inquiry, the newest first."""
+    def matching(self, inquiry: Inquiry, token: bytes, account: str | None = None) -> list[Entry]:
+        """Return the registrations with this token that match an inquiry, the preferred one first.
+
+        Those of one owner are in a row, the newest first. The first row is that of the account that asks; the others
+        follow in the order in which their owners came, so a newcomer is never preferred to who was there before.
+        """
         if inquiry.service_id is not None:
             entry = self._entries.get(inquiry.service_id)
             found = [] if entry is None else [entry]
         else:
             found = [entry for entry in reversed(self._entries.values()) if inquiry.fits(entry.service)]
-        return [entry for entry in found if hmac.compare_digest(entry.token, token)]
+        found = [entry for entry in found if hmac.compare_digest(entry.token, token)]
+        ranks = {} if account is None else {account: -1}
+        for entry in reversed(found):
+            ranks.setdefault(entry.owner, len(ranks))
+        if len(ranks) > 1:
+            found.sort(key=lambda entry: ranks[entry.owner])
+        return found
 
-    def register(self, entry: Entry, config: DirectoryServerConfig) -> Entry:
-        """Add a registration, replacing earlier ones where the rules say so; return it as it was added.
+    def register(self, entry: Entry, config: DirectoryServerConfig, *, adopts: bool = False) -> Entry:
+        """Add a registration, replacing earlier ones of its owner where the rules say so; return it as it was added.
 
-        A permanent registration replaces every permanent one with the same token that an inquiry for its type and
-        properties would find. It takes the id and the place of the newest of them, but has a secret of its own, since
-        of the old one only the digest is known.
+        A permanent registration replaces every permanent one of the same owner and token that an inquiry for its type
+        and properties would find. It takes the id and the place of the newest of them, but has a secret of its own,
+        since of the old one only the digest is known.
 
         Any other registration is added, even if an equal one exists; when there are more than `max_duplicates` equal
-        ones, the oldest are removed.
+        ones of its owner, the oldest are removed.
+
+        Args:
+            entry: the registration.
+            config: the limits.
+            adopts: it may replace those that were registered before there were owners.
 
         Raises:
             ResourceExhaustedError: a limit on the number or the size of registrations is reached.
         """
-        replaced = self._permanent_ones(entry) if entry.permanent else self._duplicates(entry, config)
+        replaced = self._permanent_ones(entry, adopts) if entry.permanent else self._duplicates(entry, config)
+        self._check_owner(entry, replaced, config)
         if len(self) - len(replaced) >= config.max_entries:
             raise ResourceExhaustedError(f"the directory has {len(self)} registrations and takes no more")
         total = self.total_bytes - sum(other.service.size for other in replaced) + entry.service.size
@@ -147,9 +170,25 @@ class Entries:
         self.total_bytes = total
         return entry
 
-    def _permanent_ones(self, entry: Entry) -> list[Entry]:
+    def _check_owner(self, entry: Entry, replaced: list[Entry], config: DirectoryServerConfig) -> None:
+        """Refuse an owner more than its share: nobody else could register."""
+        if len(self) < config.max_owner_entries and self.total_bytes + entry.service.size <= config.max_owner_bytes:
+            return
+        gone = {other.service_id for other in replaced}
+        own = [other for other in self if other.same_owner(entry) and other.service_id not in gone]
+        if len(own) >= config.max_owner_entries:
+            raise ResourceExhaustedError(f"max_owner_entries: you have {len(own)} registrations, and no more are taken")
+        size = sum(other.service.size for other in own)
+        if size + entry.service.size > config.max_owner_bytes:
+            raise ResourceExhaustedError(f"max_owner_bytes: you have {size} bytes of registrations; no room")
+
+    def _permanent_ones(self, entry: Entry, adopts: bool) -> list[Entry]:
         like_it = Inquiry(kind=entry.service.kind, properties=entry.service.properties)
-        return [other for other in self.matching(like_it, entry.token) if other.permanent]
+        return [
+            other
+            for other in self.matching(like_it, entry.token)
+            if other.permanent and (other.owner == entry.owner or (adopts and not other.owner))
+        ]
 
     def _duplicates(self, entry: Entry, config: DirectoryServerConfig) -> list[Entry]:
         host = entry.service.host
@@ -158,7 +197,7 @@ class Entries:
             for other in self
             if other.service.host == host  # the cheapest comparison first
             and not other.permanent
-            and other.token == entry.token
+            and other.same_owner(entry)
             and other.service == entry.service
         ]
         return same[: max(0, len(same) + 1 - config.max_duplicates)]

@@ -62,9 +62,10 @@ class MonitoredEntries:
         health = self._health.get(entry.service_id)
         return health is not None and health.given_up(now, self._config)
 
-    def shown(self, inquiry: Inquiry, token: bytes) -> list[Entry]:
-        """Return the registrations that answer an inquiry, the newest first."""
-        return [entry for entry in self.entries.matching(inquiry, token) if self._health[entry.service_id].shown]
+    def shown(self, inquiry: Inquiry, token: bytes, account: str | None = None) -> list[Entry]:
+        """Return the registrations that answer an inquiry, in the order of `Entries.matching`."""
+        found = self.entries.matching(inquiry, token, account)
+        return [entry for entry in found if self._health[entry.service_id].shown]
 
     def awaited(self) -> bool:
         """Return whether a service may still deregister: one that is checked, and is not known to be down."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import trio
 
+from trio_cogment.access import THIS_PROCESS, Identity
 from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory._changes import STOPPING, Changes
 from trio_cogment.directory._check_schedule import CheckScheduler
@@ -27,6 +28,11 @@ SECRET_BYTES = 16
 _ID_DRAWS = 100
 #: The shortest pause between two searches of a waiting inquiry, so that many of them do not search at every change.
 _LAG_PAUSE_SECONDS = 0.2
+
+
+def _owner(caller: Identity, token: str) -> str:
+    """Return whose a registration is. Who shares an authentication token shares what is registered with it."""
+    return "" if token and caller.by_address else caller.account
 
 
 class DirectoryServer:
@@ -139,8 +145,10 @@ class DirectoryServer:
 
     # Requests
 
-    async def register(self, service: Service, *, permanent: bool = False, token: str = "") -> tuple[int, str]:
-        """Register a service; return its id, and the secret that deregistration needs.
+    async def register(
+        self, service: Service, *, permanent: bool = False, token: str = "", caller: Identity = THIS_PROCESS
+    ) -> tuple[int, str]:
+        """Register a service for a caller; return its id, and the secret that deregistration needs.
 
         When this returns, the registration is durable, and the first health check has ended, unless it takes longer
         than `registration_wait_seconds`.
@@ -163,8 +171,9 @@ class DirectoryServer:
                 permanent=permanent or self.config.force_permanent,
                 token=digest(token),
                 secret=digest(secret),
+                owner=_owner(caller, token),
             )
-            return entries.register(entry, self.config)
+            return entries.register(entry, self.config, adopts=caller.local)
 
         entry = await self._changes.make(change)
         if not entry.exempt:
@@ -203,11 +212,12 @@ class DirectoryServer:
             return 0  # and nothing to write
         return await self._changes.make(change)
 
-    async def find(self, inquiry: Inquiry, *, token: str = "") -> list[Entry]:
-        """Return the registrations that answer an inquiry, the preferred one first.
+    async def find(self, inquiry: Inquiry, *, token: str = "", caller: Identity = THIS_PROCESS) -> list[Entry]:
+        """Return the registrations that answer a caller's inquiry, the preferred one first.
 
         When there are none, and the directory has only just started or has a `registration_lag_seconds`, this waits for
-        the first. With load balancing these are the least loaded ones, in random order; without, all, the newest first.
+        the first. With load balancing these are the least loaded ones, in random order; without, all: the caller's own
+        first, then those of the owner who came first, and so on, the newest of each before its others.
 
         Raises:
             UnavailableError: the directory is stopping.
@@ -218,7 +228,7 @@ class DirectoryServer:
         while True:
             self._check_running()
             changed = self._changed
-            found = await self._found(inquiry, digest)
+            found = await self._found(inquiry, digest, _owner(caller, token))
             # An id that is not registered now will not be registered later either.
             unknown = inquiry.service_id is not None and inquiry.service_id not in self._monitored.entries
             if found or unknown or trio.current_time() >= deadline:
@@ -227,13 +237,14 @@ class DirectoryServer:
                 await trio.sleep(_LAG_PAUSE_SECONDS)
                 await changed.wait()
 
-    async def _found(self, inquiry: Inquiry, token: bytes) -> list[Entry]:
-        found = self._monitored.shown(inquiry, token)
+    async def _found(self, inquiry: Inquiry, token: bytes, account: str) -> list[Entry]:
+        found = self._monitored.shown(inquiry, token, account)
         if self.config.check_on_inquire:
             stale = self._monitored.stale(found, trio.current_time())
             await self._checks.check_now(stale, wait_seconds=self.config.inquiry_wait_seconds)
             unanswered = {entry.service_id for entry in stale if self._checks.is_running(entry)}
-            found = [entry for entry in self._monitored.shown(inquiry, token) if entry.service_id not in unanswered]
+            found = self._monitored.shown(inquiry, token, account)
+            found = [entry for entry in found if entry.service_id not in unanswered]
         if self.config.load_balancing:
             found = least_loaded(found, self._monitored.load, self._rng)
         return found

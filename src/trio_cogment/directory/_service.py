@@ -51,16 +51,18 @@ class DirectoryService(About):
     async def Register(self, call: ServerCall) -> None:
         """Answer each registration in order, when it is durable."""
         async for request in call:
-            await call.send(await self._registered(request, _token(call), call.peer))
+            await call.send(await self._registered(request, call))
 
-    async def _registered(self, request: RegisterRequest, token: str, peer: str) -> RegisterReply:
+    async def _registered(self, request: RegisterRequest, call: ServerCall) -> RegisterReply:
         try:
             service = service_of(request, max_bytes=self._directory.config.max_entry_bytes)
-            service_id, secret = await self._directory.register(service, permanent=request.permanent, token=token)
+            service_id, secret = await self._directory.register(
+                service, permanent=request.permanent, token=_token(call), caller=call.identity
+            )
         except CogmentError as error:
             if self._directory.stopping:
                 raise
-            _log.info("%s could not register: %s", peer, error)
+            _log.info("%s could not register: %s", call.peer, error)
             return RegisterReply(status=RegisterReply.FAILED, error_msg=str(error))
         return RegisterReply(status=RegisterReply.OK, service_id=service_id, secret=secret)
 
@@ -81,7 +83,7 @@ class DirectoryService(About):
 
     async def Inquire(self, request: InquireRequest, call: ServerCall) -> None:
         """Send every registration that matches, the preferred one first."""
-        for entry in await self._directory.find(inquiry_of(request), token=_token(call)):
+        for entry in await self._directory.find(inquiry_of(request), token=_token(call), caller=call.identity):
             await call.send(InquireReply(data=entry.data()))
 
 
