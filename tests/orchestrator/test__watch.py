@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+
+import pytest
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
-from trio_cogment.errors import UnavailableError
+from trio_cogment.config import OrchestratorConfig
+from trio_cogment.errors import ResourceExhaustedError, UnavailableError
 from trio_cogment.orchestrator._watch import Watch, Watchers
 
 RUNNING, ENDED = TrialState.RUNNING, TrialState.ENDED
@@ -25,7 +28,7 @@ async def seen_by(watch: Watch) -> list[tuple[str, int]]:
 
 
 async def test_who_waits_for_a_trial_is_told_of_that_trial_alone() -> None:
-    watchers = Watchers(16)
+    watchers = Watchers(OrchestratorConfig(watch_queue_entries=16))
     with (
         watchers.subscribe([], False, [("a", RUNNING, describe)]) as every,
         watchers.subscribe([], False, [("a", RUNNING, describe)], trial_ids=["a", "c", "a"]) as some,
@@ -41,3 +44,97 @@ async def test_who_waits_for_a_trial_is_told_of_that_trial_alone() -> None:
         assert await seen_by(end) == [("a", ENDED)]
     assert list(watchers._by_trial) == [""]
     assert watchers.max_queued_entries == 0
+
+
+def large(*, tracebacks: bool = False) -> TrialInfo:
+    return TrialInfo(env_name="e" * 1000)
+
+
+async def left_behind(watch: Watch) -> tuple[int, str]:
+    """Read a watch to its end: how many entries there were, and why it ended."""
+    entries = 0
+    try:
+        async for _ in watch:
+            entries += 1
+    except ResourceExhaustedError as error:
+        return entries, str(error)
+    raise AssertionError("it goes on")
+
+
+async def test_what_waits_for_a_watcher_is_bounded_in_bytes() -> None:
+    watchers = Watchers(OrchestratorConfig(watch_queue_bytes=3500))
+    with watchers.subscribe([], True, []) as deaf, watchers.subscribe([], True, []) as alert:
+        for number in range(4):
+            watchers.publish(f"t{number}", RUNNING, large)
+            assert (await anext(alert)).info.env_name
+        assert (await left_behind(deaf)) == (
+            3,
+            "this watcher reads too slowly: watch_queue_bytes is reached; watch again to get a fresh snapshot",
+        )
+        assert watchers.queued_bytes == 0
+
+
+async def test_an_entry_that_waits_for_many_counts_once_and_the_limit_of_all_ends_those_who_lag() -> None:
+    watchers = Watchers(OrchestratorConfig(watch_total_bytes=3500))
+    with ExitStack() as stack:
+        deaf = [stack.enter_context(watchers.subscribe([], True, [])) for _ in range(10)]
+        for number in range(3):
+            watchers.publish(f"t{number}", RUNNING, large)
+        assert 3000 < watchers.queued_bytes < 3500
+        alert = stack.enter_context(watchers.subscribe([], True, []))
+        watchers.publish("t3", RUNNING, large)
+        assert (await anext(alert)).info.env_name
+        for watch in deaf:
+            entries, why = await left_behind(watch)
+            assert (entries, "watch_total_bytes" in why) == (0, True)
+        watchers.publish("t4", RUNNING, large)
+        assert (await anext(alert)).info.env_name
+    assert watchers.queued_bytes == 0
+
+
+async def test_what_waits_for_those_who_do_not_read_that_they_have_ended_is_in_nobodys_way() -> None:
+    watchers = Watchers(OrchestratorConfig(watch_queue_bytes=2500, watch_total_bytes=3500))
+    with watchers.subscribe([], True, []) as deaf:
+        for number in range(3):
+            watchers.publish(f"d{number}", RUNNING, large)
+        assert deaf.has_ended
+        assert watchers.queued_bytes > 2000
+        with watchers.subscribe([], True, []) as slow:
+            for number in range(2):
+                watchers.publish(f"s{number}", RUNNING, large)
+            assert (slow.queued_entries, deaf.queued_entries) == (2, 0)
+        assert (await left_behind(deaf))[0] == 0
+
+
+async def test_who_leaves_leaves_nothing_waiting() -> None:
+    watchers = Watchers(OrchestratorConfig())
+    with watchers.subscribe([], True, []):
+        watchers.publish("t", RUNNING, large)
+        assert watchers.queued_bytes > 1000
+    assert watchers.queued_bytes == 0
+
+
+async def test_trials_that_are_there_are_described_when_they_are_read() -> None:
+    made: list[int] = []
+
+    def counted(*, tracebacks: bool = False) -> TrialInfo:
+        made.append(1)
+        return TrialInfo(env_name="e" * 1000, state=ENDED)
+
+    watchers = Watchers(OrchestratorConfig(watch_queue_bytes=1))
+    with watchers.subscribe([], True, [(f"t{number}", RUNNING, counted) for number in range(5)]) as watch:
+        assert not made
+        entry = await anext(watch)
+        assert (entry.info.state, len(made)) == (RUNNING, 1)  # the state is that of the beginning
+        assert watch.queued_entries == 4
+
+
+def test_a_watcher_names_so_many_trials() -> None:
+    watchers = Watchers(OrchestratorConfig(max_watched_trials=2))
+    with watchers.subscribe([], False, [], trial_ids=["a", "b", "a"]):
+        pass
+    with (
+        pytest.raises(ResourceExhaustedError, match="trial_ids: 3; max_watched_trials is 2"),
+        watchers.subscribe([], False, [], trial_ids="abc"),
+    ):
+        pass

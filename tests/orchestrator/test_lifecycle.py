@@ -28,7 +28,7 @@ from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.api.orchestrator_pb2 import TrialStartRequest
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.orchestrator._trial import STOPPING
+from trio_cogment.orchestrator._watch import STOPPING
 from trio_cogment.rpc import ServerCall, methods_of
 from trio_cogment.sdk import actor_params, trial_params
 

@@ -35,6 +35,14 @@ class OrchestratorConfig:
         max_outbox_bytes: their total size; one message of any size is always allowed.
         client_join_timeout_seconds: how long a client actor may take to send its first message.
         watch_queue_entries: the most entries that wait for a watcher; with more its call is ended.
+        watch_queue_bytes: their total size; one entry of any size may always wait. The trials that are there when it
+            begins to watch do not count.
+        watch_total_bytes: the size of what waits for all watchers; with more, those end for whom entries wait already.
+        max_watched_trials: how many trials one watcher may name; without names it watches all.
+        max_info_reply_bytes: the size of one reply that describes trials to a peer; a larger one is refused, as clients
+            would not accept it. One trial's description of any size is sent.
+        max_peer_replies_bytes: the size of all such replies that one peer has not been sent yet; further calls are
+            refused.
         max_trial_actors: how many actors a trial may have.
         max_trial_endpoints: at how many different endpoints they may be; client actors are at none.
         max_trials: how many trials there may be at a time, without those that ended.
@@ -71,6 +79,11 @@ class OrchestratorConfig:
     max_outbox_bytes: int = 16 * 1024 * 1024
     client_join_timeout_seconds: float = 60.0
     watch_queue_entries: int = 16384
+    watch_queue_bytes: int = 4 * 1024 * 1024
+    watch_total_bytes: int = 32 * 1024 * 1024
+    max_watched_trials: int = 10_000
+    max_info_reply_bytes: int = 4 * 1024 * 1024
+    max_peer_replies_bytes: int = 16 * 1024 * 1024
     max_trial_actors: int = 2000
     max_trial_endpoints: int = 256
     max_trials: int = 8000

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import trio
+
 from trio_cogment.about import About
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import (
@@ -16,13 +18,17 @@ from trio_cogment.api.orchestrator_pb2 import (
     TrialStartReply,
     TrialStartRequest,
 )
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.errors import InvalidArgumentError, UnavailableError
 from trio_cogment.orchestrator._orchestrator import Orchestrator
+from trio_cogment.orchestrator._reply_room import ReplyRoom, replies_ledger
 from trio_cogment.orchestrator._trial import Trial
+from trio_cogment.orchestrator._watch import STOPPING
 from trio_cogment.rpc import IN_PROCESS, ServerCall
 from trio_cogment.services import TRIAL_ID
 
 _STATES = frozenset(TrialState.values())
+#: So many trials are described in one go.
+_TRIALS_PER_CHECKPOINT = 50
 
 
 def _may_see_tracebacks(call: ServerCall) -> bool:
@@ -40,6 +46,7 @@ class LifecycleService(About):
 
     def __init__(self, orchestrator: Orchestrator) -> None:
         self._orchestrator = orchestrator
+        self._replies = replies_ledger()
 
     def statuses(self) -> dict[str, Callable[[], str]]:
         """See `About.statuses`."""
@@ -69,7 +76,7 @@ class LifecycleService(About):
                 trial.soft_end()
         return TerminateTrialReply()
 
-    async def GetTrialInfo(self, request: TrialInfoRequest, call: ServerCall) -> TrialInfoReply:
+    async def GetTrialInfo(self, request: TrialInfoRequest, call: ServerCall) -> None:
         """Describe the trials asked for, or all."""
         trial_ids = call.metadata.texts(TRIAL_ID)
         trials = self._orchestrator.known(trial_ids) if trial_ids else list(self._orchestrator.trials)
@@ -79,7 +86,16 @@ class LifecycleService(About):
             actors=request.get_actor_list,
             tracebacks=_may_see_tracebacks(call),
         )
-        return TrialInfoReply(trial=map(describe, trials))
+        with ReplyRoom(self._replies, _account(call), self._orchestrator.config) as room:
+            reply = TrialInfoReply()
+            for number, trial in enumerate(trials):
+                if number % _TRIALS_PER_CHECKPOINT == _TRIALS_PER_CHECKPOINT - 1:
+                    await trio.lowlevel.checkpoint()
+                info = describe(trial)
+                room.take(info.ByteSize())
+                reply.trial.append(info)
+                del info
+            await call.send(reply)
 
     async def WatchTrials(self, request: TrialListRequest, call: ServerCall) -> None:
         """Send what there is, then every change, until the watcher leaves or the orchestrator stops."""
@@ -100,6 +116,8 @@ class LifecycleService(About):
                 tracebacks=_may_see_tracebacks(call),
             ) as watch,
         ):
-            await call.send_initial_metadata()
-            async for entry in watch:
-                await call.send(entry)
+            with watch.patience:
+                await call.send_initial_metadata()
+                async for entry in watch:
+                    await call.send(entry)
+            raise UnavailableError(STOPPING)  # iterating never ends without an error, so it has been cut off

@@ -33,10 +33,10 @@ from trio_cogment.orchestrator._metering import MakeMachine, gauges, machine_for
 from trio_cogment.orchestrator._remote_sink import sink_of
 from trio_cogment.orchestrator._room import Holding, Room, check_counts, estimated_bytes
 from trio_cogment.orchestrator._rules import rules_of
-from trio_cogment.orchestrator._trial import STOPPING, Trial
+from trio_cogment.orchestrator._trial import Trial
 from trio_cogment.orchestrator._trial_registry import TrialRegistry
 from trio_cogment.orchestrator._trial_run import TrialRun
-from trio_cogment.orchestrator._watch import Watchers
+from trio_cogment.orchestrator._watch import STOPPING, Watchers
 from trio_cogment.outcome import EndCause
 from trio_cogment.rpc import OwnNursery
 from trio_cogment.trial import (
@@ -117,7 +117,7 @@ class Orchestrator:
         self._start_turns = FairTurns(1, 1)
         if metrics is not None:
             self.trials.on_collected = metrics.collected
-        self.watchers = Watchers(self.config.watch_queue_entries)
+        self.watchers = Watchers(self.config)
         self._tasks = OwnNursery()
         self._stopping = False
         self._open_calls = AsyncValue(0)

@@ -46,7 +46,6 @@ from trio_cogment.trial import (
 
 _log = logging.getLogger(__name__)
 
-STOPPING = "the orchestrator is stopping"
 FAILED = "the orchestrator failed to run this trial; its log has the details"
 _STATE_NAMES = {number: name for name, number in TrialState.items()}
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}

@@ -21,7 +21,8 @@ from trio_cogment.errors import CogmentError, RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._datalog import Datalog
 from trio_cogment.orchestrator._participant_streams import ParticipantStreams
-from trio_cogment.orchestrator._trial import FAILED, STOPPING, Trial
+from trio_cogment.orchestrator._trial import FAILED, Trial
+from trio_cogment.orchestrator._watch import STOPPING
 from trio_cogment.orchestrator.sinks import SampleSink
 from trio_cogment.outcome import EndCause
 from trio_cogment.trial import ParametersComplete

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 import trio
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo, TrialListEntry
+from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import ResourceExhaustedError, UnavailableError
 
+STOPPING = "the orchestrator is stopping"
+#: The limit at which nothing is kept of those who have reached it.
+TOTAL = "watch_total_bytes"
 #: Instead of a trial's id, which is never empty.
 _ANY = ""
 
@@ -23,14 +27,112 @@ class Describe(Protocol):
         """See the class."""
 
 
+class _Entry:
+    """What watchers are told of one change: made once, and kept as long as it waits for one of them."""
+
+    __slots__ = ("_total", "_waiting", "message", "size")
+
+    def __init__(self, message: TrialListEntry, total: _Total) -> None:
+        self.message = message
+        self.size = message.ByteSize()
+        self._total = total
+        self._waiting = 0
+
+    def wait(self) -> None:
+        """It waits for one watcher more."""
+        self._waiting += 1
+        if self._waiting == 1:
+            self._total.size += self.size
+
+    def leave(self) -> None:
+        """It waits for one watcher less."""
+        self._waiting -= 1
+        if not self._waiting:
+            self._total.size -= self.size
+
+
+class _Present:
+    """A trial that was there when somebody began to watch: described when it is read, so that nothing is kept of it."""
+
+    __slots__ = ("_info", "_state", "_trial_id", "_watch")
+    size = 0
+
+    def __init__(self, watch: Watch, trial_id: str, state: int, info: Describe) -> None:
+        self._watch = watch
+        self._trial_id = trial_id
+        self._state = state
+        self._info = info
+
+    @property
+    def message(self) -> TrialListEntry:
+        """The entry, made anew."""
+        return self._watch.describe(self._trial_id, self._state, self._info)
+
+    def wait(self) -> None:
+        """See `_Entry.wait`."""
+
+    def leave(self) -> None:
+        """See `_Entry.leave`."""
+
+
+class _Total:
+    """How many bytes wait for all watchers; an entry that waits for several counts once.
+
+    Args:
+        limit: how many may.
+        relieve: drops what waits for those whose watch has ended.
+    """
+
+    def __init__(self, limit: int, relieve: Callable[[], None]) -> None:
+        self.size = 0
+        self._limit = limit
+        self._relieve = relieve
+
+    def is_full(self) -> bool:
+        """Whether there is too much, even without what waits for those who do not read that they have ended."""
+        if self.size > self._limit:
+            self._relieve()
+        return self.size > self._limit
+
+
+class Change:
+    """One change of a trial: its entries are made when a watcher wants them, and shared by those who want the same."""
+
+    def __init__(self, trial_id: str, state: int, info: Describe, total: _Total) -> None:
+        self.trial_id = trial_id
+        self.state = state
+        self.info = info
+        self._total = total
+        self._entries: dict[tuple[bool, bool], _Entry] = {}
+
+    def entry_for(self, watch: Watch) -> _Entry:
+        """Return what a watcher is told."""
+        found = self._entries.get(watch.wants)
+        if found is None:
+            found = _Entry(watch.describe(self.trial_id, self.state, self.info), self._total)
+            self._entries[watch.wants] = found
+        return found
+
+
 class Watch:
     """One watcher's view: entries in the order of the changes.
 
     Iterating raises `ResourceExhaustedError` after the last entry of a watcher that fell too far behind, and
     `UnavailableError` when the orchestrator stops.
 
+    Args:
+        states: those that are wanted; empty: all.
+        full_info: entries describe their trials.
+        queue_entries: how many entries may wait.
+        queue_bytes: their total size; one entry of any size may always wait.
+        total: what waits for everybody.
+        when_settled: see `Watchers.subscribe`.
+        tracebacks: see `Watchers.subscribe`.
+
     Attributes:
         max_queued_entries: how many entries may wait.
+        patience: whoever sends the entries does so in this scope: it ends when the orchestrator has waited long enough.
+        wants: what tells its entries from those of others.
     """
 
     def __init__(
@@ -39,46 +141,100 @@ class Watch:
         *,
         full_info: bool,
         queue_entries: int,
+        queue_bytes: int,
+        total: _Total,
         when_settled: bool = False,
         tracebacks: bool = False,
     ) -> None:
         self._states = states
-        self._full_info = full_info
+        self.wants = full_info, tracebacks
         self._when_settled = when_settled
-        self._tracebacks = tracebacks
         #: Trials that ended, and whose samples are not settled.
-        self._held: dict[str, Describe] = {}
+        self._held: dict[str, Change] = {}
         self.max_queued_entries = queue_entries
-        self._send, self._receive = trio.open_memory_channel[TrialListEntry](queue_entries)
+        self._max_bytes = queue_bytes
+        self._bytes = 0
+        self._total = total
+        self._send, self._receive = trio.open_memory_channel[_Entry | _Present](queue_entries)
         self._end: Exception | None = None
+        self.patience = trio.CancelScope()
 
-    def offer(self, trial_id: str, state: int, info: Describe) -> None:
-        """Queue an entry if it passes the filter; a full queue ends this watch."""
-        if self._end is not None or (self._states and state not in self._states):
+    def describe(self, trial_id: str, state: int, info: Describe) -> TrialListEntry:
+        """Return the entry of a trial."""
+        full_info, tracebacks = self.wants
+        if not full_info:
+            return TrialListEntry(trial_id=trial_id, state=state)  # type: ignore[arg-type]  # an int is an enum value
+        entry = TrialListEntry(info=info(tracebacks=tracebacks))
+        # One input may change the state twice: the entry is about this change, whatever the trial is by now.
+        entry.info.state = state  # type: ignore[assignment]  # an int is an enum value
+        return entry
+
+    def offer(self, change: Change, *, present: bool = False) -> None:
+        """Queue an entry if it passes the filter; a full queue ends this watch.
+
+        Args:
+            change: what there is to be told.
+            present: it was so before this watch began.
+        """
+        if self._end is not None or (self._states and change.state not in self._states):
             return
-        if self._when_settled and state == TrialState.ENDED and info().end.samples_pending:
-            self._held[trial_id] = info
+        if self._when_settled and change.state == TrialState.ENDED and change.info().end.samples_pending:
+            self._held[change.trial_id] = change
+        elif present:
+            self._queue(_Present(self, change.trial_id, change.state, change.info))
         else:
-            self._queue(trial_id, state, info)
+            self._queue(change.entry_for(self))
 
-    def settle(self, trial_id: str, info: Describe) -> None:
+    def settle(self, change: Change) -> None:
         """Queue the entry of a trial that ended before, now that its samples are settled."""
-        if self._held.pop(trial_id, None) is not None:
-            self._queue(trial_id, TrialState.ENDED, info)
+        if self._held.pop(change.trial_id, None) is not None:
+            self._queue(change.entry_for(self))
 
-    def _queue(self, trial_id: str, state: int, info: Describe) -> None:
-        if self._full_info:
-            entry = TrialListEntry(info=info(tracebacks=self._tracebacks))
-            # One input may change the state twice: the entry is about this change, whatever the trial is by now.
-            entry.info.state = state  # type: ignore[assignment]  # an int is an enum value
-        else:
-            entry = _short_entry(trial_id, state)
+    def _queue(self, entry: _Entry | _Present) -> None:
+        entry.wait()
+        limit = self._reached(entry)
+        if limit:
+            entry.leave()
+            self.end(
+                ResourceExhaustedError(
+                    f"this watcher reads too slowly: {limit} is reached; watch again to get a fresh snapshot"
+                )
+            )
+            if limit == TOTAL:
+                self.drop()
+            return
         try:
             self._send.send_nowait(entry)
-        except trio.WouldBlock:
-            self.end(ResourceExhaustedError("this watcher reads too slowly; watch again to get a fresh snapshot"))
         except trio.BrokenResourceError:
-            pass  # the watcher has left; its subscription ends with its task
+            entry.leave()  # the watcher has left; its subscription ends with its task
+        else:
+            self._bytes += entry.size
+
+    def _reached(self, entry: _Entry | _Present) -> str:
+        """Return the name of the limit that leaves no room for an entry; empty if there is room."""
+        if self.queued_entries >= self.max_queued_entries:
+            return "watch_queue_entries"
+        if self._bytes and self._bytes + entry.size > self._max_bytes:
+            return "watch_queue_bytes"
+        if self._bytes and self._total.is_full():
+            return TOTAL
+        return ""
+
+    def _taken(self, entry: _Entry | _Present) -> TrialListEntry:
+        self._bytes -= entry.size
+        entry.leave()
+        return entry.message
+
+    def drop(self) -> None:
+        """Forget what waits: nobody reads it any more."""
+        with suppress(trio.WouldBlock, trio.EndOfChannel):
+            while True:
+                self._taken(self._receive.receive_nowait())
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more is queued."""
+        return self._end is not None
 
     @property
     def queued_entries(self) -> int:
@@ -88,8 +244,8 @@ class Watch:
     def end(self, error: Exception) -> None:
         """Let the watcher see what is queued, then `error`."""
         held, self._held = self._held, {}
-        for trial_id, info in held.items():
-            self._queue(trial_id, TrialState.ENDED, info)
+        for change in held.values():
+            self._queue(change.entry_for(self))
         if self._end is None:
             self._end = error
             self._send.close()
@@ -102,19 +258,24 @@ class Watch:
             try:
                 # A crowd of trials makes thousands of entries in one turn: one by one per turn would be too slow. Who
                 # iterates sends each of them, and that takes turns.
-                return self._receive.receive_nowait()
+                return self._taken(self._receive.receive_nowait())
             except trio.WouldBlock:
-                return await self._receive.receive()
+                return self._taken(await self._receive.receive())
         except trio.EndOfChannel:
             assert self._end is not None
             raise self._end from None
 
 
 class Watchers:
-    """Everybody who watches."""
+    """Everybody who watches.
 
-    def __init__(self, queue_entries: int) -> None:
-        self._queue_entries = queue_entries
+    Args:
+        config: how much may wait for each, and for all.
+    """
+
+    def __init__(self, config: OrchestratorConfig) -> None:
+        self._config = config
+        self._total = _Total(config.watch_total_bytes, self._relieve)
         self._watches: dict[Watch, None] = {}
         #: By the trials they want: each of a crowd of trials may have somebody who waits for it alone.
         self._by_trial: dict[str, dict[Watch, None]] = {_ANY: {}}
@@ -142,28 +303,37 @@ class Watchers:
             tracebacks: whether a `TrialInfo` has those of participants that raised.
 
         Raises:
+            ResourceExhaustedError: it is about too many trials.
             UnavailableError: the orchestrator is stopping.
         """
         if self._stopped:
-            raise UnavailableError("the orchestrator is stopping")
+            raise UnavailableError(STOPPING)
+        wanted = set(trial_ids) or {_ANY}
+        if len(wanted) > self._config.max_watched_trials:
+            raise ResourceExhaustedError(
+                f"trial_ids: {len(wanted)}; max_watched_trials is {self._config.max_watched_trials}. Without any, all "
+                "trials are watched"
+            )
         trials = list(present)
         # The snapshot has room beside the changes: a crowd of old trials must not overflow a new watcher.
         watch = Watch(
             frozenset(states),
             full_info=full_info,
-            queue_entries=self._queue_entries + len(trials),
+            queue_entries=self._config.watch_queue_entries + len(trials),
+            queue_bytes=self._config.watch_queue_bytes,
+            total=self._total,
             when_settled=when_settled,
             tracebacks=tracebacks,
         )
         for trial_id, state, info in trials:
-            watch.offer(trial_id, state, info)
-        wanted = set(trial_ids) or {_ANY}
+            watch.offer(Change(trial_id, state, info, self._total), present=True)
         self._watches[watch] = None
         for trial_id in wanted:
             self._by_trial.setdefault(trial_id, {})[watch] = None
         try:
             yield watch
         finally:
+            watch.drop()
             del self._watches[watch]
             for trial_id in wanted:
                 del self._by_trial[trial_id][watch]
@@ -177,18 +347,32 @@ class Watchers:
         """Tell every watcher of a trial about a change."""
         if not self._watches:
             return
+        change = Change(trial_id, state, info, self._total)
         for watch in self._of(trial_id):
-            watch.offer(trial_id, state, info)
+            watch.offer(change)
 
     def publish_settled(self, trial_id: str, info: Describe) -> None:
         """Tell those who wait for it that an ended trial's data log takes no more samples."""
+        if not self._watches:
+            return
+        change = Change(trial_id, TrialState.ENDED, info, self._total)
         for watch in self._of(trial_id):
-            watch.settle(trial_id, info)
+            watch.settle(change)
 
     @property
     def queued_entries(self) -> int:
         """How many entries wait for watchers that do not read fast enough."""
         return sum(watch.queued_entries for watch in self._watches)
+
+    def _relieve(self) -> None:
+        for watch in self._watches:
+            if watch.has_ended:
+                watch.drop()
+
+    @property
+    def queued_bytes(self) -> int:
+        """How many bytes they take."""
+        return self._total.size
 
     @property
     def max_queued_entries(self) -> int:
@@ -196,11 +380,9 @@ class Watchers:
         return sum(watch.max_queued_entries for watch in self._watches)
 
     def stop(self) -> None:
-        """End every watch, after what it has queued, with UNAVAILABLE."""
+        """End every watch, after what it has queued, with UNAVAILABLE; not later than a farewell takes."""
         self._stopped = True
+        deadline = trio.current_time() + self._config.farewell_seconds
         for watch in self._watches:
-            watch.end(UnavailableError("the orchestrator is stopping"))
-
-
-def _short_entry(trial_id: str, state: int) -> TrialListEntry:
-    return TrialListEntry(trial_id=trial_id, state=state)  # type: ignore[arg-type]  # an int is an enum value
+            watch.end(UnavailableError(STOPPING))
+            watch.patience.deadline = deadline

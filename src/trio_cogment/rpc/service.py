@@ -76,9 +76,11 @@ async def _only_request(call: ServerCall) -> Message:
     return request
 
 
-def _unary_unary(function: Callable[[Any, ServerCall], Awaitable[Message]]) -> Handler:
+def _unary_unary(function: Callable[[Any, ServerCall], Awaitable[Message | None]]) -> Handler:
     async def handler(call: ServerCall) -> None:
-        await call.send(await function(await _only_request(call), call))
+        reply = await function(await _only_request(call), call)
+        if reply is not None:  # else it has sent it
+            await call.send(reply)
 
     return handler
 
