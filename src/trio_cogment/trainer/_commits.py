@@ -55,6 +55,7 @@ class Commits:
         self._write = write
         self._owner = owner
         self._config = config
+        self._most_rows, self._most_bytes = config.max_pending_rows, config.max_pending_bytes
         self._commit_rows = config.commit_rows
         self._max_commit_rows = config.max_commit_rows
         self.batch = Batch()
@@ -78,8 +79,7 @@ class Commits:
     @property
     def has_room(self) -> bool:
         """Whether telemetry may be put now."""
-        config = self._config
-        return self._held_rows < config.max_pending_rows and self._held_bytes < config.max_pending_bytes
+        return self._held_rows < self._most_rows and self._held_bytes < self._most_bytes
 
     async def wait_room(self) -> None:
         """Return when telemetry may be put."""

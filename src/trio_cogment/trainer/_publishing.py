@@ -265,7 +265,8 @@ class Publication:
             return False
         if entry is None or message.run_id != entry.run_id:
             entry = self._entry_of(message)
-        if entry.latest.state not in _TAKING or not entry.is_registered:
+        taking = entry.latest.state in _TAKING and entry.is_registered
+        if not taking:
             intake.check_open(entry)
         if worker is None or message.worker_id != worker.worker_id or (self._token and worker.token != self._token):
             worker = self._worker = self._worker_of(entry, message)
@@ -275,7 +276,7 @@ class Publication:
             worker.ledger.spend()
             self._drop(entry, worker)
             return True
-        if not intake.accept_now(entry, worker):
+        if not (taking and intake.commits.has_room and worker.ledger.accept()):  # as `accept_now`, without its call
             return False
         self._position = intake.store(entry, self._kind, message, worker)
         self.accepted += 1
