@@ -124,6 +124,20 @@ async def test_everything_in_one_process(tmp_path: Path) -> None:
         assert "Traceback" not in everything.err
 
 
+async def test_workers_are_told_where_the_model_registry_is(tmp_path: Path) -> None:
+    url = "grpc://127.0.0.1:1"
+    async with server("services", "trainer", "--port=0", f"--folder={tmp_path}", f"--model_registry={url}") as running:
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with channel_to(running) as channel:
+                client = Client(channel)
+                await client.submit("a", **program(ENVIRONMENT))
+                await until(client, "a", "TERM")
+                async with client.stream("a", kind="Episodes") as call:
+                    episode = await call.receive()
+        assert episode.metadata_json == f'[null,null,"{url}",null,"127.0.0.1:{running.port}"]'
+        assert await running.stop() == 0
+
+
 async def registered(port: int) -> str:
     """Wait until the directory has a trainer; return what is printed about it."""
     inquire = ("client", "directory", "inquire", "--type=other", f"--endpoint=grpc://127.0.0.1:{port}")
@@ -181,6 +195,9 @@ def test_the_trainer_of_a_server_of_everything(monkeypatch: pytest.MonkeyPatch) 
     found = settings_of(monkeypatch, "run_orchestrator", serve)
     assert isinstance(found, OrchestratorSettings)
     assert found.trainer == Path("there")
+    found = settings_of(monkeypatch, "run_orchestrator", serve, "--trainer_spec=rl")
+    assert isinstance(found, OrchestratorSettings)
+    assert found.trainer_spec == "rl"
 
 
 @pytest.mark.parametrize(
@@ -197,6 +214,24 @@ def test_values_that_cannot_be(arguments: tuple[str, ...], expected: str) -> Non
     output = run_main("services", "trainer", *arguments)
     assert (output.code, output.out, output.err.count("\n")) == (1, "", 1)
     assert output.err.startswith(f"trio-cogment: {expected}")
+
+
+ELSEWHERE = ("--orchestrator=grpc://127.0.0.1:1", "--datastore=grpc://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("services", "trainer", *ELSEWHERE, "--spec={}/none.yaml"),
+        ("serve", "--trainer={}/t", "--storage=memory:", "--archive_dir=none", "--trainer_spec={}/none.yaml"),
+    ],
+)
+def test_types_that_are_not_there(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    output = run_main(*(argument.format(tmp_path) for argument in arguments))
+    assert (output.code, output.out) == (1, "")
+    flag = arguments[-1].partition("=")[0]
+    assert output.err.startswith(f"trio-cogment: {flag}: {tmp_path}/none.yaml: ")
+    assert not (tmp_path / "t").exists()
 
 
 def test_this_machine() -> None:
