@@ -230,6 +230,7 @@ async def open_platform(
             metrics=metrics,
             local=_Local(LocalParticipants(participants, participants_channel), sample_sink),
             host=host,
+            outgoing=config.outgoing,
         )
         services = orchestrator_services(orchestrator)
         if datastore is not None:

@@ -202,9 +202,15 @@ class Watching(DirectoryServer):
         self.both = trio.Event()
 
     async def register(
-        self, service: Service, *, permanent: bool = False, token: str = "", caller: Identity = THIS_PROCESS
+        self,
+        service: Service,
+        *,
+        permanent: bool = False,
+        token: str = "",
+        caller: Identity = THIS_PROCESS,
+        reach: str | None = None,
     ) -> tuple[int, str]:
-        registered = await super().register(service, permanent=permanent, token=token, caller=caller)
+        registered = await super().register(service, permanent=permanent, token=token, caller=caller, reach=reach)
         if self.count == 2:
             self.both.set()
         return registered

@@ -12,11 +12,13 @@ import trio
 
 from tests.directory.bench import ENVIRONMENT, OTHER, Net, Told, service_of
 from trio_cogment.api.directory_pb2 import ServiceEndpoint, ServiceType
-from trio_cogment.config import DirectoryServerConfig, RpcConfig
+from trio_cogment.config import DirectoryServerConfig, OutgoingConfig, RpcConfig
 from trio_cogment.directory import Service
 from trio_cogment.directory._health_check import HealthChecker, parsed_load
 from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.host import Connect, Host
 from trio_cogment.rpc import HealthService, ServingStatus, open_listeners, serve, standard_services
+from trio_cogment.rpc.outgoing import Outgoing
 
 Clock = trio.testing.MockClock
 CONFIG = DirectoryServerConfig(connect_timeout_seconds=3, answer_timeout_seconds=10)
@@ -38,11 +40,15 @@ class Bench:
         return load, trio.current_time() - began
 
 
+def through(connect: Connect) -> Outgoing:
+    return Outgoing(OutgoingConfig(), Host(connect=connect), CONFIG.connect_timeout_seconds)
+
+
 @asynccontextmanager
 async def bench() -> AsyncIterator[Bench]:
     async with trio.open_nursery() as nursery:
         net = Net(nursery)
-        yield Bench(net, HealthChecker(net.dial, CONFIG, RpcConfig(), random.Random(0)))
+        yield Bench(net, HealthChecker(through(net.dial), CONFIG, RpcConfig(), random.Random(0)))
         nursery.cancel_scope.cancel()
 
 
@@ -152,7 +158,7 @@ async def test_real_sockets() -> None:
         closed_port = closed[0].socket.getsockname()[1]
         await closed[0].aclose()
         config = DirectoryServerConfig(connect_timeout_seconds=20, answer_timeout_seconds=0.5)
-        checker = HealthChecker(trio.open_tcp_stream, config, RpcConfig(), random.Random(0))
+        checker = HealthChecker(through(trio.open_tcp_stream), config, RpcConfig(), random.Random(0))
         patient = DirectoryServerConfig(connect_timeout_seconds=20, answer_timeout_seconds=20)
         for options, expected in (
             ({"port": port}, 9),
@@ -161,7 +167,7 @@ async def test_real_sockets() -> None:
             ({"port": mute_port, "kind": OTHER}, 0),
             ({"port": closed_port}, None),
         ):
-            check = HealthChecker(trio.open_tcp_stream, patient, RpcConfig(), random.Random(0)).check
+            check = HealthChecker(through(trio.open_tcp_stream), patient, RpcConfig(), random.Random(0)).check
             assert await check(registered("127.0.0.1", **options)) == expected
         assert await checker.check(registered("127.0.0.1", port=mute_port)) is None
         for host in ("no such\u3002host..name", "x" * 70 + ".example", "[", "%"):
@@ -194,10 +200,24 @@ async def test_a_server_that_speaks_something_else(greeting: bytes, autojump_clo
             nursery.start_soon(greet, theirs)
             return ours
 
-        check = HealthChecker(dial, CONFIG, RpcConfig(), random.Random(0)).check
+        check = HealthChecker(through(dial), CONFIG, RpcConfig(), random.Random(0)).check
         assert await check(registered("it")) is None
         assert await check(registered("it", kind=OTHER)) == 0
 
 
 async def _say_nothing(stream: trio.SocketStream) -> None:
     await trio.sleep_forever()
+
+
+async def test_what_a_peer_elsewhere_registers_is_not_connected_to_on_this_machine() -> None:
+    async with trio.open_nursery() as nursery:
+        services = [service_of(Told())]
+        running = await nursery.start(serve, services, await open_listeners("127.0.0.1"))
+        check = HealthChecker(through(trio.open_tcp_stream), CONFIG, RpcConfig(), random.Random(0)).check
+        for kind in (ENVIRONMENT, OTHER):
+            for host in ("127.0.0.1", "localhost"):
+                service = registered(host, kind, port=running.port)
+                assert await check(service) == 0
+                assert await check(service, "203.0.113.7") is None
+                assert await check(service, "127.0.0.1") == 0
+        nursery.cancel_scope.cancel()

@@ -36,7 +36,7 @@ from trio_cogment.api.directory_pb2 import (
 from trio_cogment.config import DirectoryServerConfig
 from trio_cogment.directory import Inquiry, directory_services
 from trio_cogment.directory._requests import service_of
-from trio_cogment.errors import RpcError, StatusCode, UnavailableError
+from trio_cogment.errors import InvalidArgumentError, RpcError, StatusCode, UnavailableError
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.testing import SimDisk
 
@@ -737,3 +737,20 @@ async def test_nobody_is_waited_for_who_will_not_deregister(case: str, autojump_
         began = trio.current_time()
         await at.server.farewell()
         assert trio.current_time() == began
+
+
+async def test_permanent_ones_of_peers_elsewhere_lead_to_them_or_to_public_addresses(autojump_clock: Clock) -> None:
+    async with directory() as at:
+        for host, reach, expected in (
+            ("127.0.0.1", "203.0.113.7", False),
+            ("a.name", "203.0.113.7", False),
+            ("203.0.113.7", "203.0.113.7", True),
+            ("8.8.8.8", "203.0.113.7", True),
+            ("127.0.0.1", None, True),
+        ):
+            service = service_of(registration(host, permanent=True), max_bytes=1000)
+            if expected:
+                await at.server.register(service, permanent=True, reach=reach)
+            else:
+                with pytest.raises(InvalidArgumentError, match=r"^endpoint\.host: expected a public address"):
+                    await at.server.register(service, permanent=True, reach=reach)

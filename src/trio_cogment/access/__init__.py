@@ -13,6 +13,9 @@ from trio_cogment.access.identity import THIS_PROCESS as THIS_PROCESS
 from trio_cogment.access.identity import Identity as Identity
 from trio_cogment.access.identity import address_of as address_of
 from trio_cogment.access.identity import anonymous as anonymous
+from trio_cogment.access.networks import Networks as Networks
+from trio_cogment.access.networks import parse_networks as parse_networks
+from trio_cogment.access.networks import reach_of as reach_of
 from trio_cogment.access.quotas import Ledger as Ledger
 from trio_cogment.access.rights import RIGHTS as RIGHTS
 from trio_cogment.access.rights import Scope as Scope

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ModelRegistryConfig,
         OpenEnvConfig,
         OrchestratorConfig,
+        OutgoingConfig,
         RpcConfig,
         TrainerConfig,
         WorkersConfig,
@@ -37,6 +38,7 @@ SECTIONS = {
     "datastore": "DatastoreConfig",
     "model_registry": "ModelRegistryConfig",
     "directory_server": "DirectoryServerConfig",
+    "outgoing": "OutgoingConfig",
     "openenv": "OpenEnvConfig",
     "dm_env_rpc": "DmEnvRpcConfig",
     "trainer": "TrainerConfig",
@@ -108,6 +110,12 @@ class Configuration:
     def directory_server(self) -> DirectoryServerConfig:
         """Rules and limits of a directory."""
         found: DirectoryServerConfig = self._section("directory_server")
+        return found
+
+    @property
+    def outgoing(self) -> OutgoingConfig:
+        """Where a server connects when a peer has named an endpoint."""
+        found: OutgoingConfig = self._section("outgoing")
         return found
 
     @property

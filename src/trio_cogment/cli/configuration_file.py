@@ -106,6 +106,10 @@ def _boolean(text: str) -> bool:
     return text.lower() == "true"
 
 
+def _texts(text: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in text.split(",") if one.strip())
+
+
 #: Type of a field -> what is expected, how it is read.
 READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
     int: ("an integer", _integer),
@@ -113,4 +117,5 @@ READERS: dict[Any, tuple[str, Callable[[str], Any]]] = {
     float: ("a number", _number),
     bool: ("true or false", _boolean),
     str: ("a text", str),
+    tuple[str, ...]: ("texts, separated by commas", _texts),
 }

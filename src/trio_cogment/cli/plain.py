@@ -243,12 +243,17 @@ def _orchestrator_flags() -> dict[str, Flag]:
         "pre_trial_hooks": Flag(None, None, "COGMENT_PRE_TRIAL_HOOKS"),
         "legacy": Flag(None, None, "COGMENT_LEGACY_PROFILE"),
         "status_file": Flag(None, None, "COGMENT_STATUS_FILE"),
+        **_OUTGOING,
         "gc_frequency": Flag(_is_count, None, "COGMENT_GC_FREQUENCY"),
         "actor_web_port": Flag(None, None, "COGMENT_WEB_PROXY_PORT"),
         "actor_http_port": Flag(None, None),
     }
 
 
+_OUTGOING = {
+    "outgoing_allow": Flag(None, None, "TRIO_COGMENT_OUTGOING_ALLOW"),
+    "outgoing_deny": Flag(None, None, "TRIO_COGMENT_OUTGOING_DENY"),
+}
 _PERSISTENCE = {"persistence_file": Flag(_is_text, ".cogment-directory-data", "COGMENT_DIRECTORY_PERSISTENCE_FILE")}
 _ARCHIVE = {"archive_dir": Flag(_is_archive, ".cogment/model_registry", "COGMENT_MODEL_REGISTRY_ARCHIVE_DIR")}
 _DURABILITY = {"durability": Flag(_is_durability, "full", "COGMENT_TRIAL_DATASTORE_DURABILITY")}
@@ -310,6 +315,7 @@ COMMANDS: dict[tuple[str, ...], Command] = {
     ("services", "directory"): Command(
         _directory,
         _service_flags("DIRECTORY", "9005"),
+        _OUTGOING,
         _PERSISTENCE,
         {
             "registration_lag": Flag(_is_count, None, "COGMENT_DIRECTORY_REGISTRATION_LAG"),

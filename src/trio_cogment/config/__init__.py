@@ -6,6 +6,7 @@ from trio_cogment.config._dm_env_rpc import DmEnvRpcConfig as DmEnvRpcConfig
 from trio_cogment.config._openenv import OpenEnvConfig as OpenEnvConfig
 from trio_cogment.config._orchestrator import MetricsConfig as MetricsConfig
 from trio_cogment.config._orchestrator import OrchestratorConfig as OrchestratorConfig
+from trio_cogment.config._outgoing import OutgoingConfig as OutgoingConfig
 from trio_cogment.config._platform import PlatformConfig as PlatformConfig
 from trio_cogment.config._rpc import RpcConfig as RpcConfig
 from trio_cogment.config._stores import DatastoreConfig as DatastoreConfig

@@ -47,6 +47,7 @@ class Entry:
         secret: digest of the secret that deregistration needs.
         owner: the account that has registered it; empty where the authentication token says whose it is, and for what
             was registered before there were owners.
+        reach: how far its host may lead; see `trio_cogment.access.reach_of`.
     """
 
     service_id: int
@@ -55,6 +56,7 @@ class Entry:
     token: bytes = field(repr=False)
     secret: bytes = field(repr=False)
     owner: str = ""
+    reach: str | None = None
 
     def same_owner(self, other: Entry) -> bool:
         """Tell whether another registration is its owner's."""

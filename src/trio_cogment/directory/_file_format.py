@@ -4,8 +4,8 @@ The file is one JSON object:
 
 - `trio-cogment-directory`: the version of the format, 1;
 - `salt`: the salt of the digests, in hexadecimal;
-- `services`: a list, the oldest registration first. `token` and `secret` are digests, `owner` is an account; the other
-  members are those of the API's messages, with enums as numbers.
+- `services`: a list, the oldest registration first. `token` and `secret` are digests, `owner` is an account, `reach` is
+  where its host may lead (null: anywhere); the other members are those of the API's messages, with enums as numbers.
 
 The reference's file is a JSON object too, with the ids as names. It has tokens and secrets in plain text.
 """
@@ -67,6 +67,7 @@ def _members(entry: Entry) -> dict[str, Any]:
         "token": entry.token.hex(),
         "secret": entry.secret.hex(),
         "owner": entry.owner,
+        "reach": entry.reach,
         "type": service.kind,
         "protocol": service.protocol,
         "host": service.host,
@@ -128,6 +129,7 @@ def _entry(item: Any) -> Entry:
         token=_bytes(fields, "token", _DIGEST_BYTES),
         secret=_bytes(fields, "secret", _DIGEST_BYTES),
         owner=_take(fields, "owner", str, ""),
+        reach=_take(fields, "reach", str, "") if fields.get("reach") is not None else None,
     )
 
 

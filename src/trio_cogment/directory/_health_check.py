@@ -18,8 +18,8 @@ from trio_cogment.config import DirectoryServerConfig, RpcConfig
 from trio_cogment.directory._health import FULL_LOAD
 from trio_cogment.directory._requests import Service
 from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.host import Connect
 from trio_cogment.rpc import CallOpener, Channel, ServingStatus, ask_health, methods_of
+from trio_cogment.rpc.outgoing import Outgoing
 from trio_cogment.services import SERVICES, ServiceKind, kind_of_type
 
 _LOAD = "overall_load"
@@ -33,16 +33,16 @@ class HealthChecker:
     """Checks services; any number of checks may run at the same time.
 
     Args:
-        connect: makes the connections.
+        outgoing: makes the connections.
         config: how long a check may take.
         rpc_config: the settings of the channels.
         rng: the source of the channels' jitter.
     """
 
     def __init__(
-        self, connect: Connect, config: DirectoryServerConfig, rpc_config: RpcConfig, rng: random.Random
+        self, outgoing: Outgoing, config: DirectoryServerConfig, rpc_config: RpcConfig, rng: random.Random
     ) -> None:
-        self._connect_to = connect
+        self._outgoing = outgoing
         self._config = config
         # A busy service may be slow to send its SETTINGS, although its host accepts the connection at once.
         self._rpc_config = dataclasses.replace(
@@ -53,35 +53,40 @@ class HealthChecker:
         )
         self._rng = rng
 
-    async def check(self, service: Service) -> int | None:
-        """Return the load of a service, from 0 to 255 (0 if it reports none), or None if it does not answer in time."""
+    async def check(self, service: Service, reach: str | None = None) -> int | None:
+        """Return the load of a service, from 0 to 255 (0 if it reports none), or None if it does not answer in time.
+
+        Args:
+            service: where it is, and what.
+            reach: of whoever has registered it; see `trio_cogment.access.reach_of`.
+        """
         descriptor = _descriptor(service)
         load: int | None = None
         with trio.move_on_after(self._config.answer_timeout_seconds):
             try:
                 if descriptor is None:
-                    stream = await self._connect(service)
+                    stream = await self._connect(service, reach)
                     load = 0
                     await trio.aclose_forcefully(stream)
                 else:
-                    async with self._channel(service) as channel:
+                    async with self._channel(service, reach) as channel:
                         load = await self._ask(channel, descriptor)
             except (RpcError, OSError):
                 pass  # the reason does not matter: the service did not answer
         return load
 
-    async def _connect(self, service: Service) -> trio.abc.Stream:
+    async def _connect(self, service: Service, reach: str | None) -> trio.abc.Stream:
         try:
             with trio.fail_after(self._config.connect_timeout_seconds):
-                return await self._connect_to(service.host, service.port)
+                return await self._outgoing.host_for(reach).connect(service.host, service.port)
         except trio.TooSlowError:
             raise TimeoutError("no connection in time") from None
         except ValueError as error:  # the host is not a name that can be resolved
             raise OSError(str(error)) from error
 
-    def _channel(self, service: Service) -> Channel:
+    def _channel(self, service: Service, reach: str | None) -> Channel:
         async def connect() -> trio.abc.Stream:
-            return await self._connect(service)
+            return await self._connect(service, reach)
 
         host = f"[{service.host}]" if ":" in service.host else service.host
         return Channel.over(connect, authority=f"{host}:{service.port}", config=self._rpc_config, rng=self._rng)

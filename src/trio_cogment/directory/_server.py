@@ -10,18 +10,20 @@ from typing import Any
 import trio
 
 from trio_cogment.access import THIS_PROCESS, Identity
-from trio_cogment.config import DirectoryServerConfig, RpcConfig
+from trio_cogment.config import DirectoryServerConfig, OutgoingConfig, RpcConfig
 from trio_cogment.directory._changes import STOPPING, Changes
 from trio_cogment.directory._check_schedule import CheckScheduler
 from trio_cogment.directory._entries import Entries, Entry
 from trio_cogment.directory._health_check import HealthChecker
 from trio_cogment.directory._load_balancing import least_loaded
 from trio_cogment.directory._monitored_entries import MonitoredEntries
-from trio_cogment.directory._requests import Inquiry, Service
+from trio_cogment.directory._requests import COGMENT, Inquiry, Service
 from trio_cogment.directory._state_file import StateFile
-from trio_cogment.errors import AlreadyExistsError, UnavailableError
+from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, UnavailableError
 from trio_cogment.host import Host
+from trio_cogment.host.binding import is_literal
 from trio_cogment.rpc import OwnNursery
+from trio_cogment.rpc.outgoing import Outgoing
 
 SECRET_BYTES = 16
 #: How many random ids are tried for a registration before giving up.
@@ -47,6 +49,7 @@ class DirectoryServer:
         rpc_config: the settings of the channels that health checks use.
         host: gives ids and secrets, the file (which only its owner can read), and the connections to services; by
             default the system.
+        outgoing: where health checks connect to what peers have registered.
 
     Entering raises:
         FailedPreconditionError: another directory uses the file, or it exists and cannot be read.
@@ -59,6 +62,7 @@ class DirectoryServer:
         config: DirectoryServerConfig | None = None,
         rpc_config: RpcConfig | None = None,
         host: Host | None = None,
+        outgoing: OutgoingConfig | None = None,
     ) -> None:
         self.config = config = config or DirectoryServerConfig()
         host = host or Host()
@@ -73,10 +77,11 @@ class DirectoryServer:
             max_pending=config.max_pending_changes,
             retry_seconds=config.write_retry_seconds,
         )
-        health_checker = HealthChecker(host.connect, config, rpc_config or RpcConfig(), self._rng)
+        self._outgoing = Outgoing(outgoing or OutgoingConfig(), host, config.connect_timeout_seconds)
+        health_checker = HealthChecker(self._outgoing, config, rpc_config or RpcConfig(), self._rng)
         self._checks = CheckScheduler(
             self._monitored,
-            lambda entry: health_checker.check(entry.service),
+            lambda entry: health_checker.check(entry.service, entry.reach),
             self._remove,
             self._wake_inquiries,
             config,
@@ -146,14 +151,24 @@ class DirectoryServer:
     # Requests
 
     async def register(
-        self, service: Service, *, permanent: bool = False, token: str = "", caller: Identity = THIS_PROCESS
+        self,
+        service: Service,
+        *,
+        permanent: bool = False,
+        token: str = "",
+        caller: Identity = THIS_PROCESS,
+        reach: str | None = None,
     ) -> tuple[int, str]:
         """Register a service for a caller; return its id, and the secret that deregistration needs.
+
+        Its health checks connect only where the caller may lead them (`reach`, see `trio_cogment.access.reach_of`).
+        What is not checked has to be an address, to which the caller may lead others.
 
         When this returns, the registration is durable, and the first health check has ended, unless it takes longer
         than `registration_wait_seconds`.
 
         Raises:
+            InvalidArgumentError: others must not be led to that host.
             ResourceExhaustedError: a limit on registrations is reached.
             UnavailableError: the file cannot be written, or the directory is stopping.
 
@@ -172,13 +187,24 @@ class DirectoryServer:
                 token=digest(token),
                 secret=digest(secret),
                 owner=_owner(caller, token),
+                reach=reach,
             )
+            if entry.permanent and service.protocol != COGMENT:
+                self._check_unchecked(entry)
             return entries.register(entry, self.config, adopts=caller.local)
 
         entry = await self._changes.make(change)
         if not entry.exempt:
             await self._checks.check_now([entry], wait_seconds=self.config.registration_wait_seconds)
         return entry.service_id, secret
+
+    def _check_unchecked(self, entry: Entry) -> None:
+        host = entry.service.host
+        if entry.reach is not None and not (is_literal(host) and self._outgoing.networks.permits(host, entry.reach)):
+            raise InvalidArgumentError(
+                "endpoint.host: expected a public address or the caller's own, in digits: a permanent registration is "
+                "not checked, and one from another machine may lead nowhere else"
+            )
 
     async def deregister(self, service_id: int, secret: str, *, token: str = "") -> None:
         """Remove a registration; when this returns, that is durable.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from purerpc import Service
 
 from trio_cogment.about import About
+from trio_cogment.access import reach_of
 from trio_cogment.api.directory_pb2 import (
     DeregisterReply,
     DeregisterRequest,
@@ -57,7 +58,11 @@ class DirectoryService(About):
         try:
             service = service_of(request, max_bytes=self._directory.config.max_entry_bytes)
             service_id, secret = await self._directory.register(
-                service, permanent=request.permanent, token=_token(call), caller=call.identity
+                service,
+                permanent=request.permanent,
+                token=_token(call),
+                caller=call.identity,
+                reach=reach_of(call.identity, call.peer),
             )
         except CogmentError as error:
             if self._directory.stopping:

@@ -40,6 +40,19 @@ def system_random(_name: str) -> Random:
     return Random()
 
 
+async def system_resolve(name: str, port: int) -> list[str]:
+    """Return the addresses of a name, or of an address itself, in the order in which they should be tried.
+
+    Raises:
+        OSError: it has none, or is no name.
+    """
+    try:
+        found = await trio.socket.getaddrinfo(name, port, 0, socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise OSError(f"no host's name looks like {name!r}") from error
+    return list(dict.fromkeys(str(address[4][0]) for address in found))
+
+
 async def system_address() -> str:
     """Return the first IPv4 address of this machine's name, preferring one that is not a loopback address.
 
@@ -73,6 +86,7 @@ class Host:
         random: returns a generator for a purpose, by its name: what one draws does not change what others get. It is
             for pauses and for sharing out load, never for secrets.
         connect: connects to a name or address and a port; raises OSError.
+        resolve: returns the addresses that a name stands for, as `connect` takes them; raises OSError.
         listen: opens a port on some addresses; raises OSError.
         own_address: returns an address under which others reach this machine; raises OSError.
         files: the file system.
@@ -84,6 +98,7 @@ class Host:
     secret_bytes: Callable[[int], bytes] = os.urandom
     random: Callable[[str], Random] = system_random
     connect: Connect = trio.open_tcp_stream
+    resolve: Callable[[str, int], Awaitable[Sequence[str]]] = system_resolve
     listen: Listen = listen_tcp
     own_address: Callable[[], Awaitable[str]] = system_address
     files: Files = _SYSTEM_FILES

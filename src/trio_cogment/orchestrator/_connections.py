@@ -5,12 +5,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 import trio
 
-from trio_cogment.config import RpcConfig
+from trio_cogment.config import OutgoingConfig, RpcConfig
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import (
     ClientEndpoint,
@@ -25,6 +25,7 @@ from trio_cogment.errors import EndpointError, FailedPreconditionError
 from trio_cogment.host import Host
 from trio_cogment.orchestrator._fair_turns import FairTurns, Turn
 from trio_cogment.rpc import CallOpener, SharedChannels, open_channel
+from trio_cogment.rpc.outgoing import Outgoing
 from trio_cogment.services import TRIAL_KINDS, ServiceKind
 
 #: The pause between attempts to connect where the caller makes pauses of its own: just enough that a crowd of trials
@@ -32,6 +33,17 @@ from trio_cogment.services import TRIAL_KINDS, ServiceKind
 SELF_PACED_BACKOFF_SECONDS = 0.25
 
 _UNLIMITED = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PeersEndpoint(GrpcEndpoint):
+    """An endpoint that a peer has named; see `trio_cogment.access.reach_of`."""
+
+    reach: str
+
+    def __str__(self) -> str:
+        return str(GrpcEndpoint(self.host, self.port))
+
 
 Target: TypeAlias = GrpcEndpoint | CallOpener
 #: Returns what answers calls to a service of some kind in the name of a server of the legacy API.
@@ -58,6 +70,7 @@ class Connections:
         directory: who is asked for what is not served here.
         client_tls: encrypts every channel; without it none is encrypted.
         host: makes the connections.
+        outgoing: where to, when a peer has named it.
         turns: bounds how many streams are opened at a time; by default nothing does. See `turn`.
     """
 
@@ -70,6 +83,7 @@ class Connections:
         directory: DirectoryClient | None = None,
         client_tls: ssl.SSLContext | None = None,
         host: Host | None = None,
+        outgoing: OutgoingConfig | None = None,
         turns: FairTurns | None = None,
     ) -> None:
         self._turns = turns or FairTurns(_UNLIMITED, _UNLIMITED)
@@ -77,7 +91,7 @@ class Connections:
         self._config = config
         self._directory = directory
         self._client_tls = client_tls
-        self._host = host or Host()
+        self._outgoing = Outgoing(outgoing or OutgoingConfig(), host or Host(), config.connect_timeout_seconds)
         self._self_paced_config = replace(
             config,
             connect_backoff_initial_seconds=min(config.connect_backoff_initial_seconds, SELF_PACED_BACKOFF_SECONDS),
@@ -89,7 +103,13 @@ class Connections:
         self.find_legacy: FindLegacy | None = None
 
     async def resolve(
-        self, text: str, kind: ServiceKind, field_name: str, properties: Mapping[str, str] | None = None
+        self,
+        text: str,
+        kind: ServiceKind,
+        field_name: str,
+        properties: Mapping[str, str] | None = None,
+        *,
+        reach: str | None = None,
     ) -> Target | None:
         """Return what an endpoint leads to, None for a client actor.
 
@@ -98,6 +118,7 @@ class Connections:
             kind: what is looked for.
             field_name: named in errors.
             properties: what the context adds to a discovery.
+            reach: of whoever has named it; see `trio_cogment.access.reach_of`.
 
         Raises:
             EndpointError: a bad endpoint, or one that has no place here.
@@ -114,10 +135,15 @@ class Connections:
         if isinstance(endpoint, ClientEndpoint):
             return None
         if isinstance(endpoint, LegacyEndpoint):
-            return self._legacy(endpoint, kind, field_name)
-        return endpoint
+            return self._legacy(endpoint, kind, field_name, reach)
+        return endpoint if reach is None else PeersEndpoint(endpoint.host, endpoint.port, reach)
 
-    def _legacy(self, endpoint: LegacyEndpoint, kind: ServiceKind, field_name: str) -> CallOpener:
+    def _legacy(self, endpoint: LegacyEndpoint, kind: ServiceKind, field_name: str, reach: str | None) -> CallOpener:
+        if reach is not None:
+            raise FailedPreconditionError(
+                f"{field_name}: {endpoint}: only callers on the orchestrator's machine and administrators may name a "
+                "server of the legacy API; give it in the default parameters (--params)"
+            )
         if self.find_legacy is None:
             raise FailedPreconditionError(
                 f"{field_name}: {endpoint}: nothing in this process speaks the legacy API; give it the project's "
@@ -183,7 +209,8 @@ class Connections:
     def _make(self, key: tuple[GrpcEndpoint, bool]) -> AbstractAsyncContextManager[CallOpener]:
         target, self_paced = key
         config = self._self_paced_config if self_paced else self._config
-        return open_channel(self._host, target.host, target.port, tls=self._client_tls, config=config)
+        host = self._outgoing.host_for(target.reach if isinstance(target, PeersEndpoint) else None)
+        return open_channel(host, target.host, target.port, tls=self._client_tls, config=config)
 
     def abandon(self, deadline: float) -> None:
         """See `SharedChannels.abandon`."""

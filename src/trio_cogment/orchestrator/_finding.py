@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
+
 import trio
 
-from trio_cogment.api.common_pb2 import TrialParams
+from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams
 from trio_cogment.endpoints import CLIENT
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
@@ -14,14 +17,33 @@ from trio_cogment.trial import ENVIRONMENT
 _ACTORS_PER_CHECKPOINT = 100
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What whoever starts a trial has given; see `Orchestrator.start_trial`."""
+
+    params: TrialParams | None
+    trial_config: SerializedMessage | None
+    reach: str | None
+
+    @property
+    def reach_of_endpoints(self) -> str | None:
+        """How far the endpoints may lead: those of default parameters, and of the operator's hooks, anywhere."""
+        return None if self.params is None else self.reach
+
+
 async def find_everybody(
-    connections: Connections, params: TrialParams
+    connections: Connections, params: TrialParams, reach: str | None
 ) -> tuple[dict[int, Target | None], Target | None]:
     """Return where each participant is, and the data log; asked for in this order: data log, environment, actors.
 
     An actor that the directory describes as a client actor is a client actor in `params` from then on.
+
+    Args:
+        connections: resolves endpoints.
+        params: of the trial.
+        reach: of whoever has given them; see `trio_cogment.access.reach_of`.
     """
-    resolve = connections.resolve
+    resolve = partial(connections.resolve, reach=reach)
     datalog = None
     if params.datalog.endpoint.strip():  # unlike the others, an empty one means none
         datalog = await resolve(params.datalog.endpoint, ServiceKind.DATALOG, "datalog.endpoint")

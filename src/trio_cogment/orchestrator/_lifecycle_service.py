@@ -8,6 +8,7 @@ from functools import partial
 import trio
 
 from trio_cogment.about import About
+from trio_cogment.access import reach_of
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import (
     TerminateTrialReply,
@@ -61,6 +62,7 @@ class LifecycleService(About):
             params=request.params if given == "params" else None,
             trial_config=request.config if given == "config" else None,
             account=_account(call),
+            reach=reach_of(call.identity, call.peer),
         )
         return TrialStartReply(trial_id=trial_id)
 

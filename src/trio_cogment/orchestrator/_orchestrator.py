@@ -12,7 +12,7 @@ import trio
 from trio_util import AsyncValue
 
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
-from trio_cogment.config import OrchestratorConfig, RpcConfig
+from trio_cogment.config import OrchestratorConfig, OutgoingConfig, RpcConfig
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import parse_endpoint
 from trio_cogment.errors import (
@@ -26,7 +26,7 @@ from trio_cogment.host import Host
 from trio_cogment.metrics import OrchestratorMetrics
 from trio_cogment.orchestrator._connections import Connections, FindLegacy, LocalServices, Target
 from trio_cogment.orchestrator._fair_turns import FairTurns, Turn
-from trio_cogment.orchestrator._finding import find_everybody
+from trio_cogment.orchestrator._finding import Given, find_everybody
 from trio_cogment.orchestrator._hooks import run_hooks
 from trio_cogment.orchestrator._info import check_describable
 from trio_cogment.orchestrator._metering import MakeMachine, gauges, machine_for
@@ -69,6 +69,7 @@ class Orchestrator:
         metrics: what measurements are handed to; without it nothing is measured.
         host: gives the wall clock for timestamps, ids for trials that are started without one, jitter, and the
             connections to participants elsewhere; by default the system.
+        outgoing: where it connects when a peer names an endpoint.
 
     Attributes:
         make_machine: makes the machines of the trials that start from now on, as ``make_machine(trial_id, rules=...)``:
@@ -93,12 +94,14 @@ class Orchestrator:
         client_tls: ssl.SSLContext | None = None,
         metrics: OrchestratorMetrics | None = None,
         host: Host | None = None,
+        outgoing: OutgoingConfig | None = None,
     ) -> None:
         for number, endpoint in enumerate(pre_trial_hooks):
             parse_endpoint(endpoint, field_name=f"pre_trial_hooks[{number}]")
         self.config = config or OrchestratorConfig()
         self._rpc_config = rpc_config or RpcConfig()
         self._host = host or Host()
+        self._outgoing = outgoing
         self.default_params = TrialParams()
         if default_params is not None:
             self.default_params.CopyFrom(default_params)
@@ -136,6 +139,7 @@ class Orchestrator:
             directory=self._directory,
             client_tls=self._client_tls,
             host=self._host,
+            outgoing=self._outgoing,
             turns=FairTurns(self.config.max_connecting, self.config.max_peer_connecting),
         )
         self._nursery.start_soon(self.trials.collect_by_age, name="collection of ended trials")
@@ -200,6 +204,7 @@ class Orchestrator:
         params: TrialParams | None = None,
         trial_config: SerializedMessage | None = None,
         account: str = "",
+        reach: str | None = None,
     ) -> str:
         """Start a trial and return its id when it is PENDING; an empty text when the id asked for is taken.
 
@@ -213,6 +218,7 @@ class Orchestrator:
             params: see above.
             trial_config: see above.
             account: under whose limits it counts; empty: this process's, for which only the limits for all hold.
+            reach: how far the endpoints in `params` may lead; see `trio_cogment.access.reach_of`.
 
         Raises:
             InvalidArgumentError: bad parameters; the text names the field.
@@ -237,7 +243,7 @@ class Orchestrator:
         details = "the trial could not start"
         try:
             trial.feed(Begin())
-            await self._start(trial, params, trial_config)
+            await self._start(trial, Given(params, trial_config, reach))
             # A caller that went away since will never know of this trial.
             await trio.lowlevel.checkpoint_if_cancelled()
             started = True
@@ -277,16 +283,16 @@ class Orchestrator:
                 return trial_id
         raise AlreadyExistsError(f"every one of {_ID_DRAWS} new trial ids is taken; is the source of ids broken?")
 
-    async def _start(self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None) -> None:
-        if (params is None and self._hooks) or self._directory is not None:
+    async def _start(self, trial: Trial, given: Given) -> None:
+        if (given.params is None and self._hooks) or self._directory is not None:
             # Others are asked, which may take long; the trial's end cancels it.
             prepared = None
             with trio.CancelScope() as trial.starting:
-                prepared = await self._prepare(trial, params, trial_config)
+                prepared = await self._prepare(trial, given)
             if prepared is None:
                 raise self._why_not_started(trial)
         else:
-            prepared = await self._prepare(trial, params, trial_config)
+            prepared = await self._prepare(trial, given)
         params, targets, datalog = prepared
         if self._stopping:
             raise UnavailableError(STOPPING)
@@ -309,12 +315,10 @@ class Orchestrator:
         if trial.refusal is not None:
             raise self._why_not_started(trial)
 
-    async def _prepare(
-        self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None
-    ) -> tuple[TrialParams, dict[int, Target | None], Target | None]:
+    async def _prepare(self, trial: Trial, given: Given) -> tuple[TrialParams, dict[int, Target | None], Target | None]:
         """Return the complete parameters, and what `find_everybody` returns for them."""
-        params = await self._complete(trial, params, trial_config)
-        return params, *await find_everybody(self._connections, params)
+        params = await self._complete(trial, given.params, given.trial_config)
+        return params, *await find_everybody(self._connections, params, given.reach_of_endpoints)
 
     async def _complete(
         self, trial: Trial, params: TrialParams | None, trial_config: SerializedMessage | None

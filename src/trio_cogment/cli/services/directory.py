@@ -14,6 +14,7 @@ from trio_cogment.cli.announced import DIRECTORY_SERVICES
 from trio_cogment.cli.options import applied, boolean_option
 from trio_cogment.cli.services.directory_flags import persistence_option
 from trio_cogment.cli.services.in_use import refuse_directory_file_in_use
+from trio_cogment.cli.services.outgoing import outgoing_options, with_outgoing
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
@@ -39,6 +40,7 @@ class DirectoryServerSettings(ServerSettings):
 def directory_server_options(command: _Decorated) -> _Decorated:
     """Add the flags of a directory."""
     options = (
+        outgoing_options,
         service_options(_SERVICE, port=SERVICES[ServiceKind.DIRECTORY].default_port),
         _rule("--force_permanent", "FORCE_PERMANENT", "Make every registration permanent."),
         _rule(
@@ -74,7 +76,7 @@ def directory_server_settings(ctx: click.Context) -> DirectoryServerSettings:
     """
     common = common_settings(ctx)
     lag: int | None = ctx.params["registration_lag"]
-    common["configuration"] = common["configuration"].overridden(
+    common["configuration"] = with_outgoing(ctx, common["configuration"]).overridden(
         "directory_server",
         registration_lag_seconds=lag,
         startup_lag_seconds=None if lag is None else 0,  # the flag says all

@@ -106,6 +106,7 @@ async def opened_directory_server(file: str, configuration: Configuration) -> As
         path=path,
         config=configuration.directory_server,
         rpc_config=configuration.rpc,
+        outgoing=configuration.outgoing,
     ) as directory:
         yield directory
 

@@ -23,6 +23,7 @@ from trio_cogment.cli.services.extensions import extensions_of
 from trio_cogment.cli.services.in_use import refuse_directory_file_in_use
 from trio_cogment.cli.services.legacy import legacy_option, read_legacy_profile
 from trio_cogment.cli.services.model_registry import opened_registry, refuse_archive_in_use
+from trio_cogment.cli.services.outgoing import outgoing_options, with_outgoing
 from trio_cogment.cli.services.run import run_server
 from trio_cogment.cli.services.settings import ServerSettings, common_settings, server_options
 from trio_cogment.cli.services.start import Application, Resources, Running
@@ -115,6 +116,7 @@ def orchestrator_options(command: _Decorated) -> _Decorated:
             help="YAML file with the default parameters of trials (trial_params).",
         ),
         legacy_option,
+        outgoing_options,
         server_options("ORCHESTRATOR", old_names=["PROMETHEUS_PORT"]),
     )
     return applied(options, command)
@@ -163,7 +165,7 @@ def orchestrator_settings(
         Failure: the flags contradict each other.
     """
     common = common_settings(ctx)
-    common["configuration"] = common["configuration"].overridden(
+    common["configuration"] = with_outgoing(ctx, common["configuration"]).overridden(
         "orchestrator", gc_frequency=ctx.params["gc_frequency"]
     )
     return OrchestratorSettings(
@@ -292,6 +294,7 @@ async def _opened(
             config=PlatformConfig(
                 orchestrator=configuration.orchestrator,
                 rpc=configuration.rpc,
+                outgoing=configuration.outgoing,
                 datastore=configuration.datastore,
                 pre_trial_hooks=_hooks(settings, legacy()),
                 client_tls=resources.client_tls,

@@ -95,6 +95,10 @@ class World:
             await trio.lowlevel.checkpoint()
             return [machine.listen(port)]
 
+        async def resolve(name: str, _port: int) -> list[str]:
+            await trio.lowlevel.checkpoint()
+            return [name]
+
         def in_process(services: Iterable[Service], *, config: RpcConfig | None = None) -> DelayedChannel:
             served = list(services)
             return self.in_process(served, name=served[0].name, link=link, config=config)
@@ -107,6 +111,7 @@ class World:
             secret_bytes=self._secrets.randbytes,
             random=lambda purpose: self.stream(f"{name} {purpose}"),
             connect=machine.connect,
+            resolve=resolve,
             listen=listen,
             files=disk or self._disks[name],
             runner=inline_runner,

@@ -1,0 +1,122 @@
+"""Connections to what peers have named: judged by the address that is connected to, and failing with one text."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+
+from trio_cogment.config import OutgoingConfig
+from trio_cogment.host import Host
+from trio_cogment.rpc._byte_stream import peer_name
+from trio_cogment.rpc.outgoing import Outgoing, UnreachableError
+
+Clock = trio.testing.MockClock
+PEER = "203.0.113.7"
+
+
+class Names:
+    """Resolves names, another time to something else, and remembers where was connected to."""
+
+    def __init__(self, *answers: list[str]) -> None:
+        self.answers = list(answers)
+        self.connected: list[str] = []
+        self.outcome: Callable[[], Awaitable[None]] | None = None
+
+    async def resolve(self, _name: str, _port: int) -> list[str]:
+        await trio.lowlevel.checkpoint()
+        return self.answers.pop(0)
+
+    async def connect(self, address: str, _port: int) -> trio.abc.Stream:
+        self.connected.append(address)
+        await trio.lowlevel.checkpoint()
+        if self.outcome is not None:
+            await self.outcome()
+        return trio.testing.memory_stream_pair()[0]
+
+    def outgoing(self, **lists: tuple[str, ...]) -> Outgoing:
+        return Outgoing(OutgoingConfig(**lists), Host(resolve=self.resolve, connect=self.connect), 10.0)
+
+
+async def test_a_name_that_changes_its_mind_gains_nothing(autojump_clock: Clock) -> None:
+    """The address that was judged is connected to, and not the name."""
+    names = Names(["8.8.8.8"], ["127.0.0.1"])
+    connect = names.outgoing().connect_for(PEER)
+    await connect("rebind.example", 9000)
+    assert names.connected == ["8.8.8.8"]
+    with pytest.raises(UnreachableError):
+        await connect("rebind.example", 9000)
+    assert names.connected == ["8.8.8.8"]
+
+
+async def test_of_several_addresses_only_those_that_are_permitted(autojump_clock: Clock) -> None:
+    names = Names(["10.0.0.1", "8.8.8.8", "::1", "1.1.1.1"])
+
+    async def refused() -> None:
+        if names.connected[-1] == "8.8.8.8":
+            raise ConnectionRefusedError
+
+    names.outcome = refused
+    await names.outgoing().connect_for(PEER)("many.example", 9000)
+    assert names.connected == ["8.8.8.8", "1.1.1.1"]
+
+
+async def test_one_text_whatever_the_reason(autojump_clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def refuse() -> None:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
+
+    async def no_route() -> None:
+        raise OSError(errno.EHOSTUNREACH, "no route")
+
+    texts = set()
+    local, public = "127.0.0.1", "8.8.8.8"
+    cases = ((local, None), (public, refuse), (public, no_route), (public, trio.sleep_forever))
+    for answer, outcome in cases:
+        names = Names([answer])
+        names.outcome = outcome
+        with pytest.raises(OSError, match="it cannot be reached") as caught:
+            await names.outgoing().connect_for(PEER)("a.example", 9000)
+        texts.add((type(caught.value), str(caught.value)))
+
+    async def unknown(_name: str, _port: int) -> list[str]:
+        raise OSError(-2, "Name or service not known")
+
+    with pytest.raises(UnreachableError) as caught_too:
+        await Outgoing(OutgoingConfig(), Host(resolve=unknown), 10.0).connect_for(PEER)("no.example", 9000)
+    texts.add((type(caught_too.value), str(caught_too.value)))
+    assert len(texts) == 1
+    assert "a.example:9000, which 203.0.113.7 has named: [Errno 13] a peer must not name 127.0.0.1" in caplog.messages
+    assert any("refused" in message for message in caplog.messages)
+
+
+async def test_callers_of_this_machine_are_told_the_reason(autojump_clock: Clock) -> None:
+    names = Names(["127.0.0.1"])
+
+    async def refuse() -> None:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")
+
+    names.outcome = refuse
+    outgoing = names.outgoing(denied_networks=("10.0.0.0/8",))
+    with pytest.raises(ConnectionRefusedError):
+        await outgoing.connect_for(None)("localhost", 9000)
+    names.answers.append(["10.0.0.1"])
+    with pytest.raises(OSError, match=r"must not name 10\.0\.0\.1"):
+        await outgoing.connect_for(None)("denied.example", 9000)
+
+
+async def test_without_a_rule_nothing_is_in_the_way() -> None:
+    host = Host()
+    assert Outgoing(OutgoingConfig(), host, 10.0).host_for(None) is host
+    assert await host.resolve("127.0.0.1", 9000) == ["127.0.0.1"]
+    with pytest.raises(OSError, match=r"looks like 'a\.\.b'|not known"):
+        await host.resolve("a..b", 9000)
+
+
+async def test_the_program_s_own_streams_have_the_name_that_access_knows() -> None:
+    one, other = trio.testing.memory_stream_pair()
+    assert peer_name(one) == peer_name(other) == "stream"
