@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -58,3 +59,16 @@ def test_a_record_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder.machine("t", rules=TrialRules()).handle(Begin(), 0.1, 5)
     assert len(recorder.trials["t"].lines) == 2
     assert recorder.trials["t"].dropped == 1
+
+
+def test_rules_that_came_later_are_written_where_they_are_not_the_defaults() -> None:
+    def first_line(rules: TrialRules) -> dict[str, Any]:
+        recorder = TrialRecorder()
+        recorder.machine("t", rules=rules).handle(Begin(), 0.1, 5)
+        text = recorder.trials["t"].text()
+        assert replay(text) == text
+        line: dict[str, Any] = json.loads(text.splitlines()[0])
+        return line
+
+    assert "max_held_back_bytes" not in first_line(TrialRules())["rules"]
+    assert first_line(TrialRules(max_held_back_bytes=7))["rules"]["max_held_back_bytes"] == 7

@@ -17,6 +17,8 @@ def test_the_rules_defaults() -> None:
         "max_held_messages": MAX_HELD_MESSAGES,
         "max_held_bytes": MAX_HELD_BYTES,
         "max_said_per_tick": 10_000,
+        "max_said_bytes_per_tick": 64 * 2**20,
+        "max_held_back_bytes": 16 * 2**20,
     }
 
 

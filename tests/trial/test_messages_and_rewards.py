@@ -170,6 +170,22 @@ def test_rewards_around_the_final_observation() -> None:
     assert (reward.reward.tick_id, reward.reward.value, kind_of(end)) == (1, 5, "END")
 
 
+def test_all_that_is_said_in_one_tick_is_bounded_in_size() -> None:
+    play = Play(rules=TrialRules(max_said_bytes_per_tick=1000)).start()
+    play.observe()
+    play.clear()
+    play.tell(0, "b", bytes(600))
+    play.tell(1, "b", bytes(600))
+    play.tell(0, "b", b"small")  # what is lost counts, too: who goes on is not rewarded
+    assert play.machine.counters["too_much_said"] == 2
+    assert [len(m.message.payload.value) for m in play.take(1)] == [600]
+    play.act(0, 1)
+    play.observe()
+    play.clear()
+    play.tell(1, "b", bytes(600))
+    assert [len(m.message.payload.value) for m in play.take(1)] == [600]
+
+
 def test_who_says_too_much_in_one_tick_loses_the_rest() -> None:
     play = Play(rules=TrialRules(max_said_per_tick=3)).start()
     play.observe()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.trial import ENVIRONMENT
+from trio_cogment.trial import ENVIRONMENT, TrialRules
 from trio_cogment.trial._samples import END_ASKED, FINAL_OBSERVATION, OUT_OF_SYNC, STEPS_USED_UP
 
 from .harness import LAST, Play, actor, make_params, play_ticks
@@ -108,6 +108,23 @@ def test_one_tick_more_held_back() -> None:
     play.hard()
     assert [sample.info.tick_id for sample in play.samples] == [0, 0, 1, 2]
     assert [len(sample.rewards) for sample in play.samples] == [0, 1, 1, 0]
+
+
+def test_samples_that_are_held_back_leave_early_when_they_are_large() -> None:
+    rules = TrialRules(max_held_back_bytes=3000)
+    play = Play(make_params(nb_buffered_ticks=100), rules=rules).start()
+    for tick_id in range(6):
+        play.observe(observations=[b"x" * 1000, b""])
+        play.act(0, 1)
+        # Two of about 1000 bytes, and the one under way.
+        assert [sample.info.tick_id for sample in play.samples] == list(range(max(0, tick_id - 2)))
+    play.hard()
+    assert [sample.info.tick_id for sample in play.samples] == list(range(6))
+
+
+def test_small_samples_are_held_back_as_long_as_was_asked() -> None:
+    play = play_ticks(Play(make_params(nb_buffered_ticks=100)).start(), 50)
+    assert not play.samples
 
 
 @pytest.mark.parametrize(("asked", "warned"), [(0, False), (1, True), (-3, True), (2, False)])

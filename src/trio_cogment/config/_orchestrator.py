@@ -33,6 +33,10 @@ class OrchestratorConfig:
         max_outbox_messages: the most messages that wait for one participant, beyond those that its call holds; with
             more it is considered lost (a large trial is allowed more: see `OUTBOX_MESSAGES_PER_PARTICIPANT`).
         max_outbox_bytes: their total size; one message of any size is always allowed.
+        max_tick_messages_bytes: the size of all messages and rewards that the participants of a trial may send in one
+            tick; further ones are dropped and counted.
+        max_held_back_bytes: the size of the samples that a trial holds back for late rewards (`nb_buffered_ticks`),
+            beyond those of the last two ticks; with more, the oldest leave early.
         client_join_timeout_seconds: how long a client actor may take to send its first message.
         watch_queue_entries: the most entries that wait for a watcher; with more its call is ended.
         watch_queue_bytes: their total size; one entry of any size may always wait. The trials that are there when it
@@ -77,6 +81,8 @@ class OrchestratorConfig:
     max_queued_samples: int = 1024
     max_outbox_messages: int = 4096
     max_outbox_bytes: int = 16 * 1024 * 1024
+    max_tick_messages_bytes: int = 64 * 1024 * 1024
+    max_held_back_bytes: int = 16 * 1024 * 1024
     client_join_timeout_seconds: float = 60.0
     watch_queue_entries: int = 16384
     watch_queue_bytes: int = 4 * 1024 * 1024

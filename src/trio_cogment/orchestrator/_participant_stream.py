@@ -16,7 +16,7 @@ from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator._fair_turns import Turn
 from trio_cogment.orchestrator._losses import lost_for
 from trio_cogment.outcome import EndCause
-from trio_cogment.rpc import Call, CallOpener, DirectCall, Metadata, Method, ServerCall
+from trio_cogment.rpc import Call, CallOpener, DirectCall, Metadata, Method, ServerCall, SharedMessage
 from trio_cogment.services import TRIAL_ID
 from trio_cogment.trial import Event, HalfClosed, Lost, Received
 
@@ -98,7 +98,10 @@ class ParticipantStream:
         self._call = call
         early, self._outbox, self._outbox_bytes = self._outbox, None, 0
         for message in early or ():
-            self.post(message)
+            if type(message) is SharedMessage:
+                self.post_shared(message)
+            else:
+                self.post(message)
         if self._paused:
             call.pause()
         call.set_consumer(self)
@@ -111,6 +114,19 @@ class ParticipantStream:
             return
         try:
             call.hand_over_nowait(message)  # each message of the machine is for one participant alone
+        except trio.WouldBlock:
+            self._keep(message)
+        except RpcError as error:
+            self._failed_to_send(error)
+
+    def post_shared(self, message: SharedMessage) -> None:
+        """As `post`, for a message that is not for this participant alone."""
+        call = self._call
+        if call is None or self._outbox:
+            self._keep(message)
+            return
+        try:
+            call.send_shared_nowait(message)
         except trio.WouldBlock:
             self._keep(message)
         except RpcError as error:
@@ -136,7 +152,11 @@ class ParticipantStream:
             with self._sending:
                 while self._outbox:
                     # Taken off only once it is sent: what comes meanwhile must queue behind it.
-                    await self._call.send(self._outbox[0])
+                    message = self._outbox[0]
+                    if type(message) is SharedMessage:
+                        await self._call.send_shared(message)
+                    else:
+                        await self._call.send(message)
                     if self._outbox:  # None if the stream was abandoned meanwhile
                         self._outbox_bytes -= self._outbox.popleft().ByteSize()
         except RpcError as error:

@@ -18,4 +18,6 @@ def rules_of(config: OrchestratorConfig) -> TrialRules:
         # bytes are left for what it is sent besides.
         max_held_messages=min(MAX_HELD_MESSAGES, config.max_outbox_messages),
         max_held_bytes=min(MAX_HELD_BYTES, config.max_outbox_bytes // 2),
+        max_said_bytes_per_tick=config.max_tick_messages_bytes,
+        max_held_back_bytes=config.max_held_back_bytes,
     )

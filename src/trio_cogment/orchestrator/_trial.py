@@ -25,7 +25,7 @@ from trio_cogment.orchestrator._participant_streams import ParticipantStreams
 from trio_cogment.orchestrator._room import Holding
 from trio_cogment.orchestrator._timers import Timers
 from trio_cogment.outcome import EndCause, TrialOutcome
-from trio_cogment.rpc import Call
+from trio_cogment.rpc import Call, SharedMessage
 from trio_cogment.trial import (
     Announce,
     ArmTimer,
@@ -37,6 +37,7 @@ from trio_cogment.trial import (
     HardEnd,
     Joined,
     Note,
+    Relay,
     Send,
     SoftEnd,
     Timer,
@@ -228,6 +229,10 @@ class Trial:
         assert self._streams is not None
         self._streams[effect.participant].post(effect.message)
 
+    def _relay(self, effect: Relay) -> None:
+        assert self._streams is not None
+        self._streams[effect.participant].post_shared(SharedMessage(effect.kind, effect.head, effect.said.tail))
+
     def _connect(self, effect: Connect) -> None:
         assert self._streams is not None
         self._streams.connect(effect.participant)
@@ -309,6 +314,7 @@ class Trial:
 
 _PERFORM: dict[type, Callable[[Trial, Any], None]] = {
     Send: Trial._send,
+    Relay: Trial._relay,
     Connect: Trial._connect,
     Close: Trial._close,
     ArmTimer: Trial._arm,

@@ -41,6 +41,7 @@ from trio_cogment.trial import (
     Note,
     ParametersComplete,
     Received,
+    Relay,
     Send,
     SoftEnd,
     Timer,
@@ -77,8 +78,13 @@ _OUTPUTS: dict[str, type[Any]] = {
     "note": Note,
 }
 _NAMES = {kind: name for kinds in (_INPUTS, _OUTPUTS) for name, kind in kinds.items()}
+_NAMES[Relay] = _NAMES[Send]
 # Knows no types: what is packed in an Any is written as the bytes it is, whatever this process has imported.
 _NO_TYPES = DescriptorPool()
+
+
+#: Rules that older files do not have, and newer ones only if they are not the defaults, with which those trials ran.
+_LATER_RULES = frozenset(("max_said_bytes_per_tick", "max_held_back_bytes"))
 
 
 class TrialFileError(InvalidArgumentError):
@@ -100,6 +106,11 @@ def refuse(number: int, text: str) -> NoReturn:
 def _message(message: Message) -> str:
     text: str = text_format.MessageToString(message, as_one_line=True, as_utf8=True, descriptor_pool=_NO_TYPES)
     return text
+
+
+def _rules(rules: TrialRules) -> dict[str, Any]:
+    usual = asdict(TrialRules())
+    return {name: value for name, value in asdict(rules).items() if name not in _LATER_RULES or value != usual[name]}
 
 
 def _timer(timer: Timer) -> dict[str, Any]:
@@ -146,7 +157,7 @@ def header_of(machine: TrialMachine) -> dict[str, Any]:
         FORMAT: VERSION,
         "trial": machine.trial_id,
         "samples": machine.collect_samples,
-        "rules": asdict(machine.rules),
+        "rules": _rules(machine.rules),
     }
 
 
@@ -210,6 +221,8 @@ def machine_of(number: int, line: dict[str, Any]) -> TrialMachine:
     given = take(number, line, "rules", dict, "an object")
     rules = {}
     for field in fields(TrialRules):
+        if field.name in _LATER_RULES and field.name not in given:
+            continue
         whole = isinstance(field.default, int)
         rules[field.name] = value = take(
             number, given, field.name, int if whole else (int, float), "a whole number" if whole else "a number"

@@ -24,6 +24,7 @@ from trio_cogment.rpc.calls import Handler as Handler
 from trio_cogment.rpc.calls import MetadataLike as MetadataLike
 from trio_cogment.rpc.calls import Method as Method
 from trio_cogment.rpc.calls import ServerCall as ServerCall
+from trio_cogment.rpc.calls import SharedMessage as SharedMessage
 from trio_cogment.rpc.channel import Channel as Channel
 from trio_cogment.rpc.details import detailed_error as detailed_error
 from trio_cogment.rpc.details import details_of as details_of

@@ -90,7 +90,7 @@ class Engine:
     Besides its own methods it has those of its parts:
 
     * of the stream table: `open_request`, `send_headers`, `end`, `finish_now` and `reset`;
-    * of the send queue: `send_message`, `send_compressed`, `has_room`, `take_output` and `take_rooms`;
+    * of the send queue: `send_message`, `send_compressed`, `send_shared`, `has_room`, `take_output` and `take_rooms`;
     * of the receive window: `consumed`, `keep`, `forget` and `holders`.
 
     Args:
@@ -156,6 +156,7 @@ class Engine:
         self.reset = table.reset
         self.send_message = queue.send_message
         self.send_compressed = queue.send_compressed
+        self.send_shared = queue.send_shared
         self.has_room = queue.has_room
         self.take_output = queue.take_output
         self.take_rooms = queue.take_rooms

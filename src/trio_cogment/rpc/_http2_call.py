@@ -30,7 +30,7 @@ from trio_cogment.rpc._compression import compress
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._retry import ReplayBuffer
 from trio_cogment.rpc._streams import BadMessageError, CompressedMessage, Stream
-from trio_cogment.rpc.calls import Call, Consumer, Method
+from trio_cogment.rpc.calls import Call, Consumer, Method, SharedMessage
 
 
 class CallEngine(Protocol):
@@ -48,6 +48,9 @@ class CallEngine(Protocol):
 
     def send_compressed(self, stream: Stream, payload: bytes) -> None:
         """As `send_message`, for one that is compressed."""
+
+    def send_shared(self, stream: Stream, head: bytes, tail: bytes) -> None:
+        """As `send_message`, for one in two pieces, the second of which is not copied."""
 
     def end(self, stream: Stream, trailers: _grpc_headers.RawHeaders) -> None:
         """Close this side of the stream."""
@@ -207,6 +210,43 @@ class Http2Call(Call):
         if not self._engine.has_room(self._stream, sum(map(len, payloads))):
             raise trio.WouldBlock
         self._put(*payloads)
+
+    def _copies(self, message: SharedMessage) -> bool:
+        """Whether a message has to be put together before it is sent; refuse one that cannot be sent."""
+        limit = self._connection.config.max_send_message_bytes
+        if (
+            self._compression
+            or self._replay is not None
+            or message.kind is not self._send_type
+            or (limit is not None and message.ByteSize() > limit)
+        ):
+            return True
+        if self.over or self._sending_done:
+            self._check_open()
+        return False
+
+    async def send_shared(self, message: SharedMessage) -> None:
+        if self._copies(message):
+            await self.send(message.whole())
+            return
+        await self._connection.yield_sometimes()
+        while not self._engine.has_room(self._stream, message.ByteSize()) and not self.over:
+            await self._wait_taken()
+        if self.over or self._sending_done:
+            self._check_open()
+        self._put_shared(message)
+
+    def send_shared_nowait(self, message: SharedMessage) -> None:
+        if self._copies(message):
+            self.send_nowait(message.whole())
+            return
+        if not self._engine.has_room(self._stream, message.ByteSize()):
+            raise trio.WouldBlock
+        self._put_shared(message)
+
+    def _put_shared(self, message: SharedMessage) -> None:
+        self._engine.send_shared(self._stream, message.head, message.tail)
+        self._connection.wake()
 
     async def _wait_taken(self) -> None:
         """Wait until the peer has taken something, or the call is over."""

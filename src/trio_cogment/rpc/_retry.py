@@ -88,6 +88,9 @@ class BufferOnlyEngine:
     def send_compressed(self, stream: Stream, payload: bytes) -> None:
         """It has been kept."""
 
+    def send_shared(self, stream: Stream, head: bytes, tail: bytes) -> None:
+        """It has been kept."""
+
     def end(self, stream: Stream, trailers: _grpc_headers.RawHeaders) -> None:
         """The call knows that it has finished sending."""
 

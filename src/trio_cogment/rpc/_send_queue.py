@@ -170,10 +170,18 @@ class SendQueue:
         if not stream.closed:
             self._enqueue(stream, b"\1" + len(payload).to_bytes(4, "big") + payload)
 
-    def _enqueue(self, stream: Stream, message: bytes) -> None:
-        stream.outbox.append(message)
-        stream.outbox_bytes += len(message)
-        self._queued += len(message)
+    def send_shared(self, stream: Stream, head: bytes, tail: bytes) -> None:
+        """As `send_message`, for a payload in two pieces; the second is not copied while it waits."""
+        if not stream.closed:
+            length = len(head) + len(tail)
+            self._enqueue(stream, b"\0" + length.to_bytes(4, "big") + head, tail)
+
+    def _enqueue(self, stream: Stream, *pieces: bytes) -> None:
+        for piece in pieces:
+            if piece:
+                stream.outbox.append(piece)
+                stream.outbox_bytes += len(piece)
+                self._queued += len(piece)
         self.schedule(stream)
         if self._ready and self.window > 0 and self.out_size < self._high_water:
             self._pump()

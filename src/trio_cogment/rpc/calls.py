@@ -60,6 +60,31 @@ class Consumer(Protocol):
         """Learn that no more messages come: None for an orderly end, else why. Called once."""
 
 
+class SharedMessage:
+    """A message whose last bytes on the wire are the same as those of others, and are kept once for all of them.
+
+    Args:
+        kind: its type.
+        head: its first bytes.
+        tail: the rest.
+    """
+
+    __slots__ = ("head", "kind", "tail")
+
+    def __init__(self, kind: type[Message], head: bytes, tail: bytes) -> None:
+        self.kind = kind
+        self.head = head
+        self.tail = tail
+
+    def ByteSize(self) -> int:
+        """Return its size; named as that of any other message is."""
+        return len(self.head) + len(self.tail)
+
+    def whole(self) -> Message:
+        """Return it as a message of its own."""
+        return self.kind.FromString(self.head + self.tail)
+
+
 class Call(abc.ABC):
     """What both ends of a call have in common."""
 
@@ -131,6 +156,22 @@ class Call(abc.ABC):
         Raises:
             trio.WouldBlock, RpcError, LocalProtocolError: as `send_nowait`; no message was taken.
         """
+
+    async def send_shared(self, message: SharedMessage) -> None:
+        """Send one message as `send` does, without a copy of what it shares with others.
+
+        Raises:
+            RpcError, LocalProtocolError: as `send`.
+        """
+        await self.send(message.whole())
+
+    def send_shared_nowait(self, message: SharedMessage) -> None:
+        """As `send_shared`, without waiting.
+
+        Raises:
+            trio.WouldBlock, RpcError, LocalProtocolError: as `send_nowait`.
+        """
+        self.hand_over_nowait(message.whole())
 
     def flush_next(self) -> None:  # noqa: B027  in process there is nothing to do
         """Let the next message leave at once, if that goes without waiting: nothing follows before the peer answers.

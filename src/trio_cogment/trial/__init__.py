@@ -34,3 +34,4 @@ from trio_cogment.trial._machine import TrialMachine as TrialMachine
 from trio_cogment.trial._params import validate_params as validate_params
 from trio_cogment.trial._params import validate_trial_id as validate_trial_id
 from trio_cogment.trial._params import validate_user_id as validate_user_id
+from trio_cogment.trial._relayed import Relay as Relay

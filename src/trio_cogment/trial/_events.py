@@ -32,6 +32,12 @@ MAX_HELD_BYTES = 8 * 1024 * 1024
 #: the next observation. One that talks more loses the rest, and nobody else does.
 MAX_SAID_PER_TICK = 10_000
 
+#: Their size, of all participants together.
+MAX_SAID_BYTES_PER_TICK = 64 * 1024 * 1024
+
+#: Samples are held back for late rewards: so many bytes of them, beyond those of the two ticks that always are.
+MAX_HELD_BACK_BYTES = 16 * 1024 * 1024
+
 
 @dataclass(slots=True, frozen=True)
 class TrialRules:
@@ -46,6 +52,8 @@ class TrialRules:
             HEARTBEAT, and again as often; 0 never.
         max_held_messages: messages kept for one participant that is not there yet; `max_held_bytes`: their total size.
         max_said_per_tick: messages and rewards taken from one participant in one tick.
+        max_said_bytes_per_tick: the size of those of all participants together.
+        max_held_back_bytes: the size of the samples that are held back for late rewards, beyond those of two ticks.
     """
 
     soft_end_patience_seconds: float = 120.0
@@ -56,6 +64,8 @@ class TrialRules:
     max_held_messages: int = MAX_HELD_MESSAGES
     max_held_bytes: int = MAX_HELD_BYTES
     max_said_per_tick: int = MAX_SAID_PER_TICK
+    max_said_bytes_per_tick: int = MAX_SAID_BYTES_PER_TICK
+    max_held_back_bytes: int = MAX_HELD_BACK_BYTES
 
 
 DEFAULT_RULES = TrialRules()

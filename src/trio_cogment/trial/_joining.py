@@ -37,7 +37,7 @@ def open_to_actors(trial: TrialMemory, _participant: None, params: TrialParams) 
     trial.last_activity = trial.now
     trial.arm(INACTIVITY, params.max_inactivity)
     if trial.collect_samples:
-        trial.log = SampleLog(params, trial.wall_ns)
+        trial.log = SampleLog(params, trial.wall_ns, trial.rules.max_held_back_bytes)
         for name in trial.log.unknown_fields:
             trial.note("warning", f"datalog.exclude_fields: a sample has no field '{name}'")
         if params.nb_buffered_ticks and params.nb_buffered_ticks < DEFAULT_BUFFERED_TICKS:

@@ -96,7 +96,7 @@ class TrialMemory:
         "collect_samples", "contents", "end_marked", "engaged", "environment", "final_marked", "last_activity",
         "last_words", "latest_observation", "log", "losses", "max_steps", "now", "orderly_cause", "out",
         "outcome", "owing", "params", "participants", "phase", "row",
-        "rules", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
+        "rules", "said_bytes", "said_tick", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
     )  # fmt: skip
 
     def __init__(self, trial_id: str, *, rules: TrialRules = DEFAULT_RULES, collect_samples: bool = True) -> None:
@@ -133,6 +133,9 @@ class TrialMemory:
         self.final_marked = False
         self.last_activity = 0.0
         self.log: SampleLog | None = None
+        #: How many bytes of messages and rewards came in tick `said_tick`.
+        self.said_bytes = 0
+        self.said_tick = 0
         self._armed: set[Timer] = set()
         self._counters: dict[str, int] = {}
         self._noted: set[tuple[int, str]] = set()

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message, Reward, RewardSource
-from trio_cogment.api.environment_pb2 import EnvRunTrialInput
 from trio_cogment.rewards import mean_reward
-from trio_cogment.trial._events import ENVIRONMENT, EmitSample, Send
+from trio_cogment.trial._events import EmitSample, Send
 from trio_cogment.trial._memory import TrialMemory
 from trio_cogment.trial._participant import Actor, Participant
+from trio_cogment.trial._relayed import Relay, Said
 from trio_cogment.trial._stream_table import StreamState
 
 _NORMAL = CommunicationState.NORMAL
@@ -28,7 +28,7 @@ CURRENT_TICK = -1
 def relay_message(trial: TrialMemory, sender: Participant, received: Any) -> None:
     """Pass a message on at once, to whoever its receiver stands for."""
     message: Message = received.message
-    if not _may_speak(trial, sender):
+    if not _may_speak(trial, sender, message):
         return
     if message.tick_id not in (CURRENT_TICK, trial.tick_id):
         trial.ignore(sender, "message_of_wrong_tick", f"a message for tick {message.tick_id}, not {trial.tick_id}")
@@ -42,29 +42,35 @@ def relay_message(trial: TrialMemory, sender: Participant, received: Any) -> Non
         receivers.append(trial.environment)
     if not receivers:
         trial.ignore(sender, "message_to_nobody", f"a message to '{message.receiver_name}', which nobody is")
+        return
+    # The one that came went into the sample, as it was written.
+    said = Said(message, trial.tick_id)
     for receiver in receivers:
-        # A copy for each: the one that came goes into the sample, as it was written.
-        copy = Message()
-        copy.CopyFrom(message)
-        copy.tick_id = trial.tick_id
-        copy.receiver_name = receiver.name
-        _deliver(trial, sender, receiver, copy)
+        _deliver(trial, sender, receiver, Relay(receiver.index, receiver.name, said))
 
 
-def _may_speak(trial: TrialMemory, sender: Participant) -> bool:
+def _may_speak(trial: TrialMemory, sender: Participant, message: Message | Reward) -> bool:
     # What is said is kept (in samples, in outboxes), so one that says too much would take the memory of all trials.
-    if sender.said_tick != trial.tick_id:
-        sender.said_tick, sender.said = trial.tick_id, 0
+    tick_id = trial.tick_id
+    if sender.said_tick != tick_id:
+        sender.said_tick, sender.said = tick_id, 0
+    if trial.said_tick != tick_id:
+        trial.said_tick, trial.said_bytes = tick_id, 0
     sender.said += 1
+    trial.said_bytes += message.ByteSize()
     if sender.said > trial.rules.max_said_per_tick:
         trial.ignore(sender, "too_much_said", "more messages and rewards in one tick than are taken")
+        return False
+    if trial.said_bytes > trial.rules.max_said_bytes_per_tick:
+        most = trial.rules.max_said_bytes_per_tick
+        trial.ignore(sender, "too_much_said", f"messages and rewards of one tick with more than {most} bytes together")
         return False
     return True
 
 
-def _deliver(trial: TrialMemory, sender: Participant, receiver: Participant, message: Message) -> None:
+def _deliver(trial: TrialMemory, sender: Participant, receiver: Participant, message: Relay) -> None:
     if receiver.present:
-        _send(trial, receiver, message)
+        trial.out.append(message)
     elif receiver.state not in _TO_COME:
         trial.ignore(sender, "message_to_the_lost", f"a message to {receiver.describe()}, which is gone", "info")
     elif _can_hold(trial, receiver, message):
@@ -73,32 +79,24 @@ def _deliver(trial: TrialMemory, sender: Participant, receiver: Participant, mes
         trial.ignore(sender, "message_not_held", f"more messages to {receiver.describe()} than can be held for it")
 
 
-def _can_hold(trial: TrialMemory, receiver: Participant, message: Message) -> bool:
+def _can_hold(trial: TrialMemory, receiver: Participant, message: Relay) -> bool:
     # One message is always held, however large, as in a participant's outbox.
     held, rules = receiver.held, trial.rules
-    size = sum(each.ByteSize() for each in held) + message.ByteSize()
+    size = sum(each.size for each in held) + message.size
     return not held or (len(held) < rules.max_held_messages and size <= rules.max_held_bytes)
-
-
-def _send(trial: TrialMemory, receiver: Participant, message: Message) -> None:
-    envelope: Any = EnvRunTrialInput() if receiver.index == ENVIRONMENT else ActorRunTrialInput()
-    envelope.state = _NORMAL
-    envelope.message.CopyFrom(message)
-    trial.out.append(Send(receiver.index, envelope))
 
 
 def send_held(trial: TrialMemory, receiver: Participant) -> None:
     """Send what came for a participant before it did."""
-    held, receiver.held = receiver.held, []
-    for message in held:
-        _send(trial, receiver, message)
+    trial.out += receiver.held
+    receiver.held = []
 
 
 def take_reward(trial: TrialMemory, sender: Participant, received: Any) -> None:
     """Keep a reward for its receivers' next observation, or for the sample of the past tick it names."""
     reward: Reward = received.reward
     tick_id = trial.tick_id
-    if not _may_speak(trial, sender):
+    if not _may_speak(trial, sender, reward):
         return
     if reward.tick_id not in (CURRENT_TICK, tick_id) and not 0 <= reward.tick_id < tick_id:
         trial.ignore(sender, "reward_of_wrong_tick", f"a reward for tick {reward.tick_id}, not {tick_id}")

@@ -16,10 +16,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, TypeAlias
 
-from trio_cogment.api.common_pb2 import CommunicationState, Message, RewardSource, TrialParams
+from trio_cogment.api.common_pb2 import CommunicationState, RewardSource, TrialParams
 from trio_cogment.endpoints import is_client_endpoint
 from trio_cogment.errors import LocalProtocolError
 from trio_cogment.trial._events import ENVIRONMENT
+from trio_cogment.trial._relayed import Relay
 from trio_cogment.trial._stream_table import ACTOR_STREAM, ENVIRONMENT_STREAM, StreamInput, StreamState, Verdict
 
 Rows: TypeAlias = dict[StreamState, dict[StreamInput, tuple[StreamState, Verdict]]]
@@ -83,7 +84,7 @@ class Participant(ABC):
         self.state = StreamState.IDLE
         self.row = rows[StreamState.IDLE]
         self.present = False
-        self.held: list[Message] = []
+        self.held: list[Relay] = []
         self.said = 0
         self.said_tick = 0
         self.heard_at = 0.0

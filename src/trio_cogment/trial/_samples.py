@@ -10,12 +10,14 @@ reads the samples resolves them by the same rules.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from trio_cogment.api.common_pb2 import Action, EndOfTrial, Message, Reward, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
 from trio_cogment.api.environment_pb2 import ObservationSet
-from trio_cogment.trial._params import buffered_ticks
+from trio_cogment.trial._events import MAX_HELD_BACK_BYTES
+from trio_cogment.trial._params import DEFAULT_BUFFERED_TICKS, buffered_ticks
 
 #: The tick id of an action that never came.
 NO_ACTION_TICK = -2
@@ -35,8 +37,12 @@ class SampleLog:
         unknown_fields: names in `exclude_fields` that are no field of a sample.
     """
 
-    def __init__(self, params: TrialParams, wall_ns: int) -> None:
+    def __init__(self, params: TrialParams, wall_ns: int, max_bytes: int = MAX_HELD_BACK_BYTES) -> None:
         self._size = buffered_ticks(params)
+        self._max_bytes = max_bytes
+        #: The sizes of the samples that are closed and held back; only where more than the usual two ticks are.
+        self._sizes: deque[int] | None = deque() if self._size > DEFAULT_BUFFERED_TICKS else None
+        self._bytes = 0
         self._actors = len(params.actors)
         wanted = {name.strip().lower() for name in params.datalog.exclude_fields}
         self._excluded = sorted(wanted & _FIELDS)
@@ -97,11 +103,25 @@ class SampleLog:
         """Return the samples that need not be held back any longer, oldest first."""
         # The tick that begins next takes the last place.
         surplus = len(self._buffer) - (self._size - 1)
+        if self._sizes is not None:
+            surplus = max(surplus, self._too_large())
         if surplus <= 0:
             return []
         leaving = self._buffer[:surplus]
         del self._buffer[:surplus]
+        if self._sizes is not None:
+            for _ in leaving:
+                self._bytes -= self._sizes.popleft()
         return [self._strip(sample) for sample in leaving]
+
+    def _too_large(self) -> int:
+        """Return how many samples have to leave because of the size of all."""
+        assert self._sizes is not None
+        surplus, size = 0, self._bytes
+        while size > self._max_bytes and surplus < len(self._sizes):
+            size -= self._sizes[surplus]
+            surplus += 1
+        return surplus
 
     def flush(self, end: EndOfTrial | None) -> list[DatalogSample]:
         """Close the last tick, which tells how the trial ended, and return everything that is left."""
@@ -130,6 +150,10 @@ class SampleLog:
             missing = Action(tick_id=NO_ACTION_TICK)
             actions = [missing if action is None else action for action in self._actions]
         sample.actions.extend(actions)
+        if self._sizes is not None:
+            size = sample.ByteSize()
+            self._sizes.append(size)
+            self._bytes += size
 
     def _strip(self, sample: DatalogSample) -> DatalogSample:
         for name in self._excluded:

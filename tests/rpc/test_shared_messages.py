@@ -1,0 +1,80 @@
+"""Messages that share their last bytes: they arrive whole, wait without a copy, and obey every limit of the call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.helpers import wire_channel
+from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RpcError
+from trio_cogment.orchestrator._participant_streams import RUN_ACTOR
+from trio_cogment.rpc import InProcessChannel, ServerCall, SharedMessage, bind
+from trio_cogment.rpc._send_queue import SendQueue
+from trio_cogment.rpc._streams import Stream
+from trio_cogment.services import SERVICES, ServiceKind
+
+
+def shared(text: str, tail: bytes) -> SharedMessage:
+    """A message with these details; the tail has whole fields."""
+    return SharedMessage(ActorRunTrialInput, ActorRunTrialInput(details=text).SerializeToString(), tail)
+
+
+class Collecting:
+    """Keeps what actors are sent."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    async def RunTrial(self, call: ServerCall) -> None:
+        async for message in call:
+            self.seen.append(message)
+
+
+@pytest.mark.parametrize("wire", [False, True])
+@pytest.mark.parametrize("compression", [None, "gzip"])
+async def test_they_arrive_whole_and_in_order(wire: bool, compression: str | None) -> None:
+    actor = Collecting()
+    services = [bind(SERVICES[ServiceKind.ACTOR].descriptor(), actor)]
+    tail = ActorRunTrialInput(state=CommunicationState.NORMAL).SerializeToString()
+    async with (
+        wire_channel(services) if wire else InProcessChannel(services) as channel,
+        channel.call(RUN_ACTOR, compression=compression) as call,
+    ):
+        call.send_shared_nowait(shared("first", tail))
+        await call.send(ActorRunTrialInput(details="between"))
+        await call.send_shared(shared("x" * 1_000_000, tail))
+        await call.send_shared(shared("without", b""))
+        await call.done_sending()
+        assert await call.receive() is None
+    assert [message.details[:7] for message in actor.seen] == ["first", "between", "xxxxxxx", "without"]
+    assert [message.state for message in actor.seen] == [1, 0, 1, 0]
+
+
+async def test_what_is_over_or_of_the_wrong_type_is_refused() -> None:
+    services = [bind(SERVICES[ServiceKind.ACTOR].descriptor(), Collecting())]
+    async with wire_channel(services) as channel, channel.call(RUN_ACTOR) as call:
+        with pytest.raises(Exception, match="expected a ActorRunTrialInput"):
+            call.send_shared_nowait(SharedMessage(type(RUN_ACTOR.response_type()), b"", b""))
+        call.cancel()
+        with pytest.raises(RpcError):
+            call.send_shared_nowait(shared("late", b""))
+
+
+def test_while_it_waits_the_tail_is_not_copied() -> None:
+    queue = SendQueue(RpcConfig(), client_side=True)
+    tail = bytes(100_000)
+    streams = [Stream(number, recv_window=0, send_window=0, max_message=10**6) for number in (1, 3)]
+    for stream in streams:
+        queue.send_shared(stream, b"head", tail)
+        assert stream.outbox[1] is tail
+        assert stream.outbox_bytes == 5 + 4 + len(tail)
+    for stream in streams:
+        queue.credit_stream(stream, 200_000)
+    queue.credit(1_000_000)
+    data = b""
+    while part := queue.take_output():
+        data += part
+    assert data.count(0) > 2 * len(tail)
