@@ -12,6 +12,7 @@ from trio_cogment.rpc._observer import MethodObserver as MethodObserver
 from trio_cogment.rpc._observer import ServerObserver as ServerObserver
 from trio_cogment.rpc._shared_channels import IDLE_CHANNEL_SECONDS as IDLE_CHANNEL_SECONDS
 from trio_cogment.rpc._shared_channels import SharedChannels as SharedChannels
+from trio_cogment.rpc._shared_message import SharedMessage as SharedMessage
 from trio_cogment.rpc._standard import standard_services as standard_services
 from trio_cogment.rpc._with_metadata import WithMetadata as WithMetadata
 from trio_cogment.rpc.calls import IN_PROCESS as IN_PROCESS
@@ -24,7 +25,6 @@ from trio_cogment.rpc.calls import Handler as Handler
 from trio_cogment.rpc.calls import MetadataLike as MetadataLike
 from trio_cogment.rpc.calls import Method as Method
 from trio_cogment.rpc.calls import ServerCall as ServerCall
-from trio_cogment.rpc.calls import SharedMessage as SharedMessage
 from trio_cogment.rpc.channel import Channel as Channel
 from trio_cogment.rpc.details import detailed_error as detailed_error
 from trio_cogment.rpc.details import details_of as details_of

@@ -29,8 +29,9 @@ from trio_cogment.rpc._call_protocols import Transport
 from trio_cogment.rpc._compression import compress
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._retry import ReplayBuffer
+from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc._streams import BadMessageError, CompressedMessage, Stream
-from trio_cogment.rpc.calls import Call, Consumer, Method, SharedMessage
+from trio_cogment.rpc.calls import Call, Consumer, Method
 
 
 class CallEngine(Protocol):

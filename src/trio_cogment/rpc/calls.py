@@ -27,6 +27,7 @@ from purerpc import Cardinality
 
 from trio_cogment.access import Identity
 from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc._shared_message import SharedMessage
 from trio_cogment.rpc.metadata import Metadata, Pairs
 
 #: Of a message: it is measured if its size matters.
@@ -58,31 +59,6 @@ class Consumer(Protocol):
 
     def on_end(self, error: RpcError | None) -> None:
         """Learn that no more messages come: None for an orderly end, else why. Called once."""
-
-
-class SharedMessage:
-    """A message whose last bytes on the wire are the same as those of others, and are kept once for all of them.
-
-    Args:
-        kind: its type.
-        head: its first bytes.
-        tail: the rest.
-    """
-
-    __slots__ = ("head", "kind", "tail")
-
-    def __init__(self, kind: type[Message], head: bytes, tail: bytes) -> None:
-        self.kind = kind
-        self.head = head
-        self.tail = tail
-
-    def ByteSize(self) -> int:
-        """Return its size; named as that of any other message is."""
-        return len(self.head) + len(self.tail)
-
-    def whole(self) -> Message:
-        """Return it as a message of its own."""
-        return self.kind.FromString(self.head + self.tail)
 
 
 class Call(abc.ABC):
