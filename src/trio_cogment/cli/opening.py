@@ -11,6 +11,7 @@ import signal
 import sys
 
 from trio_cogment.cli.announced import announcements
+from trio_cogment.cli.terminal import Terminal
 from trio_cogment.host.binding import is_literal, listening_sockets
 from trio_cogment.host.lock_probe import is_locked
 
@@ -54,21 +55,30 @@ class OpenPorts:
                 one.close()
 
 
+#: What ends a server; so does SIGHUP, if its terminal is gone.
+STOPPING = tuple(number for number in signal.Signals if number.name in ("SIGTERM", "SIGINT", "SIGQUIT"))
+#: Not every system has it.
+HANGUP = tuple(number for number in signal.Signals if number.name == "SIGHUP")
+
+
 class EarlySignals:
     """Remembers a signal that comes when the server is announced but Trio does not yet wait for signals.
 
-    A second one ends the process at once.
+    A second one ends the process at once. A request to read files again is passed over: they have just been read, or
+    will be.
 
     Attributes:
-        came: a signal has come.
+        came: a signal has come that ends a server.
+        terminal: that in which the server was started.
     """
 
     def __init__(self) -> None:
         self.came = False
+        self.terminal = Terminal()
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> EarlySignals:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOPPING + HANGUP:
             self._before[number] = signal.signal(number, self._remember)
         return self
 
@@ -77,6 +87,8 @@ class EarlySignals:
             signal.signal(number, handler)
 
     def _remember(self, number: int, _frame: object) -> None:
+        if number in HANGUP and not self.terminal.is_gone():
+            return
         if self.came:
             os._exit(128 + number)
         self.came = True

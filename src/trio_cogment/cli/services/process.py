@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import math
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import trio
 
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.opening import EarlySignals
+from trio_cogment.cli.opening import HANGUP, STOPPING, EarlySignals
+from trio_cogment.cli.services.task_dump import task_lines
 
 INITIALIZING = b"I"
 READY = b"R"
@@ -94,22 +98,29 @@ def _open(path: Path) -> int:
 
 
 async def run_until_signal(
-    serve: Callable[[StatusFile, Stop], Awaitable[None]], early: EarlySignals | None = None
+    serve: Callable[[StatusFile, Stop], Awaitable[None]],
+    early: EarlySignals | None = None,
+    reload: Callable[[], object] = lambda: None,
 ) -> Failure | None:
-    """Run a server until SIGTERM or SIGINT have stopped it; a second signal ends the process at once.
+    """Run a server until a signal has stopped it; a second one ends the process at once.
+
+    SIGTERM, SIGINT and SIGQUIT stop it, and SIGHUP if its terminal is gone. SIGQUIT also tells on stderr, and in the
+    log if that is a file, what every task is doing. Any other SIGHUP lets it read its files again.
 
     Args:
         serve: returns some time after `Stop.asked` is set; it writes what it has reached to the status file.
         early: a signal may have come already.
+        reload: reads the files again; it blocks. What it raises is logged.
 
     Returns:
         Why it could not start; None after a signal.
     """
     failure: Failure | None = None
     status, stop = StatusFile(), Stop()
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    early = early or EarlySignals()
+    with trio.open_signal_receiver(*STOPPING, *HANGUP) as signals, _stacks_of_threads():
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_watch_signals, signals, stop, status, early is not None and early.came)
+            nursery.start_soon(_Watch(stop, status, early, reload).run, signals)
             try:
                 with stop.finished:
                     await serve(status, stop)
@@ -121,18 +132,81 @@ async def run_until_signal(
     return failure
 
 
-async def _watch_signals(signals: AsyncIterator[int], stop: Stop, status: StatusFile, came: bool) -> None:
-    if not came:
-        await anext(signals)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(stop.run)
-        with trio.move_on_after(stop.give_up_seconds):
-            async for number in signals:
-                # A second signal means: do not wait for the orderly stop.
-                status.close()
-                os._exit(128 + number)
-        _log.warning(
-            "code has not ended %g seconds after the signal; the process ends without it", stop.give_up_seconds
-        )
-        status.close()
-        os._exit(1)
+class _Watch:
+    """Does what signals ask for."""
+
+    def __init__(self, stop: Stop, status: StatusFile, early: EarlySignals, reload: Callable[[], object]) -> None:
+        self._stop = stop
+        self._status = status
+        self._early = early
+        self._reload = reload
+        self._reading = trio.Lock()
+
+    async def run(self, signals: AsyncIterator[int]) -> None:
+        async with trio.open_nursery() as nursery:
+            if not self._early.came:
+                await self._until_stop(signals, nursery)
+            nursery.start_soon(self._stop.run)
+            with trio.move_on_after(self._stop.give_up_seconds):
+                async for number in signals:
+                    if self._is_stop(number):
+                        # A second signal means: do not wait for the orderly stop.
+                        self._status.close()
+                        os._exit(128 + number)
+            _log.warning(
+                "code has not ended %g seconds after the signal; the process ends without it",
+                self._stop.give_up_seconds,
+            )
+            self._status.close()
+            os._exit(1)
+
+    async def _until_stop(self, signals: AsyncIterator[int], nursery: trio.Nursery) -> None:
+        async for number in signals:
+            if number == signal.SIGQUIT:
+                nursery.start_soon(_tell, task_lines())
+            if self._is_stop(number):
+                return
+            nursery.start_soon(self._read_again)
+
+    def _is_stop(self, number: int) -> bool:
+        return number not in HANGUP or self._early.terminal.is_gone()
+
+    async def _read_again(self) -> None:
+        async with self._reading:
+            try:
+                await trio.to_thread.run_sync(self._reload, abandon_on_cancel=True)
+            except Exception as error:  # noqa: BLE001  the server goes on with what it has read before
+                _log.error("SIGHUP: the files could not be read again, and nothing has changed: %s", error)
+            else:
+                _log.info("SIGHUP: the files were read again")
+
+
+async def _tell(lines: list[str]) -> None:
+    """Write lines to stderr, and to the log if that is a file; in a thread, as nobody may read them."""
+
+    def write() -> None:
+        if sys.stderr is not None:
+            sys.stderr.write("".join(f"{line}\n" for line in lines))
+            sys.stderr.flush()
+        if any(isinstance(handler, logging.FileHandler) for handler in logging.getLogger().handlers):
+            for line in lines:
+                _log.warning("SIGQUIT: %s", line)
+
+    try:
+        await trio.to_thread.run_sync(write, abandon_on_cancel=True)
+    except OSError:
+        pass  # nobody can be told
+
+
+@contextmanager
+def _stacks_of_threads() -> Iterator[None]:
+    """Let SIGQUIT also show what each thread is doing: at once, even when one of them keeps Trio from running."""
+    try:
+        faulthandler.register(signal.SIGQUIT, file=sys.stderr, chain=True)
+    except (AttributeError, OSError, RuntimeError, ValueError):
+        yield  # there is no stderr
+        return
+    try:
+        yield
+    finally:
+        faulthandler.unregister(signal.SIGQUIT)

@@ -1,0 +1,208 @@
+"""What signals do to a server process, and that every way out that it can see ends its status file."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.cli.process import PATIENCE_SECONDS, Endless, environment_variables, listening, server
+from trio_cogment.cli.opening import EarlySignals
+from trio_cogment.cli.services import process
+from trio_cogment.cli.services.process import StatusFile, Stop, run_until_signal
+from trio_cogment.cli.services.task_dump import MAX_TASKS, task_lines
+from trio_cogment.cli.terminal import Terminal
+from trio_cogment.rpc import Channel
+from trio_cogment.sdk import Controller, Participants, actor_params, trial_params
+
+SERVE = ("serve", "--host=127.0.0.1", "--port=0")
+WAYS_OUT = [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT]
+
+
+@pytest.mark.parametrize("number", WAYS_OUT, ids=lambda number: number.name)
+async def test_every_signal_that_ends_it_ends_its_status_file_and_tells_its_trials(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    status = tmp_path / "status"
+    endless = Endless()
+    participants = Participants()
+    participants.register_environment(endless.environment)
+    participants.register_actor(endless.actor, "actor")
+    async with listening(*participants.services()) as endpoint, server(*SERVE, f"--status_file={status}") as running:
+        async with Channel("127.0.0.1", running.port) as channel:
+            params = trial_params([actor_params("a", "c", endpoint=endpoint)], environment_endpoint=endpoint)
+            trial_id = await Controller(channel).start_trial(params)
+            await endless.wait_running([trial_id])
+        assert await running.stop(number) == 0
+        with trio.fail_after(PATIENCE_SECONDS):
+            while len(endless.details.get(trial_id, {})) < 2:  # noqa: ASYNC110  what is told comes over sockets
+                await trio.sleep(0.01)
+    assert status.read_bytes() == b"IRT"
+
+
+async def test_sigquit_tells_what_every_task_does(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with server(*SERVE, f"--log_file={log}") as running, Channel("127.0.0.1", running.port) as channel:
+        await Controller(channel).versions()
+        assert await running.stop(signal.SIGQUIT) == 0
+    for said in (running.err, log.read_text()):
+        assert "tasks:" in said
+        assert "_accept" in said
+        assert "guard of the trials" in said
+        assert "wait_readable" in said
+    assert "Current thread" in running.err  # of all threads, at once
+
+
+async def test_sighup_ends_nothing(tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    async with server(*SERVE, f"--status_file={status}") as running:
+        for _ in range(3):
+            running.process.send_signal(signal.SIGHUP)
+            async with Channel("127.0.0.1", running.port) as channel:
+                await Controller(channel).versions()
+        await running.wait_serving()
+        assert status.read_bytes() == b"IR"
+        assert await running.stop() == 0
+    assert status.read_bytes() == b"IRT"
+    assert "SIGHUP: the files were read again" in running.err
+
+
+def test_a_server_does_not_outlive_its_terminal(tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "trio_cogment", *SERVE, f"--status_file={status}"]
+    prelude = (
+        "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", prelude, *command],
+        stdin=follower,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment_variables(),
+        start_new_session=True,
+        text=True,
+    )
+    os.close(follower)
+    assert child.stdout is not None
+    closer = threading.Timer(PATIENCE_SECONDS, child.kill)
+    closer.start()
+    try:
+        assert "listening" in child.stdout.readline()
+        while status.read_bytes() != b"IR":
+            pass
+        os.close(leader)  # the window is closed
+        assert child.wait() == 0
+    finally:
+        closer.cancel()
+        child.kill()
+        child.wait()
+    with child.stdout:
+        pass
+    assert status.read_bytes() == b"IRT"
+
+
+class Served:
+    """A server that does nothing, in this process."""
+
+    def __init__(self) -> None:
+        self.serving = trio.Event()
+
+    async def serve(self, _status: StatusFile, stop: Stop) -> None:
+        self.serving.set()
+        await stop.asked.wait()
+
+
+async def hung_up(reload: Callable[[], object], times: int) -> None:
+    """Send SIGHUP so often, then SIGTERM when it has had its effect."""
+    served, read = Served(), trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def reading() -> None:
+        try:
+            reload()
+        finally:
+            token.run_sync_soon(read.set)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(run_until_signal, served.serve, EarlySignals(), reading))
+        await served.serving.wait()
+        for _ in range(times):
+            read = trio.Event()
+            signal.raise_signal(signal.SIGHUP)
+            with trio.fail_after(PATIENCE_SECONDS):
+                await read.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        signal.raise_signal(signal.SIGTERM)
+
+
+async def test_files_are_read_again_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    calls: list[int] = []
+    await hung_up(lambda: calls.append(1), 2)
+    assert len(calls) == 2
+    assert "SIGHUP: the files were read again" in caplog.messages
+
+
+async def test_files_that_cannot_be_read_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise OSError("--private_key: key.pem: expected a private key")
+
+    await hung_up(fail, 1)
+    assert any("could not be read again, and nothing has changed: --private_key" in text for text in caplog.messages)
+
+
+async def test_a_server_that_fails_ends_its_status_file(tmp_path: Path) -> None:
+    status_path = tmp_path / "status"
+
+    async def serve(status: StatusFile, _stop: Stop) -> None:
+        await status.open(status_path)
+        status.write(process.READY)
+        raise RuntimeError("a bug")
+
+    with pytest.RaisesGroup(RuntimeError):
+        await run_until_signal(serve)
+    assert status_path.read_bytes() == b"RT"
+
+
+def test_sighup_before_trio_runs_is_passed_over() -> None:
+    with EarlySignals() as early:
+        signal.raise_signal(signal.SIGHUP)
+        assert not early.came
+        signal.raise_signal(signal.SIGQUIT)
+        assert early.came
+
+
+def test_with_nohup_the_end_of_the_terminal_is_not_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = True
+    monkeypatch.setattr("trio_cogment.cli.terminal._is_there", lambda: there)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        ignored = Terminal()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    noticed = Terminal()
+    there = False
+    assert (ignored.is_gone(), noticed.is_gone()) == (False, True)
+
+
+async def test_the_tree_of_tasks_is_bounded_and_shows_no_control_characters() -> None:
+    async with trio.open_nursery() as nursery:
+        for number in range(MAX_TASKS + 20):
+            nursery.start_soon(trio.sleep_forever, name=f"trial \x1b[2J{'x' * 1000} {number}")
+        await trio.testing.wait_all_tasks_blocked()
+        lines = task_lines()
+        nursery.cancel_scope.cancel()
+    assert len(lines) < 14 * MAX_TASKS
+    assert all(line.isprintable() and len(line) < 400 for line in lines)
+    assert lines[-1].endswith("more tasks")
+    assert any("sleep_forever" in line for line in lines)
