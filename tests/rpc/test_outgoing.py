@@ -77,6 +77,7 @@ async def test_one_text_whatever_the_reason(autojump_clock: Clock, caplog: pytes
     local, public = "127.0.0.1", "8.8.8.8"
     cases = ((local, None), (public, refuse), (public, no_route), (public, trio.sleep_forever))
     for answer, outcome in cases:
+        await trio.sleep(3)  # so that each has a line of its own
         names = Names([answer])
         names.outcome = outcome
         with pytest.raises(OSError, match="it cannot be reached") as caught:

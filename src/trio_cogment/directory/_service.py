@@ -21,6 +21,7 @@ from trio_cogment.directory._requests import inquiry_of, service_of
 from trio_cogment.directory._server import DirectoryServer
 from trio_cogment.errors import CogmentError
 from trio_cogment.rpc import ServerCall, bind
+from trio_cogment.rpc.refusals import refusals
 from trio_cogment.services import AUTHENTICATION_TOKEN, SERVICES, ServiceKind
 
 _log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class DirectoryService(About):
         except CogmentError as error:
             if self._directory.stopping:
                 raise
-            _log.info("%s could not register: %s", call.peer, error)
+            refusals().add("refused registrations", _log, "%s could not register: %s", call.peer, error)
             return RegisterReply(status=RegisterReply.FAILED, error_msg=str(error))
         return RegisterReply(status=RegisterReply.OK, service_id=service_id, secret=secret)
 
@@ -82,7 +83,7 @@ class DirectoryService(About):
         except CogmentError as error:
             if self._directory.stopping:
                 raise
-            _log.info("%s could not deregister: %s", peer, error)
+            refusals().add("refused deregistrations", _log, "%s could not deregister: %s", peer, error)
             return DeregisterReply(status=DeregisterReply.FAILED, error_msg=str(error))
         return DeregisterReply(status=DeregisterReply.OK)
 

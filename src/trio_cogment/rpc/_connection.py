@@ -31,6 +31,7 @@ from trio_cogment.rpc._lingering_close import LingeringClose
 from trio_cogment.rpc._liveness import Liveness
 from trio_cogment.rpc._streams import Stream
 from trio_cogment.rpc._writer import Writer
+from trio_cogment.rpc.refusals import refusals
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +168,7 @@ class Connection:
                 await self._read_loop()
             except RemoteProtocolError as error:
                 self._reason = RpcError(StatusCode.UNAVAILABLE, f"connection lost: {error}")
-                logger.info("connection with %s: %s", self.peer, error)
+                refusals().add("protocol errors", logger, "connection with %s: %s", self.peer, error)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._lingering_close.give_up()  # nobody is left to tell
 

@@ -15,6 +15,7 @@ import trio
 from trio_cogment.access import Networks, parse_networks
 from trio_cogment.config import OutgoingConfig
 from trio_cogment.host import Connect, Host
+from trio_cogment.rpc.refusals import refusals
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +65,9 @@ class Outgoing:
             except (OSError, UnicodeError, trio.TooSlowError) as error:
                 if reach is None and isinstance(error, OSError):
                     raise
-                _log.info("%s:%d, which %s has named: %s", name, port, reach or "a peer", error or "no answer in time")
+                why = error if str(error) else "no answer in time"
+                text = "%s:%d, which %s has named: %s"
+                refusals().add("unreachable endpoints", _log, text, name, port, reach or "a peer", why)
                 raise UnreachableError from error
 
         return connect

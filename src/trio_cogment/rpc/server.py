@@ -37,6 +37,7 @@ from trio_cogment.rpc._routes import routes_of
 from trio_cogment.rpc._server_group import ServerGroup
 from trio_cogment.rpc.health import HealthService
 from trio_cogment.rpc.listeners import socket_of
+from trio_cogment.rpc.refusals import refusals
 from trio_cogment.rpc.tls import certificate_names, left_without_a_word, shake_hands
 
 logger = logging.getLogger(__name__)
@@ -193,8 +194,10 @@ async def _run_connection(
         try:
             await shake_hands(stream, config.handshake_timeout_seconds)
         except RemoteProtocolError as error:
-            level = logging.DEBUG if left_without_a_word(error) else logging.INFO
-            logger.log(level, "connection with %s: %s", peer, error)
+            if left_without_a_word(error):
+                logger.debug("connection with %s: %s", peer, error)
+            else:
+                refusals().add("failed handshakes", logger, "connection with %s: %s", peer, error)
             task_status.started()
             return
         on_failure.pop_all()

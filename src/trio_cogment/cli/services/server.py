@@ -25,6 +25,7 @@ from trio_cogment.cli.services.process import INITIALIZING, READY, StatusFile, S
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application, Resources, Running, Start
 from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, serve, standard_services
+from trio_cogment.rpc.refusals import refusals
 from trio_cogment.rpc.tls import secured
 
 if TYPE_CHECKING:
@@ -194,8 +195,11 @@ def _registry(settings: ServerSettings) -> CollectorRegistry | None:
     if not settings.prometheus_port:
         return None
     from trio_cogment.metrics.prometheus import new_registry
+    from trio_cogment.metrics.refusals import RefusalMetrics
 
-    return new_registry()
+    registry = new_registry()
+    RefusalMetrics(registry, refusals().counts)
+    return registry
 
 
 def _observer(registry: CollectorRegistry | None) -> ServerObserver | None:
