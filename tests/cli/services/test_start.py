@@ -66,6 +66,7 @@ def test_sockets_and_signals_are_imported_before_it_listens_and_little_else(argu
         ".cli.opening",
         ".cli.plain",
         ".cli.quick",
+        ".cli.terminal",
         ".service_names",
     )
     theirs = {name for name in found if name.startswith("trio_cogment")}
