@@ -58,6 +58,7 @@ TABLE: dict[str, set[str]] = {
     "recording": {"trial"},
     "access": set(),
     "rpc": {"access"},
+    "web": {"rpc", "access", "spaces"},
     "discovery": {"rpc", "access"},
     "directory": {"rpc", "access"},
     "datastore": {"rpc", "access"},
@@ -90,7 +91,7 @@ TABLE: dict[str, set[str]] = {
     },
     "cli": {
         *("platform", "demo", "recording", "datastore", "model_registry", "directory", "discovery"),
-        *("sdk", "spec", "launch", "rl", "gateways", "trainer", "trial", "rpc", "access"),
+        *("sdk", "spec", "launch", "rl", "gateways", "trainer", "trial", "rpc", "access", "web"),
     },
 }
 

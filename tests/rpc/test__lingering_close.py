@@ -31,6 +31,7 @@ from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import Channel, Method, RunningServer, ServerCall, open_listeners, serve, serve_stream, server_tls
+from trio_cogment.rpc._connection import Connection
 from trio_cogment.testing.conformance.channel import CheckService
 
 HUGE = (2**31 - 1 - 65535).to_bytes(4, "big")
@@ -130,6 +131,7 @@ async def test_a_slow_reader_gets_the_whole_response(
         if how == "drain":
             nursery.start_soon(serving.drain, 30.0)
         (connection,) = serving._group._connections
+        assert isinstance(connection, Connection)
         await peer.until(lambda: len(answer.data) > whole - 200_000)  # the rest fits into the sockets
         while not connection.closed:
             await trio.lowlevel.checkpoint()

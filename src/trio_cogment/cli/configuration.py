@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         OutgoingConfig,
         RpcConfig,
         TrainerConfig,
+        WebConfig,
         WorkersConfig,
     )
 
@@ -43,6 +44,7 @@ SECTIONS = {
     "dm_env_rpc": "DmEnvRpcConfig",
     "trainer": "TrainerConfig",
     "workers": "WorkersConfig",
+    "web": "WebConfig",
 }
 
 META_KEY = "trio_cogment.configuration"
@@ -140,6 +142,12 @@ class Configuration:
     def workers(self) -> WorkersConfig:
         """Limits and timeouts of the processes of a trainer's workers."""
         found: WorkersConfig = self._section("workers")
+        return found
+
+    @property
+    def web(self) -> WebConfig:
+        """Limits of what servers have for browsers."""
+        found: WebConfig = self._section("web")
         return found
 
     def _section(self, name: str) -> Any:

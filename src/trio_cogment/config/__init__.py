@@ -13,3 +13,4 @@ from trio_cogment.config._stores import DatastoreConfig as DatastoreConfig
 from trio_cogment.config._stores import ModelRegistryConfig as ModelRegistryConfig
 from trio_cogment.config._trainer import TrainerConfig as TrainerConfig
 from trio_cogment.config._trainer import WorkersConfig as WorkersConfig
+from trio_cogment.config._web import WebConfig as WebConfig

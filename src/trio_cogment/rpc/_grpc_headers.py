@@ -189,7 +189,7 @@ def parse_request(headers: RawHeaders, max_header_list_bytes: int) -> RequestHea
         raise RefusedRequest(StatusCode.UNIMPLEMENTED, message, headers=[ACCEPT_ENCODING])
     return RequestHead(
         path,
-        None if timeout is None else _decode_timeout(timeout),
+        None if timeout is None else decode_timeout(timeout),
         metadata,
         encoding,
         known.get(b"grpc-accept-encoding", b""),
@@ -227,7 +227,12 @@ def encode_timeout(seconds: float) -> bytes:
     return b"%dH" % min(math.ceil(seconds / 3600), _MAX_TIMEOUT_VALUE)
 
 
-def _decode_timeout(value: bytes) -> float:
+def decode_timeout(value: bytes) -> float:
+    """Return the seconds that a `grpc-timeout` value stands for.
+
+    Raises:
+        RefusedRequest: it is none.
+    """
     match = _TIMEOUT.match(value)
     if match is None:
         raise RefusedRequest(StatusCode.INTERNAL, "malformed grpc-timeout")

@@ -27,7 +27,9 @@ class ServerObserver(Protocol):
     """Learns of a server's calls; those to methods that the server does not have are not among them."""
 
     def method(self, path: str, shape: str) -> MethodObserver:
-        """Return what learns of a method's calls. Each server asks once for each of its methods, before it accepts.
+        """Return what learns of a method's calls.
+
+        Each server asks for each of its methods before it accepts: once, or twice if it serves browsers, too.
 
         Args:
             path: `/package.Service/Method`.

@@ -22,6 +22,11 @@ _SHAPES = {
 }
 
 
+def shape_of(cardinality: Cardinality) -> str:
+    """Return the usual word for the shape of a method."""
+    return _SHAPES[cardinality]
+
+
 def routes_of(services: Iterable[Service], observer: ServerObserver | None = None) -> dict[str, Route]:
     """Return what answers at each path.
 
@@ -38,6 +43,6 @@ def routes_of(services: Iterable[Service], observer: ServerObserver | None = Non
             method = Method(path, signature.cardinality, signature.request_type, signature.response_type)
             make_call: Callable[..., ServerTransportCall] = Http2ServerCall
             if observer is not None:
-                make_call = partial(ObservedServerCall, observer.method(path, _SHAPES[method.cardinality]))
+                make_call = partial(ObservedServerCall, observer.method(path, shape_of(method.cardinality)))
             routes[path] = (make_call, method, bound.method_fn)
     return routes

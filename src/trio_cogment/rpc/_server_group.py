@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import trio
 
-from trio_cogment.rpc._connection import Connection
+from trio_cogment.rpc.relay import Served
 
 
 class ServerGroup:
@@ -23,8 +23,9 @@ class ServerGroup:
     def __init__(self, on_drain: Callable[[], None] | None = None) -> None:
         self._on_drain = on_drain
         self.done = trio.Event()
-        self._connections: dict[Connection, None] = {}  # in an order that is the same in every run
+        self._connections: dict[Served, None] = {}  # in an order that is the same in every run
         self._accepting: list[trio.CancelScope] = []
+        self._beginning: dict[trio.CancelScope, None] = {}
         self._deadline: float | None = None  # of the calls, once the server drains
 
     def accepting(self) -> trio.CancelScope:
@@ -35,12 +36,24 @@ class ServerGroup:
             scope.cancel()
         return scope
 
-    def connections(self) -> list[Connection]:
+    @contextmanager
+    def beginning(self) -> Iterator[trio.CancelScope]:
+        """Hold the block in which is found out what a connection speaks; a drain ends it."""
+        with trio.CancelScope() as scope:
+            self._beginning[scope] = None
+            if self._deadline is not None:
+                scope.cancel()
+            try:
+                yield scope
+            finally:
+                del self._beginning[scope]
+
+    def connections(self) -> list[Served]:
         """Return those that are open."""
         return list(self._connections)
 
     @contextmanager
-    def connected(self, connection: Connection) -> Iterator[None]:
+    def connected(self, connection: Served) -> Iterator[None]:
         """Hold the block in which a connection runs."""
         self._connections[connection] = None
         if self._deadline is not None:  # accepted just before
@@ -58,7 +71,7 @@ class ServerGroup:
         if self._deadline is not None:
             deadline = min(deadline, self._deadline)
         self._deadline = deadline
-        for scope in self._accepting:
+        for scope in (*self._accepting, *self._beginning):
             scope.cancel()
         for connection in list(self._connections):
             connection.drain(deadline)

@@ -13,12 +13,30 @@ What the socket does not take at once is left to the writer, which waits.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sized
+from typing import Any, Protocol
 
 import trio
 
 from trio_cogment.rpc._byte_stream import ByteStream
-from trio_cogment.rpc._engine import Engine
+
+
+class Output(Protocol):
+    """What a writer sends: that of an engine."""
+
+    @property
+    def out_size(self) -> int:
+        """Bytes that wait."""
+
+    @property
+    def streams(self) -> Sized:
+        """The calls of the connection."""
+
+    def take_output(self) -> bytes:
+        """Return what waits; the rest, if that is not all of it, is asked for when this has been sent."""
+
+    def take_rooms(self) -> Iterable[Any]:
+        """Return the streams whose calls may send more."""
 
 
 class Writer:
@@ -28,7 +46,7 @@ class Writer:
         in_batch: the reader is handling received bytes, and calls `flush` afterwards: nothing need be woken.
     """
 
-    def __init__(self, engine: Engine, byte_stream: ByteStream) -> None:
+    def __init__(self, engine: Output, byte_stream: ByteStream) -> None:
         self.in_batch = False
         self._engine = engine
         self._byte_stream = byte_stream

@@ -26,19 +26,34 @@ _LOCK_SECONDS = 5.0
 
 @overload
 async def open_listeners(
-    addresses: str | Sequence[str] = "0.0.0.0", port: int = 0, *, tls: None = None, host: None = None
+    addresses: str | Sequence[str] = "0.0.0.0",
+    port: int = 0,
+    *,
+    tls: None = None,
+    host: None = None,
+    http1: bool = False,
 ) -> list[trio.SocketListener]: ...
 
 
 @overload
 async def open_listeners(
-    addresses: str | Sequence[str] = "0.0.0.0", port: int = 0, *, tls: ssl.SSLContext, host: None = None
+    addresses: str | Sequence[str] = "0.0.0.0",
+    port: int = 0,
+    *,
+    tls: ssl.SSLContext,
+    host: None = None,
+    http1: bool = False,
 ) -> list[trio.SSLListener[trio.SocketStream]]: ...
 
 
 @overload
 async def open_listeners(
-    addresses: str | Sequence[str] = "0.0.0.0", port: int = 0, *, tls: ssl.SSLContext | None = None, host: Host | None
+    addresses: str | Sequence[str] = "0.0.0.0",
+    port: int = 0,
+    *,
+    tls: ssl.SSLContext | None = None,
+    host: Host | None,
+    http1: bool = False,
 ) -> list[trio.abc.Listener[trio.abc.Stream]]: ...
 
 
@@ -48,6 +63,7 @@ async def open_listeners(
     *,
     tls: ssl.SSLContext | None = None,
     host: Host | None = None,
+    http1: bool = False,
 ) -> Any:
     """Listen on TCP.
 
@@ -58,6 +74,7 @@ async def open_listeners(
         port: 0 lets the system choose one that is free on all addresses.
         tls: encrypt connections; see `trio_cogment.rpc.server_tls`. ALPN is set on the context.
         host: where to listen; the system's network unless given.
+        http1: with TLS, browsers are served, too: for a server with `web`.
 
     Raises:
         OSError: the port is taken, also by another server of this kind: SO_REUSEPORT is not set, on purpose.
@@ -65,7 +82,7 @@ async def open_listeners(
     After `Cancelled` nothing is left open.
     """
     listeners = await (host or Host()).listen(addresses, port)
-    return listeners if tls is None else [secured(listener, tls) for listener in listeners]
+    return listeners if tls is None else [secured(listener, tls, http1=http1) for listener in listeners]
 
 
 # --- UNIX sockets ---

@@ -29,15 +29,17 @@ from trio_cogment.access import AccessControl
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RemoteProtocolError
 from trio_cogment.host.binding import format_address
-from trio_cogment.rpc._byte_stream import byte_stream_over, peer_name
+from trio_cogment.rpc._byte_stream import ByteStream, byte_stream_over, peer_name
 from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._connection import Connection
+from trio_cogment.rpc._first_bytes import look
 from trio_cogment.rpc._observer import ServerObserver
 from trio_cogment.rpc._routes import routes_of
 from trio_cogment.rpc._server_group import ServerGroup
 from trio_cogment.rpc.health import HealthService
 from trio_cogment.rpc.listeners import socket_of
 from trio_cogment.rpc.refusals import refusals
+from trio_cogment.rpc.relay import Accepted, RelayRoute, Served, ServerSide, relay_routes
 from trio_cogment.rpc.tls import certificate_names, left_without_a_word, shake_hands
 
 logger = logging.getLogger(__name__)
@@ -89,6 +91,7 @@ async def serve(
     health: HealthService | None = None,
     observer: ServerObserver | None = None,
     access: AccessControl | None = None,
+    web: ServerSide | None = None,
     task_status: trio.TaskStatus[RunningServer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve until cancelled, or drained by `RunningServer.drain`.
@@ -102,6 +105,8 @@ async def serve(
             those of `trio_cogment.rpc.standard_services`.
         observer: learns of every call, for example a `metrics.calls.CallMetrics`.
         access: decides about every call before its handler starts; None: every call is let in.
+        web: gets the connections that do not speak HTTP/2, for example a `trio_cogment.web.WebSide`; None: they are
+            closed.
         task_status: gets a `RunningServer` when connections are accepted.
 
     Raises:
@@ -116,9 +121,10 @@ async def serve(
     group = ServerGroup(None if health is None else health.stop)
     try:
         routes = routes_of(services, observer)
+        door = None if web is None else _Door(web, relay_routes(routes, observer))
         async with trio.open_nursery() as nursery:
             for listener in listeners:
-                nursery.start_soon(_accept, listener, routes, config, complaint, group, access)
+                nursery.start_soon(_accept, listener, routes, config, complaint, group, access, door)
             if access is not None:
                 nursery.start_soon(_recheck, access, group, config.access_recheck_seconds)
             task_status.started(_running_server(listeners, group, config))
@@ -138,10 +144,21 @@ async def serve_stream(
     *,
     config: RpcConfig | None = None,
     access: AccessControl | None = None,
+    web: ServerSide | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve one connection over a stream that is there already, until either end closes it."""
-    await _run_connection(stream, routes_of(services), config or RpcConfig(), ServerGroup(), access, task_status)
+    routes = routes_of(services)
+    door = None if web is None else _Door(web, relay_routes(routes, None))
+    await _run_connection(stream, routes, config or RpcConfig(), ServerGroup(), access, door, task_status)
+
+
+@dataclass(frozen=True, slots=True)
+class _Door:
+    """Where connections go that do not speak HTTP/2, and what can be called there."""
+
+    side: ServerSide
+    routes: dict[str, RelayRoute]
 
 
 class _Complaint:
@@ -164,6 +181,7 @@ async def _accept(
     complaint: _Complaint,
     group: ServerGroup,
     access: AccessControl | None,
+    door: _Door | None,
 ) -> None:
     async with trio.open_nursery() as nursery:
         with group.accepting():
@@ -176,7 +194,7 @@ async def _accept(
                     complaint.log(error)
                     await trio.sleep(_ACCEPT_PAUSE_SECONDS)
                     continue
-                nursery.start_soon(_run_connection, stream, routes, config, group, access, name="connection")
+                nursery.start_soon(_run_connection, stream, routes, config, group, access, door, name="connection")
         await listener.aclose()  # draining: who connects now is refused and goes elsewhere
 
 
@@ -186,13 +204,21 @@ async def _run_connection(
     config: RpcConfig,
     group: ServerGroup,
     access: AccessControl | None,
+    door: _Door | None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     peer = peer_name(stream)
     async with AsyncExitStack() as on_failure:
         on_failure.push_async_callback(trio.aclose_forcefully, stream)
         try:
-            await shake_hands(stream, config.handshake_timeout_seconds)
+            await shake_hands(stream, config.handshake_timeout_seconds, http1=door is not None)
+            visitor = None if access is None else access.visitor(peer, certificate_names(stream))
+            looked: tuple[ByteStream, bool] | None = None
+            if door is not None:
+                with group.beginning():
+                    looked = await look(stream, config.handshake_timeout_seconds)
+            # While the server drains nobody waits for what comes: the engine says GOAWAY.
+            byte_stream, speaks_http2 = looked or (byte_stream_over(stream), True)
         except RemoteProtocolError as error:
             if left_without_a_word(error):
                 logger.debug("connection with %s: %s", peer, error)
@@ -201,10 +227,14 @@ async def _run_connection(
             task_status.started()
             return
         on_failure.pop_all()
-    visitor = None if access is None else access.visitor(peer, certificate_names(stream))
-    connection = Connection(
-        byte_stream_over(stream), client_side=False, config=config, peer=peer, routes=routes, visitor=visitor
-    )
+    connection: Served
+    if door is None or speaks_http2:
+        connection = Connection(
+            byte_stream, client_side=False, config=config, peer=peer, routes=routes, visitor=visitor
+        )
+    else:
+        secure = isinstance(stream, trio.SSLStream)
+        connection = door.side.connection(Accepted(byte_stream, peer, secure, door.routes, config, visitor))
     with group.connected(connection):
         await connection.run(task_status)
 

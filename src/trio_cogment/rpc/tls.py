@@ -17,6 +17,8 @@ from trio_cogment.errors import RemoteProtocolError
 FilePath: TypeAlias = str | os.PathLike[str]
 
 ALPN = "h2"
+#: For servers with a side for browsers. The server's order counts: browsers offer both, gRPC's clients h2 alone.
+ALPN_WITH_HTTP1 = ("http/1.1", ALPN)
 #: Of TLS 1.2 only what RFC 9113 (9.2.2) allows with HTTP/2; the suites of TLS 1.3 are all fine.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 _VERSIONS = frozenset(["TLSv1.2", "TLSv1.3"])
@@ -85,9 +87,15 @@ def _hardened(context: ssl.SSLContext) -> ssl.SSLContext:
     return context
 
 
-def secured(listener: trio.abc.Listener[Any], context: ssl.SSLContext) -> trio.SSLListener[Any]:
-    """Return a listener whose connections are encrypted; ALPN is set on the context."""
-    context.set_alpn_protocols([ALPN])
+def secured(listener: trio.abc.Listener[Any], context: ssl.SSLContext, *, http1: bool = False) -> trio.SSLListener[Any]:
+    """Return a listener whose connections are encrypted; ALPN is set on the context.
+
+    Args:
+        listener: of the connections below.
+        context: of the server.
+        http1: browsers are served, too.
+    """
+    context.set_alpn_protocols(ALPN_WITH_HTTP1 if http1 else [ALPN])
     # "https compatible": gRPC peers close without close_notify, and HTTP/2 says itself where a message ends.
     return trio.SSLListener(listener, context, https_compatible=True)
 
@@ -98,8 +106,13 @@ def client_stream(stream: trio.abc.Stream, context: ssl.SSLContext, server_name:
     return trio.SSLStream(stream, context, server_hostname=server_name, https_compatible=True)
 
 
-async def shake_hands(stream: trio.abc.Stream, timeout: float) -> None:
+async def shake_hands(stream: trio.abc.Stream, timeout: float, *, http1: bool = False) -> None:
     """Finish the TLS handshake of a stream, and check that both sides speak HTTP/2; nothing to do without TLS.
+
+    Args:
+        stream: of either side.
+        timeout: in seconds.
+        http1: a server that serves browsers, too: who has not agreed on HTTP/2 speaks HTTP/1.1.
 
     Raises:
         RemoteProtocolError: it failed, took too long, or led to something else; the stream is of no use any more.
@@ -113,6 +126,8 @@ async def shake_hands(stream: trio.abc.Stream, timeout: float) -> None:
             raise RemoteProtocolError(f"TLS handshake failed: {_reason(error.__cause__)}") from error
     if scope.cancelled_caught:
         raise RemoteProtocolError(f"no TLS handshake within {timeout:g} s")
+    if http1 and stream.selected_alpn_protocol() != ALPN:
+        return
     if stream.selected_alpn_protocol() != ALPN:
         raise RemoteProtocolError("the peer did not agree on HTTP/2 (no ALPN 'h2')")
     if stream.version() not in _VERSIONS:

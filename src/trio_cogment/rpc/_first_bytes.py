@@ -1,0 +1,98 @@
+"""Whether a new connection speaks HTTP/2, without taking anything from it.
+
+A client of HTTP/2 speaks first (RFC 9113, 3.4), with bytes that no request of HTTP/1.1 begins with. On a socket they
+are looked at and left where they are, so that the engine reads them as ever; only other streams need to have them put
+back. With TLS the handshake has said it.
+"""
+
+from __future__ import annotations
+
+import socket
+
+import trio
+
+from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.rpc._byte_stream import ByteStream, GenericByteStream, byte_stream_over
+
+#: The first bytes of HTTP/2's preface, `PRI * HTTP/2.0`; the first that differ from any method of HTTP/1.1.
+_PREFACE = b"PRI"
+#: A probe of TCP begins after so many silent seconds, and is repeated as often; a peer that is gone is noticed by it.
+_PROBE_SECONDS = 30
+
+
+async def look(stream: trio.abc.Stream, timeout: float) -> tuple[ByteStream, bool]:
+    """Return a byte stream from its first byte on, and whether it is HTTP/2.
+
+    Args:
+        stream: after its TLS handshake, if it has TLS; it belongs to the byte stream from now on.
+        timeout: how long the peer may take, in seconds.
+
+    Raises:
+        RemoteProtocolError: it took longer, or is gone.
+    """
+    if isinstance(stream, trio.SSLStream):
+        speaks_http2 = stream.selected_alpn_protocol() == "h2"
+        if not speaks_http2 and isinstance(stream.transport_stream, trio.SocketStream):
+            _probe(stream.transport_stream)
+        return byte_stream_over(stream), speaks_http2
+    try:
+        with trio.fail_after(timeout):
+            if isinstance(stream, trio.SocketStream):
+                speaks_http2 = await _peek(stream.socket)
+                if not speaks_http2:
+                    _probe(stream)
+                return byte_stream_over(stream), speaks_http2
+            first = b""
+            while len(first) < len(_PREFACE) and _PREFACE.startswith(first):
+                data = await stream.receive_some()
+                if not data:
+                    break
+                first += data
+            return Replayed(stream, first), not first or first.startswith(_PREFACE)
+    except trio.TooSlowError:
+        raise RemoteProtocolError(f"nothing came within {timeout:g} s") from None
+    except (OSError, trio.BrokenResourceError):
+        raise RemoteProtocolError("the connection is lost") from None
+
+
+async def _peek(sock: trio.socket.SocketType) -> bool:
+    awaited = 1
+    try:
+        while True:
+            await trio.lowlevel.wait_readable(sock)
+            first = await sock.recv(len(_PREFACE), socket.MSG_PEEK)
+            if not first or not _PREFACE.startswith(first):
+                return not first  # the engine knows what to do with a connection that ends at once
+            if len(first) == len(_PREFACE):
+                return True
+            if len(first) < awaited:
+                return True  # it has ended in the middle
+            awaited = len(first) + 1
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, awaited)  # or it would be readable all the time
+    finally:
+        if awaited > 1:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+
+
+def _probe(stream: trio.SocketStream) -> None:
+    """Have TCP look whether the peer is there: HTTP/1.1 has no PING."""
+    if stream.socket.family in (socket.AF_INET, socket.AF_INET6):
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+            if hasattr(socket, name):
+                stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), _PROBE_SECONDS)
+
+
+class Replayed(GenericByteStream):
+    """A stream of which the first bytes have been read already."""
+
+    def __init__(self, stream: trio.abc.Stream, first: bytes) -> None:
+        super().__init__(stream)
+        self._first = first
+
+    async def receive_some(self) -> bytes:
+        if self._first:
+            first, self._first = self._first, b""
+            await trio.lowlevel.checkpoint()
+            return first
+        return await super().receive_some()

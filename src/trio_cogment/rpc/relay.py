@@ -1,0 +1,171 @@
+"""For other protocols than gRPC's own: how their calls reach the handlers of a server, and what carries their bytes.
+
+A server can be given a `ServerSide`, which gets the connections that do not speak HTTP/2. Such a connection has a
+`CallRelay`: what it has received as a call becomes a call within the process, so the rules for sending, receiving,
+deadlines and the end are those of `calls`, and a handler sees no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import trio
+from google.protobuf.message import Message
+
+from trio_cogment.access import Identity
+from trio_cogment.access.control import Visitor
+from trio_cogment.config import RpcConfig
+from trio_cogment.errors import RpcError
+from trio_cogment.rpc._byte_stream import ByteStream as ByteStream
+from trio_cogment.rpc._byte_stream import byte_stream_over as byte_stream_over
+from trio_cogment.rpc._call_protocols import Route
+from trio_cogment.rpc._grpc_headers import BadMetadataError as BadMetadataError
+from trio_cogment.rpc._grpc_headers import RawHeaders as RawHeaders
+from trio_cogment.rpc._grpc_headers import RefusedRequest as RefusedRequest
+from trio_cogment.rpc._grpc_headers import decode_metadata as decode_metadata
+from trio_cogment.rpc._grpc_headers import decode_timeout as decode_timeout
+from trio_cogment.rpc._grpc_headers import encode_metadata as encode_metadata
+from trio_cogment.rpc._grpc_headers import encode_timeout as encode_timeout
+from trio_cogment.rpc._grpc_headers import parse_trailers as parse_trailers
+from trio_cogment.rpc._grpc_headers import trailer_headers as trailer_headers
+from trio_cogment.rpc._in_process_call import Exchange
+from trio_cogment.rpc._lingering_close import LingeringClose as LingeringClose
+from trio_cogment.rpc._observer import MethodObserver, ServerObserver
+from trio_cogment.rpc._routes import shape_of
+from trio_cogment.rpc._writer import Output as Output
+from trio_cogment.rpc._writer import Writer as Writer
+from trio_cogment.rpc.calls import Handler, Method, ServerCall
+from trio_cogment.rpc.inprocess import UNLIMITED_BYTES, InProcessChannel, InProcessClientCall
+from trio_cogment.rpc.metadata import Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class RelayRoute:
+    """What answers at a path.
+
+    Attributes:
+        method: its cardinality and its types.
+        function: of the service.
+        observer: learns of its calls.
+    """
+
+    method: Method
+    function: Any
+    observer: MethodObserver | None
+
+
+def relay_routes(routes: Mapping[str, Route], observer: ServerObserver | None) -> dict[str, RelayRoute]:
+    """Return what answers at each path of a server."""
+    return {
+        path: RelayRoute(
+            method, function, None if observer is None else observer.method(path, shape_of(method.cardinality))
+        )
+        for path, (_, method, function) in routes.items()
+    }
+
+
+class RelayedCall(InProcessClientCall):
+    """A call that another protocol has brought, as that protocol's side sees it."""
+
+    def __init__(
+        self,
+        relay: CallRelay,
+        route: RelayRoute,
+        metadata: Metadata,
+        timeout: float | None,
+        peer: str,
+        identity: Identity,
+    ) -> None:
+        super().__init__(relay, route.method, metadata, timeout)
+        self._route = route
+        self._caller = peer, identity
+
+    def _begin(self, handler: Handler | None, deadline: float) -> Exchange:
+        exchange = super()._begin(self._handler, deadline)
+        # What it sends was limited where it came in, and a server's limit on what it sends is not meant for this.
+        self._max_bytes = UNLIMITED_BYTES
+        self._measured, self._plain = False, True
+        return exchange
+
+    async def _handler(self, call: ServerCall) -> None:
+        call.peer, call.identity = self._caller
+        await self._route.function(call, None)
+
+    def abort(self, error: RpcError) -> None:
+        """End the call with this error for both of its sides, unless it has ended; the handler is cancelled."""
+        self._exchange.cancel(error)
+
+    async def pass_on(self, message: Message, size: int) -> None:
+        """Send a message that nobody else uses; wait for room only if there is none."""
+        try:
+            self.hand_over_nowait(message, size)
+        except trio.WouldBlock:
+            await self.send_together([message])
+
+
+class CallRelay(InProcessChannel):
+    """The calls of one connection: `async with CallRelay(config) as relay`.
+
+    Args:
+        config: of the server; what limits the messages that come in is left to the protocol.
+    """
+
+    def __init__(self, config: RpcConfig) -> None:
+        super().__init__(config=replace(config, max_receive_message_bytes=UNLIMITED_BYTES))
+
+    def relay(
+        self, route: RelayRoute, metadata: Metadata, timeout: float | None, peer: str, identity: Identity
+    ) -> RelayedCall:
+        """Return a call to be entered.
+
+        Args:
+            route: what is called.
+            metadata: what the caller has sent.
+            timeout: in seconds; None: as long as it takes.
+            peer: the caller, as the handler sees it.
+            identity: who that is.
+        """
+        return RelayedCall(self, route, metadata, timeout, peer, identity)
+
+
+class Served(Protocol):
+    """A connection of a server, whatever it speaks."""
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until either end closes; raises no `Exception`."""
+
+    def drain(self, deadline: float) -> None:
+        """End in order, its calls at `deadline` at the latest."""
+
+    def end_calls_of_others(self, valid: Callable[[Identity], bool]) -> None:
+        """End the calls whose callers may not make them any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A connection that does not speak HTTP/2, and what it may use of the server.
+
+    Attributes:
+        byte_stream: what it came by.
+        peer: the other end.
+        secure: it is encrypted.
+        routes: what can be called.
+        config: of the server.
+        visitor: decides about its calls; None: all are let in.
+    """
+
+    byte_stream: ByteStream
+    peer: str
+    secure: bool
+    routes: Mapping[str, RelayRoute]
+    config: RpcConfig
+    visitor: Visitor | None
+
+
+class ServerSide(Protocol):
+    """Serves what does not speak HTTP/2."""
+
+    def connection(self, accepted: Accepted) -> Served:
+        """Return a connection to be run; the byte stream belongs to it."""

@@ -1,0 +1,262 @@
+"""One connection of a browser, or of whatever else speaks HTTP/1.1: its requests, one after the other."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
+
+import trio
+
+from trio_cogment.access import Identity, anonymous
+from trio_cogment.config import WebConfig
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc.relay import Accepted, CallRelay, LingeringClose, RelayedCall, Writer
+from trio_cogment.web.grpc_web import serve_call
+from trio_cogment.web.grpc_websockets import PROTOCOL, SocketCall
+from trio_cogment.web.http1 import BadRequestError, Http1, Sign
+from trio_cogment.web.origins import OriginPolicy
+from trio_cogment.web.output import Pending, Timed
+from trio_cogment.web.replies import Reply, preflight, refusal
+from trio_cogment.web.requests import Request, is_text
+from trio_cogment.web.websockets import BadHandshakeError, WebSocket
+
+#: Answers what is no call.
+AnswerPage: TypeAlias = Callable[[Request], Awaitable[Reply]]
+
+_log = logging.getLogger(__name__)
+
+
+class WebConnection:
+    """See the module, and `rpc.relay.Served`.
+
+    Args:
+        accepted: the connection, and what may be called by it.
+        limits: of what is for browsers.
+        policy: who may use it.
+        page: answers what is no call.
+        overloaded: there are too many: it gets an answer that says so.
+        on_end: called when it has been closed.
+
+    Attributes:
+        config, limits, peer, visitor, http, output, writer, byte_stream, relay, anybody: see `Hosting`.
+    """
+
+    def __init__(
+        self,
+        accepted: Accepted,
+        *,
+        limits: WebConfig,
+        policy: OriginPolicy,
+        page: AnswerPage,
+        overloaded: bool,
+        on_end: Callable[[], None],
+    ) -> None:
+        self.config = accepted.config
+        self.limits = limits
+        self.peer = accepted.peer
+        self.visitor = accepted.visitor
+        self.byte_stream = accepted.byte_stream
+        self.http = Http1(limits.max_head_bytes, secure=accepted.secure)
+        self.output = Pending()
+        self.writer = Writer(self.output, Timed(accepted.byte_stream, limits.write_stall_timeout_seconds))
+        self.relay = CallRelay(accepted.config)
+        self.anybody = anonymous(accepted.peer)
+        self._routes = accepted.routes
+        self._policy = policy
+        self._page = page
+        self._overloaded = overloaded
+        self._on_end = on_end
+        self._closing = LingeringClose(accepted.byte_stream, accepted.config)
+        self._scope = trio.CancelScope()
+        self._idle = trio.CancelScope()
+        self._io: trio.Nursery | None = None
+        self._call: RelayedCall | None = None
+        self._identity: Identity | None = None
+        self._drain_deadline = math.inf
+
+    # --- life ---
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve the connection until either end closes it; see `Served.run`.
+
+        On cancellation handlers may still say something within half of `RpcConfig.farewell_timeout_seconds`, every call
+        is given a status, and the socket is closed in any case.
+        """
+        try:
+            async with self.relay:
+                try:
+                    async with trio.open_nursery() as io:
+                        self._io = io
+                        io.start_soon(self._write)
+                        self._watch_drain()
+                        task_status.started()
+                        try:
+                            with self._scope:
+                                await self._serve()
+                        finally:
+                            self.writer.finish()
+                            self._closing.hurry(trio.current_time() + self.config.farewell_timeout_seconds)
+                            io.cancel_scope.cancel()  # the writer is shielded, its deadline runs
+                finally:
+                    await self._closing.finish(linger=True)
+        except* Exception:  # noqa: BLE001  the boundary of a connection: what fails here harms no other
+            _log.exception("connection with %s failed", self.peer)
+        finally:
+            self._on_end()
+
+    async def _write(self) -> None:
+        with self._closing.scope:
+            try:
+                await self.writer.run()
+                self._closing.written.set()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self.lose()
+
+    def lose(self) -> None:
+        """The client is gone."""
+        self._closing.give_up()
+        if self._call is not None:
+            self._call.abort(RpcError(StatusCode.CANCELLED, "the caller left"))
+        self._scope.cancel()
+
+    def drain(self, deadline: float) -> None:
+        """See `Served.drain`."""
+        self._drain_deadline = min(self._drain_deadline, deadline)
+        self._watch_drain()
+
+    def _watch_drain(self) -> None:
+        if self._drain_deadline < math.inf and self._io is not None:
+            self._idle.cancel()
+            self._io.start_soon(self._end_call_at, self._drain_deadline)
+
+    async def _end_call_at(self, deadline: float) -> None:
+        await trio.sleep_until(deadline)
+        if self._call is not None:
+            self._call.abort(RpcError(StatusCode.UNAVAILABLE, "the server is stopping"))
+        else:
+            self._scope.cancel()
+
+    @property
+    def _drains(self) -> bool:
+        return self._drain_deadline < math.inf
+
+    def end_calls_of_others(self, valid: Callable[[Identity], bool]) -> None:
+        """See `Served.end_calls_of_others`."""
+        if self._call is not None and self._identity is not None and not valid(self._identity):
+            text = "the token or certificate does not count any more"
+            self._call.abort(RpcError(StatusCode.UNAUTHENTICATED, text))
+
+    # --- requests ---
+
+    async def _serve(self) -> None:
+        first = True
+        try:
+            while not self._drains:
+                request = await self._next_request(first=first)
+                if request is None or not await self._answer(request) or not self.http.next_request():
+                    return
+                first = False
+        except BadRequestError as error:
+            self.send_soon(self.http.reply(error.reply, close=True))
+        except trio.BrokenResourceError:
+            self.lose()
+
+    async def _next_request(self, *, first: bool) -> Request | None:
+        """Wait for a request; None: there is none.
+
+        Raises:
+            BadRequestError: it is no request, or its head took too long.
+        """
+        limits = self.limits
+        began = first or self.http.pipelined
+        seconds = limits.head_timeout_seconds if began else limits.idle_timeout_seconds
+        self._idle = trio.CancelScope(deadline=trio.current_time() + seconds)
+        with self._idle:
+            while True:
+                event = self.http.next_event()
+                if isinstance(event, Request):
+                    return event
+                if event is Sign.GONE:
+                    return None
+                data = await self.byte_stream.receive_some()
+                self.http.receive(data)
+                if not began:
+                    began = True
+                    self._idle.deadline = trio.current_time() + limits.head_timeout_seconds
+        if began and not self._drains:
+            raise BadRequestError(refusal(408, "the request took too long to come"))
+        return None
+
+    async def _answer(self, request: Request) -> bool:
+        """Answer a request; False: it was the connection's last one."""
+        admitted = self._policy.admit(
+            hosts=request.texts(b"host"), origins=request.texts(b"origin"), secure=request.secure
+        )
+        if isinstance(admitted, str):
+            return self._reply(refusal(403, admitted), close=True)
+        request = self.http.admitted(request, admitted.foreign)
+        if self._overloaded:
+            return self._reply(refusal(503, "this server has too many connections"), close=True)
+        if request.upgrades_to_websocket:
+            await self._websocket(request)
+            return False
+        asked = preflight(request, self.limits.preflight_seconds)
+        if asked is not None:
+            return self._reply(asked)
+        if request.method == "POST" and is_text(request.first(b"content-type")) is not None:
+            await serve_call(self, request, self._routes.get(request.path))
+            return True
+        return self._reply(await self._no_call(request))
+
+    async def _no_call(self, request: Request) -> Reply:
+        if request.path in self._routes:
+            if request.method != "POST":
+                return Reply(405, headers=((b"allow", b"POST, OPTIONS"),))
+            return refusal(415, "expected the content-type application/grpc-web+proto or application/grpc-web-text")
+        return await self._page(request)
+
+    def _reply(self, reply: Reply, *, close: bool = False) -> bool:
+        """Send an answer; return whether another request may follow. What the request has as a body is not read."""
+        close = close or self._drains or self.http.next_event() is not Sign.END
+        self.send_soon(self.http.reply(reply, close=close))
+        return not close
+
+    async def _websocket(self, request: Request) -> None:
+        route = self._routes.get(request.path)
+        if route is None:
+            self._reply(refusal(404, "there is no WebSocket at this path"), close=True)
+            return
+        try:
+            socket = WebSocket(request, self.config.max_receive_message_bytes + 1024)
+        except BadHandshakeError:
+            headers = ((b"sec-websocket-version", b"13"),)
+            reply = refusal(400, "this is not the handshake of a WebSocket of version 13")
+            self._reply(Reply(reply.status, reply.body, reply.content_type, headers), close=True)
+            return
+        if PROTOCOL not in socket.protocols:
+            self._reply(refusal(400, f"expected the WebSocket protocol {PROTOCOL}"), close=True)
+            return
+        self.http.next_event()  # its end
+        self.http.switched()
+        self.send_soon(socket.accept(PROTOCOL))
+        await SocketCall(self, socket, route).serve(self.http.left_over())
+
+    # --- for calls ---
+
+    def send_soon(self, data: bytes) -> None:
+        """Send bytes, at once if that goes without waiting."""
+        if data:
+            self.output.add(data)
+            self.writer.flush()
+
+    @contextmanager
+    def serving(self, call: RelayedCall, identity: Identity) -> Iterator[None]:
+        """Hold the block in which a call is served."""
+        self._call, self._identity = call, identity
+        try:
+            yield
+        finally:
+            self._call = self._identity = None

@@ -1,0 +1,132 @@
+"""The frames of gRPC-Web, and the base64 that they travel in as text.
+
+A frame is a byte of flags, the length in four bytes, and as many bytes: a message, or with `TRAILERS` a block of header
+fields. The text form is base64, of which a sender may end a piece at any place, with padding, and begin another.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable
+
+from trio_cogment.errors import RpcError, StatusCode
+
+#: The flag of a frame of header fields.
+TRAILERS = 0x80
+_COMPRESSED = 0x01
+_PREFIX_BYTES = 5
+_PIECE = re.compile(rb"[^=]*={0,2}")
+_QUANTUM = 4
+
+
+class FrameReader:
+    """Takes bytes in pieces of any size, and gives the messages of the frames.
+
+    Args:
+        max_message_bytes: a longer message is refused from its prefix alone.
+    """
+
+    def __init__(self, max_message_bytes: int) -> None:
+        self._max_message_bytes = max_message_bytes
+        self._buffer = bytearray()
+
+    def receive(self, data: bytes) -> list[bytes]:
+        """Return the messages that are complete now.
+
+        Raises:
+            RpcError: what came is no frame of a message, or one that is too long. Nothing can be read after that.
+        """
+        if not self._buffer and len(data) >= _PREFIX_BYTES and len(data) == _PREFIX_BYTES + self._length(data):
+            return [bytes(data[_PREFIX_BYTES:])]  # the usual case: a frame, and nothing else
+        buffer = self._buffer
+        buffer += data
+        messages = []
+        start = 0
+        while len(buffer) - start >= _PREFIX_BYTES:
+            length = self._length(buffer, start)
+            end = start + _PREFIX_BYTES + length
+            if end > len(buffer):
+                break
+            messages.append(bytes(buffer[start + _PREFIX_BYTES : end]))
+            start = end
+        del buffer[:start]
+        return messages
+
+    def _length(self, data: bytes | bytearray, start: int = 0) -> int:
+        flags = data[start]
+        if flags & TRAILERS:
+            raise RpcError(StatusCode.INTERNAL, "expected a message, got a frame of header fields")
+        if flags & _COMPRESSED:
+            raise RpcError(StatusCode.UNIMPLEMENTED, "messages of gRPC-Web cannot be compressed")
+        if flags:
+            raise RpcError(StatusCode.INTERNAL, f"a frame of gRPC-Web has the unknown flags {flags:#04x}")
+        length = int.from_bytes(data[start + 1 : start + _PREFIX_BYTES], "big")
+        if length > self._max_message_bytes:
+            text = f"message of {length} bytes is larger than {self._max_message_bytes}"
+            raise RpcError(StatusCode.RESOURCE_EXHAUSTED, text)
+        return length
+
+    def end(self) -> None:
+        """Learn that nothing more comes.
+
+        Raises:
+            RpcError: it has ended within a frame.
+        """
+        if self._buffer:
+            raise RpcError(StatusCode.INTERNAL, "the request ended within a message")
+
+
+class TextReader:
+    """Takes base64 in pieces of any size, and gives the bytes."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def receive(self, data: bytes) -> bytes:
+        """Return the bytes that are complete now.
+
+        Raises:
+            RpcError: it is not base64.
+        """
+        text = self._rest + data
+        # A piece is complete with its padding, or as far as there are four characters together.
+        cut = len(text) - len(text) % _QUANTUM
+        self._rest = text[cut:]
+        plain = []
+        for match in _PIECE.finditer(text[:cut]):
+            piece = match[0]
+            if not piece:
+                continue
+            if len(piece) % _QUANTUM:
+                raise _not_base64()
+            try:
+                plain.append(base64.b64decode(piece, validate=True))
+            except binascii.Error:
+                raise _not_base64() from None
+        return b"".join(plain)
+
+    def end(self) -> None:
+        """Learn that nothing more comes.
+
+        Raises:
+            RpcError: it has ended within four characters that belong together.
+        """
+        if self._rest:
+            raise _not_base64()
+
+
+def _not_base64() -> RpcError:
+    return RpcError(StatusCode.INTERNAL, "expected base64")
+
+
+def message_frame(payload: bytes) -> bytes:
+    """Return the frame of a message."""
+    return b"\x00" + len(payload).to_bytes(4, "big") + payload
+
+
+def fields_frame(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the frame of header fields; their bytes are printable ASCII already."""
+    block = b"".join(b"%b: %b\r\n" % (name, value) for name, value in fields)
+    return bytes([TRAILERS]) + len(block).to_bytes(4, "big") + block

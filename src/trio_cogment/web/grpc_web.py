@@ -1,0 +1,144 @@
+"""gRPC-Web: one call as one request of HTTP/1.1.
+
+The head of the answer is always that of a success: a page of another origin may not read much of it, and clients differ
+in what they do with another status. How the call has ended stands at the end of the body.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+
+import trio
+from google.protobuf.message import DecodeError
+from purerpc import Cardinality
+
+from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.rpc import Metadata
+from trio_cogment.rpc.relay import RelayedCall, RelayRoute, encode_metadata
+from trio_cogment.web.answering import Answering, relayed
+from trio_cogment.web.frames import FrameReader, TextReader
+from trio_cogment.web.hosting import Hosting, admitted
+from trio_cogment.web.http1 import BadRequestError, Http1, Sign
+from trio_cogment.web.requests import Request, call_head, is_text, reply_type, wants_text
+
+#: Fields of an answer's head that are not the handler's to set.
+_NOT_FROM_HANDLERS = (b"access-control-", b"content-", b"sec-", b"set-cookie", b"x-frame-", b"cross-origin-")
+_OF_HTTP = frozenset([b"vary", b"cache-control", b"date", b"server", b"location", b"referrer-policy", b"trailer"])
+_ONE_REQUEST = (Cardinality.UNARY_UNARY, Cardinality.UNARY_STREAM)
+
+
+class WebAnswering(Answering):
+    """An answer of HTTP/1.1.
+
+    Attributes:
+        text: it travels as base64.
+    """
+
+    http: Http1
+    text = False
+
+    def opening(self, metadata: Metadata) -> bytes:
+        """See `Answering.opening`."""
+        headers = [(b"content-type", reply_type(self.text))]
+        for name, value in encode_metadata(metadata):
+            if name not in _OF_HTTP and not name.startswith(_NOT_FROM_HANDLERS):
+                headers.append((name, value))
+        return self.http.head(200, headers)
+
+    def wrapped(self, frame: bytes) -> bytes:
+        """See `Answering.wrapped`."""
+        return self.http.data(base64.b64encode(frame) if self.text else frame)
+
+    def closing(self) -> bytes:
+        """See `Answering.closing`."""
+        return self.http.end()
+
+
+class _Body:
+    """Passes the messages of a request's body on to a call."""
+
+    def __init__(self, connection: Hosting, answering: Answering, route: RelayRoute, *, text: bool) -> None:
+        self._connection = connection
+        self._answering = answering
+        self._route = route
+        self._frames = FrameReader(connection.config.max_receive_message_bytes)
+        self._text = TextReader() if text else None
+
+    async def pass_on(self, call: RelayedCall) -> None:
+        """Pass on what comes, and end the call if the client leaves."""
+        try:
+            with trio.CancelScope() as patience:
+                if self._route.method.cardinality in _ONE_REQUEST:
+                    seconds = self._connection.limits.body_timeout_seconds
+                    patience.deadline = trio.current_time() + seconds
+                await self._pass_on(call, patience)
+            if patience.cancelled_caught:
+                call.abort(RpcError(StatusCode.DEADLINE_EXCEEDED, "the request took too long to come"))
+        except RpcError as error:
+            call.abort(error)
+        except BadRequestError:
+            call.abort(RpcError(StatusCode.INTERNAL, "the body of the request is broken"))
+        except trio.BrokenResourceError:
+            call.abort(RpcError(StatusCode.CANCELLED, "the caller left"))
+
+    async def _pass_on(self, call: RelayedCall, patience: trio.CancelScope) -> None:
+        connection = self._connection
+        while True:
+            event = connection.http.next_event()
+            if isinstance(event, bytes):
+                await self._messages(call, event)
+            elif event is Sign.END:
+                if self._text is not None:
+                    self._text.end()
+                self._frames.end()
+                call.done_sending_nowait()
+                patience.deadline = math.inf
+            elif event is Sign.GONE:
+                raise RpcError(StatusCode.CANCELLED, "the caller left")
+            elif connection.http.pipelined:
+                return  # the next request: it waits, and that its client leaves is noticed when it is answered
+            else:
+                connection.send_soon(connection.http.go_on())
+                connection.http.receive(await connection.byte_stream.receive_some())
+
+    async def _messages(self, call: RelayedCall, data: bytes) -> None:
+        if self._text is not None:
+            data = self._text.receive(data)
+        for payload in self._frames.receive(data):
+            try:
+                message = self._route.method.request_type.FromString(payload)
+            except DecodeError:
+                text = f"{self._route.method.path}: undecodable message"
+                raise RpcError(StatusCode.INVALID_ARGUMENT, text) from None
+            self._answering.prompt = True
+            try:
+                await call.pass_on(message, len(payload))
+            except LocalProtocolError as error:
+                raise RpcError(StatusCode.INTERNAL, str(error)) from None
+
+
+async def serve_call(connection: Hosting, request: Request, route: RelayRoute | None) -> None:
+    """Answer a request of gRPC-Web.
+
+    Args:
+        connection: it came by.
+        request: of which the body has not been read.
+        route: what answers; None: nothing is served at its path.
+    """
+    asked_in_text = bool(is_text(request.first(b"content-type")))
+    answering = WebAnswering(connection.output, connection.writer, route, connection.limits.write_high_water_bytes)
+    answering.http = connection.http
+    answering.text = wants_text(request.listed(b"accept"), asked_in_text)
+    try:
+        head = call_head(request.headers, connection.config.max_header_list_bytes)
+        identity = admitted(connection, request.path, head.metadata)
+        if route is None:
+            raise RpcError(StatusCode.UNIMPLEMENTED, f"{request.path} is not implemented here")
+    except RpcError as error:
+        answering.refuse(error)
+        return
+    body = _Body(connection, answering, route, text=asked_in_text)
+    call = connection.relay.relay(route, head.metadata, head.timeout, connection.peer, identity)
+    with connection.serving(call, identity):
+        await relayed(call, route, answering, body.pass_on, connection.config.farewell_timeout_seconds)

@@ -1,0 +1,259 @@
+"""gRPC over WebSockets, as @improbable-eng/grpc-web has it and the JavaScript SDK uses it: one call, of any shape.
+
+The client's first message has header fields as lines. Each further one begins with a byte: 0, and bytes of gRPC-Web
+follow, or 1 alone, and it sends nothing more. The server answers with frames of gRPC-Web, each a message: one of header
+fields, those of the call's messages, and one of the status; a single frame of header fields is the status. The frame
+with the headers has to be a message of its own, or clients do not see what comes behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import trio
+from google.protobuf.message import DecodeError
+
+from trio_cogment.access import Identity
+from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
+from trio_cogment.rpc import Metadata
+from trio_cogment.rpc.relay import RelayedCall, RelayRoute, encode_metadata
+from trio_cogment.web.answering import Answering, relayed
+from trio_cogment.web.frames import FrameReader, fields_frame
+from trio_cogment.web.hosting import Hosting, admitted
+from trio_cogment.web.joining import Farewell
+from trio_cogment.web.requests import CallHead, call_head, lines
+from trio_cogment.web.websockets import Answer, BrokenSocketError, Closed, WebSocket
+
+#: The name of the protocol, in the handshake.
+PROTOCOL = "grpc-websockets"
+_DATA = 0
+_HALF_CLOSE = b"\x01"
+_LEFT = RpcError(StatusCode.CANCELLED, "the caller left")
+
+
+class SocketAnswering(Answering):
+    """An answer over a WebSocket."""
+
+    socket: WebSocket
+    farewell: Farewell
+
+    def opening(self, metadata: Metadata) -> bytes:
+        """See `Answering.opening`."""
+        return self.wrapped(fields_frame(encode_metadata(metadata)))
+
+    def wrapped(self, frame: bytes) -> bytes:
+        """See `Answering.wrapped`."""
+        return self.socket.message(frame)
+
+    def closing(self) -> bytes:
+        """See `Answering.closing`."""
+        return self.socket.close()
+
+    def on_message(self, message: Any) -> None:
+        """See `Consumer.on_message`."""
+        self.farewell.sent(message)
+        super().on_message(message)
+
+    def on_end(self, error: RpcError | None) -> None:
+        """See `Consumer.on_end`."""
+        if not self.over.is_set():
+            last = self.farewell.owed(error)
+            if last is not None:
+                self._open(Metadata())
+                super().on_message(last)
+        super().on_end(error)
+
+
+class SocketCall:
+    """The call of one WebSocket.
+
+    Args:
+        connection: it came by, after the handshake.
+        socket: see above.
+        route: what is called.
+    """
+
+    def __init__(self, connection: Hosting, socket: WebSocket, route: RelayRoute) -> None:
+        self._connection = connection
+        self._socket = socket
+        self._route = route
+        self._frames = FrameReader(connection.config.max_receive_message_bytes)
+        self._decode = route.method.request_type.FromString
+        self._answering = SocketAnswering(
+            connection.output, connection.writer, route, connection.limits.write_high_water_bytes
+        )
+        self._answering.socket = socket
+        self._answering.farewell = Farewell(route.method)
+        self._heard = trio.current_time()
+        self._waits_for_room = False
+        self._unread: list[bytes] = []  # messages that came together with the first one
+
+    async def serve(self, left_over: bytes) -> None:
+        """Serve the call, and close the WebSocket.
+
+        Args:
+            left_over: what came together with the handshake.
+        """
+        try:
+            head = await self._head(left_over)
+            if head is None:
+                return
+            identity = admitted(self._connection, self._route.method.path, head.metadata)
+        except RpcError as error:
+            self._answering.refuse(error)
+        except BrokenSocketError as error:
+            self._break(error)
+        else:
+            await self._serve(head, identity)
+        await self._linger()
+
+    async def _serve(self, head: CallHead, identity: Identity) -> None:
+        connection = self._connection
+        call = connection.relay.relay(self._route, head.metadata, head.timeout, connection.peer, identity)
+        with connection.serving(call, identity):
+            await relayed(call, self._route, self._answering, self._both, connection.config.farewell_timeout_seconds)
+
+    async def _both(self, call: RelayedCall) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_alive, call)
+            await self._requests(call)
+            nursery.cancel_scope.cancel()
+
+    # --- what the client sends ---
+
+    async def _head(self, left_over: bytes) -> CallHead | None:
+        """Wait for the first message; None when the client leaves instead."""
+        limit = self._connection.config.max_header_list_bytes
+        seconds = self._connection.limits.head_timeout_seconds
+        with trio.move_on_after(seconds):
+            data = left_over
+            while True:
+                messages = self._messages(data) if data else []
+                if messages is None:
+                    return None
+                if messages:
+                    self._unread = messages[1:]
+                    if len(messages[0]) > limit:
+                        raise RpcError(StatusCode.RESOURCE_EXHAUSTED, f"metadata is larger than {limit} bytes")
+                    return call_head(lines(messages[0]), limit)
+                self._connection.writer.flush()
+                data = await self._connection.byte_stream.receive_some()
+                if not data:
+                    return None
+        raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"no header fields came within {seconds:g} s")
+
+    def _messages(self, data: bytes) -> list[bytes] | None:
+        """Return the messages in what has been received; None: the client has closed the WebSocket."""
+        messages = []
+        for event in self._socket.receive(data):
+            if type(event) is bytes:
+                messages.append(event)
+            elif isinstance(event, Answer):
+                self._connection.output.add(event.data)
+            elif isinstance(event, Closed):
+                return None
+        return messages
+
+    async def _requests(self, call: RelayedCall) -> None:
+        """Pass on what comes, and end the call if the client leaves."""
+        connection = self._connection
+        receive_some, writer = connection.byte_stream.receive_some, connection.writer
+        try:
+            await self._pass_on(call, self._unread)
+            while data := await receive_some():
+                self._heard = trio.current_time()
+                messages = self._messages(data)
+                if messages is None:
+                    break
+                await self._pass_on(call, messages)
+                writer.flush()
+            call.abort(_LEFT)
+        except RpcError as error:
+            call.abort(error)
+        except BrokenSocketError as error:
+            self._break(error)
+            call.abort(_LEFT)
+        except trio.BrokenResourceError:
+            call.abort(_LEFT)
+
+    async def _pass_on(self, call: RelayedCall, messages: list[bytes]) -> None:
+        """Pass on the messages of one read, in one go as far as there is room for them."""
+        writer = self._connection.writer
+        left = iter(messages)
+        while True:
+            writer.in_batch = True  # a handler may answer in this task
+            try:
+                late = self._pass_on_nowait(call, left)
+            except LocalProtocolError as error:
+                raise RpcError(StatusCode.INTERNAL, str(error)) from None
+            finally:
+                writer.in_batch = False
+            if not late:
+                return
+            writer.flush()
+            self._waits_for_room = True
+            try:
+                for message in late:
+                    await call.send_together([message])
+            finally:
+                self._waits_for_room = False
+
+    def _pass_on_nowait(self, call: RelayedCall, left: Iterator[bytes]) -> list[Any]:
+        """Pass messages on; return those that have to wait for room, if there are any, before the others."""
+        for data in left:
+            if data == _HALF_CLOSE:
+                call.done_sending_nowait()
+                continue
+            if not data or data[0] != _DATA:
+                raise RpcError(StatusCode.INTERNAL, "expected a message that begins with 0, or 1 alone")
+            decoded = [(self._decoded(payload), len(payload)) for payload in self._frames.receive(data[1:])]
+            for index, (message, size) in enumerate(decoded):
+                self._answering.prompt = True
+                try:
+                    call.hand_over_nowait(message, size)
+                except trio.WouldBlock:
+                    return [waiting for waiting, _ in decoded[index:]]
+        return []
+
+    def _decoded(self, payload: bytes) -> Any:
+        try:
+            return self._decode(payload)
+        except DecodeError:
+            text = f"{self._route.method.path}: undecodable message"
+            raise RpcError(StatusCode.INVALID_ARGUMENT, text) from None
+
+    # --- is the client there? ---
+
+    async def _keep_alive(self, call: RelayedCall) -> None:
+        """Send a ping after a silence, and end the call if nothing comes then."""
+        config = self._connection.limits
+        while True:
+            await trio.sleep_until(self._heard + config.ping_seconds)
+            before = self._heard
+            if trio.current_time() < before + config.ping_seconds:
+                continue
+            self._connection.send_soon(self._socket.ping())
+            await trio.sleep(config.ping_timeout_seconds)
+            if self._waits_for_room:
+                self._heard = trio.current_time()  # what it may have answered has not been read
+            elif self._heard == before:
+                call.abort(_LEFT)
+                self._connection.lose()
+
+    # --- the end ---
+
+    def _break(self, error: BrokenSocketError) -> None:
+        """Close it because of what the client sent."""
+        self._connection.send_soon(self._socket.close(error.code, str(error)))
+
+    async def _linger(self) -> None:
+        """Read on until the client has closed it too: what it sends must not make the system drop what it was sent."""
+        connection = self._connection
+        connection.send_soon(self._socket.close())
+        with trio.move_on_after(connection.config.farewell_timeout_seconds):
+            try:
+                while not self._socket.peer_closed and (data := await connection.byte_stream.receive_some()):
+                    self._messages(data)
+            except (BrokenSocketError, trio.BrokenResourceError):
+                pass  # nothing is expected any more

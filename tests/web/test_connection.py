@@ -1,0 +1,312 @@
+"""Connections of HTTP/1.1: calls by gRPC-Web, what else is asked, bad input, slow clients, and the end."""
+
+from __future__ import annotations
+
+import base64
+from functools import partial
+
+import h11
+import pytest
+import trio
+import trio.testing
+
+from tests.web.peers import COUNT, ECHO_ONE, HOST, WAIT, Answer, read_answer, served
+from trio_cogment.api.common_pb2 import Action, Observation
+from trio_cogment.config import RpcConfig, WebConfig
+from trio_cogment.errors import StatusCode
+from trio_cogment.rpc import Channel, open_listeners, serve, serve_stream
+from trio_cogment.rpc.relay import parse_trailers
+from trio_cogment.testing.conformance.channel import ECHO_ONE as ECHO_ONE_METHOD
+from trio_cogment.testing.conformance.channel import CheckService
+from trio_cogment.web import WebSide
+from trio_cogment.web.frames import message_frame
+from trio_cogment.web.requests import lines
+
+PROTO = "application/grpc-web+proto"
+TEXT = "application/grpc-web-text"
+
+
+def parsed(body: bytes) -> tuple[list[bytes], StatusCode, str]:
+    """Return the messages and the status in the body of an answer."""
+    messages = []
+    while body[0] == 0:
+        length = int.from_bytes(body[1:5], "big")
+        messages.append(body[5 : 5 + length])
+        body = body[5 + length :]
+    assert body[0] == 0x80
+    assert int.from_bytes(body[1:5], "big") == len(body) - 5
+    trailers = parse_trailers(lines(body[5:]))
+    return messages, trailers.code, trailers.message
+
+
+def request(tick: int = 1, content: bytes = b"") -> bytes:
+    return message_frame(Action(tick_id=tick, content=content).SerializeToString())
+
+
+def untext(body: bytes) -> bytes:
+    return b"".join(base64.b64decode(body[at : at + 4]) for at in range(0, len(body), 4))
+
+
+@pytest.mark.parametrize("kind", ["application/grpc-web", PROTO, TEXT, TEXT + "+proto", PROTO.upper(), PROTO + "; a=b"])
+@pytest.mark.parametrize("accept", ["", PROTO, TEXT, "*/*", f"text/html, {TEXT};q=1", "application/grpc-web+json"])
+async def test_content_types(kind: str, accept: str, autojump_clock: object) -> None:
+    body = request(7)
+    asked_in_text = "-text" in kind
+    async with served() as there:
+        answer = await there.ask(
+            "POST", ECHO_ONE, base64.b64encode(body) if asked_in_text else body, content_type=kind, accept=accept
+        )
+    text = "-text" in accept or (asked_in_text and accept != PROTO)
+    assert answer.status == 200
+    assert answer.headers["content-type"] == (TEXT + "+proto" if text else PROTO)
+    messages, code, _ = parsed(untext(answer.body) if text else answer.body)
+    assert [Observation.FromString(one).tick_id for one in messages] == [7]
+    assert code is StatusCode.OK
+
+
+async def test_several_calls_by_one_connection(autojump_clock: object) -> None:
+    async with served() as there:
+        for number in range(5):
+            answer = await there.ask("POST", COUNT, request(number), content_type=PROTO)
+            messages, code, _ = parsed(answer.body)
+            assert (len(messages), code) == (number, StatusCode.OK)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "status"),
+    [
+        ("GET", "/", "", 200),
+        ("HEAD", "/", "", 200),
+        ("POST", "/", "", 405),
+        ("DELETE", "/", "", 405),
+        ("GET", "/favicon.ico", "", 404),
+        ("GET", ECHO_ONE, "", 405),
+        ("DELETE", ECHO_ONE, "", 405),
+        ("POST", ECHO_ONE, "", 415),
+        ("POST", ECHO_ONE, "text/plain", 415),
+        ("POST", ECHO_ONE, "application/grpc", 415),
+        ("POST", ECHO_ONE, "application/grpc-web+json", 415),
+        ("POST", ECHO_ONE, "application/grpc-webx", 415),
+    ],
+)
+async def test_what_is_no_call(method: str, path: str, kind: str, status: int, autojump_clock: object) -> None:
+    async with served() as there:
+        answer = await there.ask(method, path, content_type=kind)
+        assert answer.status == status
+        assert (await there.ask("GET", "/")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "body", "code", "text"),
+    [
+        ("/a.B/C", {}, request(), StatusCode.UNIMPLEMENTED, "not implemented"),
+        ("/", {}, request(), StatusCode.UNIMPLEMENTED, "not implemented"),
+        (ECHO_ONE, {}, b"\x00\x00\x00\x00\x05ab", StatusCode.INTERNAL, "ended within"),
+        (ECHO_ONE, {}, b"\x80\x00\x00\x00\x00", StatusCode.INTERNAL, "header fields"),
+        (ECHO_ONE, {}, b"\x01\x00\x00\x00\x00", StatusCode.UNIMPLEMENTED, "compressed"),
+        (ECHO_ONE, {}, b"\x00\xff\xff\xff\xff", StatusCode.RESOURCE_EXHAUSTED, "larger than"),
+        (ECHO_ONE, {}, message_frame(b"\xff"), StatusCode.INVALID_ARGUMENT, "undecodable"),
+        (ECHO_ONE, {"content_type": TEXT}, b"!", StatusCode.INTERNAL, "base64"),
+        (ECHO_ONE, {"content_type": TEXT}, b"AAA", StatusCode.INTERNAL, "base64"),
+        (ECHO_ONE, {"grpc_timeout": "soon"}, request(), StatusCode.INTERNAL, "grpc-timeout"),
+        (ECHO_ONE, {"x_bin": "a", "x-raw-bin": "!!"}, request(), StatusCode.INTERNAL, "base64"),
+        (WAIT, {"grpc_timeout": "20m"}, request(), StatusCode.DEADLINE_EXCEEDED, ""),
+    ],
+)
+async def test_calls_that_fail(
+    path: str, fields: dict[str, str], body: bytes, code: StatusCode, text: str, autojump_clock: object
+) -> None:
+    async with served() as there:
+        answer = await there.ask("POST", path, body, **{"content_type": PROTO, **fields})
+        assert answer.status == 200
+        messages, found, message = parsed(
+            untext(answer.body) if "-text" in answer.headers["content-type"] else answer.body
+        )
+        assert (messages, found) == ([], code)
+        assert text in message
+
+
+async def test_a_client_that_leaves_cancels_the_handler(autojump_clock: object) -> None:
+    async with served() as there:
+        data = request()
+        head = f"POST {WAIT} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {PROTO}\r\ncontent-length: {len(data)}\r\n\r\n"
+        await there.send(head.encode() + data)
+        await there.service.entered.wait()
+        await there.stream.aclose()
+        await there.service.cancelled.wait()
+        await there.ended.wait()
+
+
+async def test_byte_by_byte(autojump_clock: object) -> None:
+    data = request(3)
+    head = f"POST {COUNT} HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: {PROTO}\r\nContent-Length: {len(data)}\r\n\r\n"
+    async with served() as there:
+        for byte in (head.encode() + data) * 2:
+            await there.send(bytes([byte]))
+        client = h11.Connection(h11.CLIENT)
+        for _ in range(2):
+            client.send(h11.Request(method="GET", target="/", headers=[("host", HOST)]))
+            client.send(h11.EndOfMessage())
+            assert len(parsed((await read_answer(client, there.stream)).body)[0]) == 3
+            client.start_next_cycle()
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GARBAGE\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n\r\n", 400),
+        (b"GET / HTTP/1.0\r\n\r\n", 403),
+        (b"GET / HTTP/2.0\r\nhost: localhost\r\n\r\n", 505),
+        (b"GET http://localhost/ HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (b"CONNECT evil.example:443 HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 40_000, 431),
+        (b"GET /" + b"y" * 40_000, 431),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n", 405),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n", 200),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\n", 408),
+        (b"G", 408),
+    ],
+)
+async def test_requests_that_end_the_connection(data: bytes, status: int, autojump_clock: object) -> None:
+    async with served() as there:
+        await there.send(data)
+        answer = await there.rest()
+        assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+        assert b"x-content-type-options: nosniff" in answer
+        await there.ended.wait()
+
+
+@pytest.mark.parametrize("length", [0, 1, 2])
+async def test_silence_is_not_waited_for(length: int, autojump_clock: object) -> None:
+    async with served() as there:
+        await there.send(b"PR"[:length])
+        assert await there.rest() == b""
+        assert trio.current_time() > 19
+
+
+async def test_a_connection_between_requests_is_not_kept_for_ever(autojump_clock: object) -> None:
+    async with served(WebSide(config=WebConfig(idle_timeout_seconds=7))) as there:
+        await there.ask("GET", "/")
+        before = trio.current_time()
+        assert await there.rest() == b""
+        assert 7 <= trio.current_time() - before < 9
+
+
+async def test_a_body_without_end(autojump_clock: object) -> None:
+    head = f"POST {COUNT} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {PROTO}\r\ntransfer-encoding: chunked\r\n\r\n"
+    async with served() as there:
+        await there.send(head.encode() + b"2\r\n\x00\x00\r\n")
+        answer = await there.rest()
+        assert b"grpc-status: 4" in answer
+        assert 60 <= trio.current_time() < 65
+
+
+async def test_a_client_that_never_reads_is_left(autojump_clock: object) -> None:
+    """Over streams that pass nothing on until it is read, a handler that goes on sending waits, and then ends."""
+    service = CheckService()
+    ours, theirs = trio.testing.lockstep_stream_pair()
+    data = request(1_000_000)
+    head = f"POST {COUNT} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {PROTO}\r\ncontent-length: {len(data)}\r\n\r\n"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ours.send_all, head.encode() + data)
+        await serve_stream([service.service()], theirs, web=WebSide())
+        assert 60 <= trio.current_time() < 70
+        nursery.cancel_scope.cancel()
+
+
+async def test_too_many_connections(autojump_clock: object) -> None:
+    side = WebSide(config=WebConfig(max_connections=1))
+    async with served(side) as first:
+        assert (await first.ask("GET", "/")).status == 200
+        async with served(side) as second:
+            assert (await second.ask("GET", "/")).status == 503
+        await first.stream.aclose()
+        await first.ended.wait()
+        async with served(side) as third:
+            assert (await third.ask("GET", "/")).status == 200
+
+
+async def test_metadata_of_browsers_is_not_that_of_calls(autojump_clock: object) -> None:
+    async with served() as there:
+        answer = await there.ask(
+            "POST",
+            ECHO_ONE,
+            request(),
+            content_type=PROTO,
+            cookie="secret=1",
+            sec_fetch_mode="cors",
+            accept_language="en",
+            x_mine="yes",
+            x_grpc_web="1",
+        )
+        assert answer.headers["x-mine"] == "yes"
+        assert "cookie" not in answer.headers
+
+
+async def call(port: int, path: str, tick: int) -> Answer:
+    data = request(tick)
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    async with stream:
+        client = h11.Connection(h11.CLIENT)
+        headers = [("host", HOST), ("content-type", PROTO), ("content-length", str(len(data)))]
+        await stream.send_all(client.send(h11.Request(method="POST", target=path, headers=headers)) or b"")
+        await stream.send_all((client.send(h11.Data(data=data)) or b"") + (client.send(h11.EndOfMessage()) or b""))
+        return await read_answer(client, stream)
+
+
+async def test_a_drain_ends_calls_in_time_and_closes_what_is_idle() -> None:
+    service = CheckService()
+    answers: list[Answer] = []
+
+    async def wait() -> None:
+        answers.append(await call(serving.port, WAIT, 1))
+
+    async with trio.open_nursery() as nursery:
+        serve_it = partial(serve, web=WebSide())
+        serving = await nursery.start(serve_it, [service.service()], await open_listeners("127.0.0.1"))
+        idle = await trio.open_tcp_stream("127.0.0.1", serving.port)
+        await idle.send_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        await idle.receive_some()
+        silent = await trio.open_tcp_stream("127.0.0.1", serving.port)
+        nursery.start_soon(wait)
+        await service.entered.wait()
+        with trio.fail_after(5):
+            await serving.drain(0.2)
+        assert await idle.receive_some() == b""
+        await idle.aclose()
+        await silent.aclose()
+    assert parsed(answers[0].body)[1:] == (StatusCode.UNAVAILABLE, "the server is stopping")
+
+
+async def test_cancelled_servers_say_so() -> None:
+    service = CheckService()
+    answers: list[Answer] = []
+
+    async def wait() -> None:
+        answers.append(await call(serving.port, WAIT, 1))
+
+    async with trio.open_nursery() as clients, trio.open_nursery() as nursery:
+        serve_it = partial(serve, web=WebSide())
+        serving = await nursery.start(serve_it, [service.service()], await open_listeners("127.0.0.1"))
+        clients.start_soon(wait)
+        await service.entered.wait()
+        nursery.cancel_scope.cancel()
+    assert parsed(answers[0].body)[1] is StatusCode.UNAVAILABLE
+
+
+async def test_native_calls_beside() -> None:
+    """The same port serves both, and a client of HTTP/2 needs no Origin and no Host."""
+    service = CheckService()
+    async with trio.open_nursery() as nursery:
+        serve_it = partial(serve, web=WebSide(), config=RpcConfig())
+        serving = await nursery.start(serve_it, [service.service()], await open_listeners("127.0.0.1"))
+        async with Channel("127.0.0.1", serving.port) as channel:
+            assert (await channel.unary(ECHO_ONE_METHOD, Action(tick_id=4))).tick_id == 4
+            assert parsed((await call(serving.port, ECHO_ONE, 5)).body)[1] is StatusCode.OK
+            assert (await channel.unary(ECHO_ONE_METHOD, Action(tick_id=6))).tick_id == 6
+        nursery.cancel_scope.cancel()
