@@ -140,8 +140,8 @@ class CheckService:
     async def wait(self, call: ServerCall) -> None:
         """Never answer; note how it ends."""
         self.entered.set()
-        await call.send_initial_metadata()
         try:
+            await call.send_initial_metadata()  # the deadline may have passed already
             await trio.sleep_forever()
         finally:
             self.cancelled.set()
