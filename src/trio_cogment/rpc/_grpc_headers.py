@@ -228,11 +228,7 @@ def encode_timeout(seconds: float) -> bytes:
 
 
 def decode_timeout(value: bytes) -> float:
-    """Return the seconds that a `grpc-timeout` value stands for.
-
-    Raises:
-        RefusedRequest: it is none.
-    """
+    """Return the seconds that a `grpc-timeout` value stands for; raise RefusedRequest if it is none."""
     match = _TIMEOUT.match(value)
     if match is None:
         raise RefusedRequest(StatusCode.INTERNAL, "malformed grpc-timeout")
