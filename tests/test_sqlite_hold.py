@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -149,3 +150,14 @@ async def test_a_log_that_cannot_be_saved_acknowledges_nothing(tmp_path: Path, m
             with pytest.raises(UnavailableError):
                 await store.apply([new_trial("b")])
         await trio.lowlevel.checkpoint()
+
+
+async def test_nobody_else_can_read_a_database(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        async with open_store(f"sqlite:{tmp_path}/a.db") as store:
+            await store.apply([new_trial("a")])
+            modes = {name: stat.S_IMODE(os.stat(tmp_path / name).st_mode) for name in os.listdir(tmp_path)}
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(["a.db", "a.db-wal", "a.db-shm", "a.db.lock"], 0o600)

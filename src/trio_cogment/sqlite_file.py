@@ -95,8 +95,11 @@ class SqliteFormat:
             )
 
     def _create(self, path: str) -> None:
-        """Create a database under a temporary name, then rename it, so that it is never seen incomplete."""
-        files = SystemFiles()
+        """Create a database under a temporary name, then rename it, so that it is never seen incomplete.
+
+        Only its owner can read it; SQLite gives its log and index the same mode.
+        """
+        files = SystemFiles().owner_only()
         temporary = path + TEMPORARY
         for leftover in (temporary, f"{temporary}-journal", f"{temporary}{LOG}", f"{temporary}-shm"):
             try:

@@ -47,7 +47,7 @@ class DatabaseHold:
             FailedPreconditionError: the file cannot be used, or another server uses it; the text says which.
             CogmentError: see `file_errors`.
         """
-        files = SystemFiles()
+        files = SystemFiles().owner_only()
         self._lock(files.lock, self._path + LOCK)
         present = os.path.exists(self._path)
         if present:

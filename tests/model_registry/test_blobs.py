@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -281,3 +282,17 @@ def test_a_root_that_is_taken_away_takes_nothing_more(made_again: bool, tmp_path
             put(store, folder, "two", b"2")
     assert not made_again or not list(root.glob("*/two"))
     store.close()
+
+
+def test_nobody_else_can_read_what_is_stored(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = LocalBlobs(tmp_path / "above" / "root")
+        store.open()
+        put(store, "folder", "name", b"secret")
+        store.close()
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "above").rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+    assert stat.S_IMODE((tmp_path / "above").stat().st_mode) == 0o700

@@ -128,7 +128,7 @@ class Files(Protocol):
         """Make durable which names the folder has."""
 
     def owner_only(self) -> Files:
-        """Return the same file system, where nobody but their owner may read or write new files."""
+        """Return the same file system, where nobody but their owner can use new files and folders."""
 
     def lock(self, path: str) -> FileLock:
         """Hold a lock until it is released or this process ends, however it ends.
@@ -202,7 +202,7 @@ class SystemFiles:
 
     def make_folder(self, path: str) -> None:
         """See `Files.make_folder`."""
-        os.mkdir(path)
+        os.mkdir(path, 0o777 if self._mode & 0o077 else 0o700)
 
     def remove_folder(self, path: str) -> None:
         """See `Files.remove_folder`."""
@@ -218,7 +218,7 @@ class SystemFiles:
 
     def owner_only(self) -> SystemFiles:
         """See `Files.owner_only`."""
-        return SystemFiles(mode=self._mode & 0o600)
+        return type(self)(mode=self._mode & 0o600)
 
     def lock(self, path: str) -> FileLock:
         """See `Files.lock`."""

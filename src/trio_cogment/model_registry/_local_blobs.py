@@ -27,7 +27,7 @@ class LocalBlobs:
 
     Args:
         root: the directory; `open` makes it, and those above it, if need be.
-        files: the system's, unless it is a simulated disk's.
+        files: the system's, unless it is a simulated disk's. What is made has no other reader than its owner.
 
     One process at a time uses a root: the locks are the system's (flock), and gone with the process that holds them.
     One is on a file in the root, the other on the root itself, as the file can be removed. They hold on the machine
@@ -39,7 +39,7 @@ class LocalBlobs:
 
     def __init__(self, root: str | os.PathLike[str], *, files: Files | None = None) -> None:
         self.root = os.fspath(root)
-        self.files: Files = files or SystemFiles()
+        self.files: Files = (files or SystemFiles()).owner_only()
         self._locks: list[FileLock] = []
         self._known: set[str] = set()
         self._changing = threading.Lock()

@@ -220,7 +220,7 @@ async def opened_storage(settings: StorageSettings) -> AsyncIterator[TrialStore]
         if settings.file == DEFAULT_FILE:
             # The user did not name this folder, so it need not exist.
             try:
-                DEFAULT_FILE.parent.mkdir(exist_ok=True)
+                DEFAULT_FILE.parent.mkdir(mode=0o700, exist_ok=True)
             except OSError as error:
                 raise Failure(f"{DEFAULT_FILE.parent}: {error.strerror or error}") from error
     async with open_store(address, durability=settings.durability, memory_bytes=settings.memory_bytes) as store:

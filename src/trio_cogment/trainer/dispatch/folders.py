@@ -121,7 +121,7 @@ class RunFolders:
         if not os.path.isdir(parent):
             self._make(parent)
         try:
-            self._files.make_folder(folder)
+            self._files.owner_only().make_folder(folder)
         except FileExistsError:
             pass
 
