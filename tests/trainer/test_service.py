@@ -97,10 +97,30 @@ async def test_submit_of_the_same_after_its_end_makes_a_new_run() -> None:
 async def test_submit_repeated_with_its_id_is_the_same_run_and_no_other_may_have_it() -> None:
     async with serving() as (client, _):
         await client.submit("r")
-        await client.cancel("r")
         assert await client.submit("r") == "r"
         async with fails(StatusCode.ALREADY_EXISTS, "there is another run 'r'"):
             await client.submit("r", run_name="other")
+
+
+@pytest.mark.parametrize(("run_id", "asked"), [("r", {}), ("mine", WORKER)])
+async def test_submit_with_the_id_of_a_run_that_has_ended(run_id: str, asked: dict[str, Any]) -> None:
+    async with serving() as (client, _):
+        named = "" if asked else run_id
+        await client.submit(named, **asked)
+        await client.cancel(run_id)
+        async with fails(StatusCode.ALREADY_EXISTS, f"run {run_id!r} has ended (canceled: user_cancel); expected a"):
+            await client.submit(named, **asked)
+
+
+async def test_submit_after_a_refusal_says_that_the_run_has_ended() -> None:
+    """There may be room by now: the old refusal would not be true."""
+    dispatcher = FakeDispatcher()
+    dispatcher.refuses = ResourceExhaustedError("no room")
+    async with serving(dispatcher=dispatcher) as (client, _):
+        async with fails(StatusCode.RESOURCE_EXHAUSTED, "no room"):
+            await client.submit("r", entry_point="python")
+        async with fails(StatusCode.ALREADY_EXISTS, "run 'r' has ended (failed: dispatch_error: no room)"):
+            await client.submit("r", entry_point="python")
 
 
 async def test_submit_needs_a_dispatcher_for_what_is_not_external() -> None:
@@ -172,6 +192,18 @@ async def test_list_filters_by_status_and_has_no_numbers() -> None:
         assert [(record.run_id, record.seq_id) for record in await client.runs()] == [("a", 0), ("b", 0)]
         assert [record.run_id for record in await client.runs(RunStatus.RUN_STATUS_RDY)] == ["b"]
         assert await client.runs(RunStatus.RUN_STATUS_TERM) == []
+
+
+async def test_list_of_named_runs_has_the_detail_of_failures() -> None:
+    async with serving(dispatcher=FakeDispatcher()) as (client, trainer):
+        for run_id in "abc":
+            await client.submit(run_id, entry_point="python", run_name=run_id)
+        await trainer.reports.starting("a")
+        await trainer.reports.ended("a", Cause.FAILED, "exit_code_1", "no data")
+        everything = {record.run_id: (record.outcome, record.detail) for record in await client.runs()}
+        assert everything == {"a": ("failed", ""), "b": ("", ""), "c": ("", "")}
+        reply = await client.ask("ListRuns", ListRunsRequest(run_ids=["a", "c", "nobody"]))
+        assert [(record.run_id, record.detail) for record in reply.runs] == [("a", "no data"), ("c", "")]
 
 
 @pytest.mark.parametrize("status", [0, 8])

@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 
 from trio_cogment.errors import InvalidArgumentError
 
+#: The largest integer that all readers of JSON understand; where there is no other limit.
+LARGE = 2**53 - 1
 #: Of a value that is shown in an error.
 _SHOWN_CHARACTERS = 60
 
@@ -48,7 +50,10 @@ class Findings:
         """Return an integer within a range; the least after noting that it is none."""
         if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
             return value
-        self.add(path, f"an integer from {least} to {most}", value)
+        expected = f"an integer from {least} to {most}"
+        if most == LARGE and not (isinstance(value, int) and value > most):
+            expected = f"an integer, {least} or more"
+        self.add(path, expected, value)
         return least
 
     def flag(self, path: str, value: object) -> bool:

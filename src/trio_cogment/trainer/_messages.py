@@ -11,12 +11,13 @@ from trio_cogment.trainer.runs import Run, RunState
 _STATUSES = frozenset(RunStatus.values())
 
 
-def record_of(run: Run, seq: int = 0) -> RunRecord:
+def record_of(run: Run, seq: int = 0, *, detailed: bool = False) -> RunRecord:
     """Return a run as clients see it.
 
     Args:
         run: the run.
         seq: the number of the change; 0: it is none.
+        detailed: with what may be long.
     """
     record = RunRecord(
         run_id=run.run_id,
@@ -24,6 +25,8 @@ def record_of(run: Run, seq: int = 0) -> RunRecord:
         digest=run.digest,
         gpu_slots=run.gpu_slots,
         checkpoints=run.checkpoints,
+        outcome=run.outcome.value if run.outcome is not None else "",
+        detail=run.detail if detailed else "",
         seq_id=seq,
     )
     record.created_at.FromNanoseconds(run.created_ns)

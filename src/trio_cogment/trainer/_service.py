@@ -68,7 +68,7 @@ class TrainerService:
 
     async def ListRuns(self, request: ListRunsRequest, _call: ServerCall) -> ListRunsResponse:
         """Return the runs as they are."""
-        return ListRunsResponse(runs=self._trainer.records(statuses_of(request.status_filter)))
+        return ListRunsResponse(runs=self._trainer.records(statuses_of(request.status_filter), request.run_ids))
 
     async def WatchRuns(self, request: WatchRunsRequest, call: ServerCall) -> None:
         """Send the runs as they are, or what has changed since; then every change."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from types import TracebackType
@@ -35,7 +35,7 @@ from trio_cogment.trainer.credits import ClassShare, GrantTurns
 from trio_cogment.trainer.dispatching import Dispatcher
 from trio_cogment.trainer.run_config import check_run_id
 from trio_cogment.trainer.run_ids import RANDOM_BYTES, new_ulid
-from trio_cogment.trainer.runs import Cause, RunState
+from trio_cogment.trainer.runs import Cause, RunState, ending
 from trio_cogment.trainer.storage import Batch, Database, Kind, Row, RunWrite
 
 
@@ -156,10 +156,19 @@ class Trainer:
 
     # Runs
 
-    def records(self, statuses: frozenset[int]) -> list[RunRecord]:
-        """Return the runs in some states, as they are stored, in the order in which they were submitted."""
-        shown = [(entry, entry.shown) for entry in self.board.all() if entry.shown is not None]
-        return [record_of(self.board.with_heartbeat(entry, run)) for entry, run in shown if run.state in statuses]
+    def records(self, statuses: frozenset[int], run_ids: Collection[str] = ()) -> list[RunRecord]:
+        """Return the runs in some states, as they are stored, in the order in which they were submitted.
+
+        Args:
+            statuses: these states.
+            run_ids: only these runs, with all that is known of them; none: all runs.
+        """
+        wanted = frozenset(run_ids)
+        return [
+            record_of(self.board.with_heartbeat(entry, entry.shown), detailed=bool(wanted))
+            for entry in self.board.all()
+            if entry.shown is not None and entry.shown.state in statuses and (not wanted or entry.run_id in wanted)
+        ]
 
     async def submit(self, run_id: str, config_json: str) -> tuple[str, str]:
         """Take a run; return its id and the digest of its configuration. The id is that of a run that goes on already,
@@ -167,7 +176,7 @@ class Trainer:
 
         Raises:
             InvalidArgumentError: the configuration or the id is not valid.
-            AlreadyExistsError: another run has the id.
+            AlreadyExistsError: another run has the id, or one that has ended.
             FailedPreconditionError: nothing can start it.
             ResourceExhaustedError: there is not what it asks for. The run is there, and has failed.
         """
@@ -197,6 +206,9 @@ class Trainer:
             entry = self.board.find(run_id)
             if entry is not None and entry.latest.digest != digest:
                 raise AlreadyExistsError(f"run_id: there is another run {run_id!r}, with another configuration")
+            if entry is not None and entry.latest.outcome is not None:
+                # Its id would look like that of a run that goes on.
+                raise AlreadyExistsError(f"run_id: run {run_id!r} has ended{ending(entry.latest)}; expected a new id")
             return entry
         same = (entry for entry in self.board.active.values() if entry.latest.digest == digest and not entry.over)
         return next(same, None)

@@ -63,20 +63,25 @@ class TrainerClient:
         """Cancel a run; return when its processes and trials have ended."""
         await self._ask("CancelRun", CancelRunRequest(run_id=run_id))
 
-    async def runs(self, statuses: Iterable[int] = ()) -> list[RunRecord]:
-        """Return the runs in some states, values of `RunStatus`; by default in all."""
-        request = ListRunsRequest(status_filter=list(statuses))  # type: ignore[arg-type]  # enum values
+    async def runs(self, statuses: Iterable[int] = (), *, run_ids: Iterable[str] = ()) -> list[RunRecord]:
+        """Return runs.
+
+        Args:
+            statuses: those in these states, values of `RunStatus`; by default in all.
+            run_ids: only these, with the detail of their failures; by default all.
+        """
+        request = ListRunsRequest(status_filter=list(statuses), run_ids=run_ids)  # type: ignore[arg-type]  # enum values
         reply = await self._ask("ListRuns", request)
         assert isinstance(reply, trainer_pb2.ListRunsResponse)
         return list(reply.runs)
 
     async def run(self, run_id: str) -> RunRecord:
-        """Return a run.
+        """Return a run, with the detail of its failure.
 
         Raises:
             NotFoundError: there is no such run.
         """
-        for record in await self.runs():
+        for record in await self.runs(run_ids=[run_id]):  # the published trainer returns all
             if record.run_id == run_id:
                 return record
         raise NotFoundError(f"run_id: there is no run {run_id!r}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.trainer._json_checks import MISSING, Findings, parse_json
+from trio_cogment.trainer._json_checks import LARGE, MISSING, Findings, parse_json
 from trio_cogment.trainer.run_config import (
     BUILTIN_TRIALS,
     RUN_CLASSES,
@@ -23,7 +23,6 @@ from trio_cogment.trainer.run_config import (
 DEFAULT_TARGET = "127.0.0.1:50055"
 _MAX_GPUS = 8
 _MAX_NAME = 120
-_LARGE = 2**53 - 1
 _MAX_PARALLEL = 4096
 _MAX_ERRORS = 50
 _SAMPLED = re.compile(r"sample:[1-9][0-9]{0,8}")
@@ -205,7 +204,7 @@ def _trials(findings: Findings, value: object) -> Trials:
     )
 
 
-def _integer(findings: Findings, path: str, value: object, least: int, most: int = _LARGE) -> int:
+def _integer(findings: Findings, path: str, value: object, least: int, most: int = LARGE) -> int:
     return least if value is MISSING else findings.integer(path, value, least, most)
 
 

@@ -212,7 +212,7 @@ def with_checkpoint(run: Run, checkpoint: str) -> Run:
         FailedPreconditionError: it has ended.
     """
     if run.ended:
-        raise FailedPreconditionError(f"run {run.run_id!r} has ended, and saves no checkpoint any more{_why(run)}")
+        raise FailedPreconditionError(f"run {run.run_id!r} has ended, and saves no checkpoint any more{ending(run)}")
     if checkpoint in run.checkpoints:
         return run
     return replace(run, checkpoints=(*run.checkpoints, checkpoint)[-KEPT_CHECKPOINTS:])
@@ -234,7 +234,7 @@ def follow(run: Run, cause: Cause, now_ns: int, reason: str = "", detail: str = 
     change = TABLE.get((run.state, cause))
     if change is None:
         raise FailedPreconditionError(
-            f"run {run.run_id!r}: no {cause.value} is possible in the state {run.state.name}{_why(run)}"
+            f"run {run.run_id!r}: no {cause.value} is possible in the state {run.state.name}{ending(run)}"
         )
     published = run.published or cause is Cause.TELEMETRY
     if change.state is run.state and published == run.published:
@@ -251,7 +251,8 @@ def follow(run: Run, cause: Cause, now_ns: int, reason: str = "", detail: str = 
     )
 
 
-def _why(run: Run) -> str:
+def ending(run: Run) -> str:
+    """Return how a run has ended, in brackets behind a blank, for the text of an error; empty: it has not."""
     if run.outcome is None:
         return ""
     return f" ({run.outcome.value}{': ' if run.failure_reason else ''}{run.failure_reason})"

@@ -17,6 +17,7 @@ from tests.trainer.configs import a_config, a_document
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.trainer import Trainer, trainer_services
+from trio_cogment.trainer.runs import Cause
 
 
 class Here:
@@ -83,7 +84,14 @@ async def test_submit_of_what_cannot_be(tmp_path: Path) -> None:
     async with here() as of:
         file = tmp_path / "run.json"
         file.write_text("{}")
-        assert "run_name: expected a value, got none" in await of.refused("submit", str(file))
+        output = await run_here("run", "submit", str(file), variables=of.variables)
+        assert (output.code, output.out) == (1, "")
+        assert output.err.splitlines() == [
+            f"trio-cogment: {file}: {name}: expected a value, got none"
+            for name in ("run_name", "entry_point", "arguments", "environment", "resources", "artifacts")
+        ]
+        file.write_text("{")
+        assert (await of.refused("submit", str(file))).startswith(f"{file}: expected JSON: ")
         assert await of.refused("submit", "/nowhere.json") == "/nowhere.json: No such file or directory"
         yaml = tmp_path / "run.yaml"
         yaml.write_text("a: [")
@@ -92,7 +100,7 @@ async def test_submit_of_what_cannot_be(tmp_path: Path) -> None:
 
 async def test_list() -> None:
     async with here() as of:
-        assert (await of.run("list")).out.splitlines() == ["RUN  STATUS  CREATED  UPDATED  GPUS  REASON"]
+        assert (await of.run("list")).out.splitlines() == ["RUN  STATUS  OUTCOME  UPDATED  GPUS  REASON"]
         await of.client.submit("a")
         await ended_run(of, "b")
         lines = (await of.run("list")).out.splitlines()
@@ -157,10 +165,25 @@ async def test_watch_of_a_run_ends_with_it() -> None:
             await of.client.cancel("a")
         lines = outputs[0].out.splitlines()
         assert "       1  episode 0 -: return 7 in 0 steps" in lines
-        assert lines[-1] == "a  TERM  episodes 1  steps 0  return 7  mean of 1: 7  user_cancel"
+        assert lines[-1] == "a  TERM  episodes 1  steps 0  return 7  mean of 1 7  canceled: user_cancel"
         *episodes, last = await of.json("watch", "a")
         assert [episode["total_reward"] for episode in episodes] == [7]
         assert last["status"] == "RUN_STATUS_TERM"
+
+
+async def test_watch_of_a_failed_run_shows_the_last_lines_of_its_errors() -> None:
+    async with here(dispatcher=FakeDispatcher()) as of:
+        await of.client.submit("a", entry_point="python")
+        await of.trainer.reports.starting("a")
+        await of.trainer.reports.ended("a", Cause.FAILED, "exit_code_1", "Traceback:\nno\x1bdata")
+        lines = (await of.run("watch", "a")).out.splitlines()
+        assert lines[-3:] == [
+            "a  TERM  episodes 0  steps 0  return -  mean of 0 -  failed: exit_code_1",
+            "  Traceback:",
+            "  no\\x1bdata",
+        ]
+        (last,) = await of.json("watch", "a")
+        assert (last["outcome"], last["detail"]) == ("failed", "Traceback:\nno\x1bdata")
 
 
 async def test_watch_of_all_runs_ends_with_the_trainer() -> None:

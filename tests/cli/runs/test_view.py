@@ -20,17 +20,18 @@ def record(**fields: object) -> RunRecord:
 
 
 def test_a_table() -> None:
-    text = table([record(gpu_slots=[0, 2], failure_reason="out of\x1b memory"), record()])
+    text = table([record(gpu_slots=[0, 2], failure_reason="out of\x1b memory", outcome="failed"), record()])
     assert text.splitlines() == [
-        "RUN  STATUS  CREATED              UPDATED              GPUS  REASON",
-        "r    TERM    1970-01-01 00:00:00  1970-01-01 00:01:30  0,2   out of\\x1b memory",
-        "r    TERM    1970-01-01 00:00:00  1970-01-01 00:01:30  -     -",
+        "RUN  STATUS  OUTCOME  UPDATED              GPUS  REASON",
+        "r    TERM    failed   1970-01-01 00:01:30  0,2   out of\\x1b memory",
+        "r    TERM    -        1970-01-01 00:01:30  -     -",
     ]
 
 
 def test_lines() -> None:
     assert record_line(record(seq_id=7, failure_reason="why")) == "     7  r  TERM  why"
     assert record_line(record()) == "     -  r  TERM"
+    assert record_line(record(outcome="failed", failure_reason="why")) == "     -  r  TERM  failed  why"
     assert record_line(record(seq_id=7, checkpoints=["m@1", "m@2"])) == "     7  r  TERM  m@2"
     step = RunStep(seq_id=3, episode_index=1, step_index=2, agent_id="a", action_json="[1]", reward=0.5, truncated=True)
     assert step_line(step) == "       3  episode 1 step 2 a: action [1] reward 0.5 truncated"
@@ -43,6 +44,7 @@ def test_a_curve() -> None:
     assert curve([0, 1, 2, 3], width=10, height=2) == ["3   ▃█", "0 ▁▆██"]
     assert curve([1, 1], width=10, height=1) == ["1 ▁▁"]
     assert curve([0, 0, 9, 9], width=4, height=1) == ["9 ▁█"], "two values share a column"
+    assert curve([0, 9, 0, 9], width=4, height=1) == ["4.5 ▁"], "the labels are of what is drawn"
     assert curve([math.nan, math.inf], width=4, height=1) == []
     assert curve([], width=4, height=1) == []
     assert curve([1.7e308, 1, 1.7e308], width=4, height=1) == ["1 ▁"]
@@ -52,18 +54,26 @@ def test_a_curve() -> None:
 def test_a_curve_fits(values: list[float], width: int, height: int) -> None:
     lines = curve(values, width=width, height=height)
     assert len(lines) in (0, height)
-    margin = max((len(f"{value:g}") for value in values if abs(value) < 1e300), default=0) + 1
-    assert all(len(line) <= max(width, margin + 1) for line in lines)
+    widest = len("-1.234e+299")
+    assert all(len(line) <= max(width, widest + 2) for line in lines)
 
 
 def test_progress() -> None:
     progress = Progress()
-    assert progress.summary == "-  episodes 0  steps 0  return -  mean of 0: -"
-    progress.record = record(failure_reason="why")
+    assert progress.summary == "-  -  episodes 0  steps 0  return -  mean of 0 -"
+    progress.record = record(failure_reason="why", outcome="failed", detail="one\n\x1btwo")
     for total in (1.0, 3.0, math.nan):
         progress.add(RunEpisode(total_reward=total, steps=2))
-    assert progress.summary == "r  TERM  episodes 3  steps 6  return nan  mean of 2: 2  why"
-    assert progress.screen(width=10, height=3).splitlines() == ["r  TERM  e", "3 ▁█"]
+    assert progress.summary == "r  TERM  episodes 3  steps 6  return nan  mean of 2 2  failed: why"
+    assert progress.detail == ["one", "\\x1btwo"]
+    assert progress.screen(width=60, height=6).splitlines() == [
+        "RUN  STATUS  EPISODES  STEPS  RETURN  MEAN OF 2",
+        "r    TERM    3         6      nan     2",
+        "failed: why",
+        "3  █",
+        "1 ▁█",
+    ]
+    assert progress.screen(width=10, height=3).splitlines()[:2] == ["RUN  STATU", "r    TERM "]
 
 
 @pytest.mark.parametrize("height", [1, 2, 5])
@@ -71,4 +81,4 @@ def test_a_screen_has_room(height: int) -> None:
     progress = Progress()
     progress.add(RunEpisode(total_reward=1))
     progress.add(RunEpisode(total_reward=2))
-    assert len(progress.screen(width=80, height=height).splitlines()) == max(2, height - 1)
+    assert len(progress.screen(width=80, height=height).splitlines()) == max(3, height - 1)

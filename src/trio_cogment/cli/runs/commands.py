@@ -13,12 +13,15 @@ import click
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.runs.common import data_of, print_json, run_options, with_client
 from trio_cogment.cli.runs.view import table
+from trio_cogment.cli.text import printable
 
 if TYPE_CHECKING:
     from trio_cogment.trainer.client import TrainerClient
 
 _STATUSES = ("INIT", "HSHK", "RDY", "EXEC", "PAUSE", "FAULT", "TERM")
 _YAML = (".yaml", ".yml")
+#: How the refusal of a configuration begins.
+_REFUSED = "INVALID_ARGUMENT: config_json: "
 _MAX_RATE = 2**32 - 1
 
 
@@ -28,13 +31,22 @@ _MAX_RATE = 2**32 - 1
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_context
 def submit(ctx: click.Context, /, file: Path, run_id: str, as_json: bool, **_options: Any) -> None:
-    """Submit the run whose configuration is in FILE, as JSON or YAML; - is standard input. Prints its id."""
+    """Submit the run whose configuration is in FILE, as JSON or YAML; - is standard input. Prints its id.
+
+    All that is wrong with the configuration is told at once, one finding a line.
+    """
     text = _config(file)
 
     async def ask(client: TrainerClient) -> str:
         return await client.submit(text, run_id=run_id)
 
-    found: str = with_client(ctx, ask)
+    try:
+        found: str = with_client(ctx, ask)
+    except Failure as error:
+        *findings, last = error.message.removeprefix(_REFUSED).splitlines()
+        for finding in findings:
+            click.echo(f"trio-cogment: {file}: {printable(finding)}", err=True)
+        raise Failure(f"{file}: {last}" if _REFUSED in error.message else last) from None
     if as_json:
         print_json({"run_id": found})
     else:

@@ -86,6 +86,9 @@ async def watch_run(client: TrainerClient, run_id: str, since: int, as_json: boo
         _draw(progress)
     else:
         click.echo(progress.summary)
+    if not as_json:
+        for line in progress.detail:
+            click.echo(f"  {line}")
 
 
 async def _follow_state(client: TrainerClient, run_id: str, progress: Progress, silent: bool) -> None:

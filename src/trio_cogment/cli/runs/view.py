@@ -12,7 +12,7 @@ from trio_cogment.cli.text import columns, printable, shortened
 if TYPE_CHECKING:
     from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunRecord, RunStep
 
-_HEADINGS = ("RUN", "STATUS", "CREATED", "UPDATED", "GPUS", "REASON")
+_HEADINGS = ("RUN", "STATUS", "OUTCOME", "UPDATED", "GPUS", "REASON")
 _REASON_CHARACTERS = 60
 #: Sums of smaller values are numbers.
 _TOO_LARGE = 1e300
@@ -35,7 +35,7 @@ def _row(record: RunRecord) -> tuple[str, ...]:
     return (
         record.run_id,
         status_of(record),
-        _time(record.created_at.ToJsonString()),
+        record.outcome or "-",
         _time(record.updated_at.ToJsonString()),
         ",".join(map(str, record.gpu_slots)) or "-",
         shortened(record.failure_reason, _REASON_CHARACTERS) or "-",
@@ -48,9 +48,10 @@ def _time(text: str) -> str:
 
 def record_line(record: RunRecord) -> str:
     """Return a change of a run as a line."""
+    outcome = f"  {record.outcome}" if record.outcome else ""
     reason = f"  {shortened(record.failure_reason, _REASON_CHARACTERS)}" if record.failure_reason else ""
     saved = f"  {shortened(record.checkpoints[-1], _REASON_CHARACTERS)}" if record.checkpoints else ""
-    return printable(f"{record.seq_id or '-':>6}  {record.run_id}  {status_of(record)}{saved}{reason}")
+    return printable(f"{record.seq_id or '-':>6}  {record.run_id}  {status_of(record)}{outcome}{saved}{reason}")
 
 
 def step_line(step: RunStep) -> str:
@@ -72,7 +73,7 @@ def episode_line(episode: RunEpisode) -> str:
 
 
 def curve(values: Sequence[float], *, width: int, height: int) -> list[str]:
-    """Return a curve of values as lines, with its largest and its smallest value on the left.
+    """Return a curve of values as lines, with what its highest and its lowest point stand for on the left.
 
     Several values share a column, as their mean, if there are more than columns. What is no number, or is too
     large to be added up, is left out.
@@ -85,10 +86,13 @@ def curve(values: Sequence[float], *, width: int, height: int) -> list[str]:
     finite = _drawable(values)
     if not finite:
         return []
-    labels = [f"{max(finite):g}", f"{min(finite):g}"]
-    margin = max(map(len, labels)) + 1
-    means = _means(finite, max(1, width - margin))
-    low, high = min(means), max(means)
+    margin = needed = 0
+    while margin <= needed:  # what is drawn depends on how wide its labels are
+        margin = needed + 1
+        means = _means(finite, max(1, width - margin))
+        low, high = min(means), max(means)
+        labels = [f"{high:.4g}", f"{low:.4g}"]
+        needed = max(map(len, labels))
     span = (high - low) or 1.0
     levels = [1 + round((value - low) / span * (height * 8 - 1)) for value in means]
     lines = []
@@ -130,21 +134,40 @@ class Progress:
         self._returns.append(episode.total_reward)
         self._steps += episode.steps
 
+    def _figures(self) -> dict[str, str]:
+        latest = _drawable(self._returns[-_LATEST:])
+        return {
+            "run": self.record.run_id if self.record is not None else "-",
+            "status": status_of(self.record) if self.record is not None else "-",
+            "episodes": str(len(self._returns)),
+            "steps": str(self._steps),
+            "return": f"{self._returns[-1]:g}" if self._returns else "-",
+            f"mean of {len(latest)}": f"{_mean(latest):g}" if latest else "-",
+        }
+
     @property
     def summary(self) -> str:
         """One line about the run."""
-        latest = _drawable(self._returns[-_LATEST:])
-        mean = f"{_mean(latest):g}" if latest else "-"
-        last = f"{self._returns[-1]:g}" if self._returns else "-"
+        run, status, *figures = self._figures().items()
+        texts = [run[1], status[1], *(f"{name} {value}" for name, value in figures), self.end]
+        return printable("  ".join(filter(None, texts)))
+
+    @property
+    def end(self) -> str:
+        """How the run has ended, and why; empty: it goes on."""
         record = self.record
-        name = "-" if record is None else f"{record.run_id}  {status_of(record)}"
-        reason = "" if record is None or not record.failure_reason else f"  {record.failure_reason}"
-        return printable(
-            f"{name}  episodes {len(self._returns)}  steps {self._steps}  return {last}  mean of {len(latest)}: {mean}"
-            f"{reason}"
-        )
+        return "" if record is None else ": ".join(filter(None, (record.outcome, record.failure_reason)))
+
+    @property
+    def detail(self) -> list[str]:
+        """What else is known of its failure, as lines."""
+        return [] if self.record is None else [printable(line) for line in self.record.detail.splitlines()]
 
     def screen(self, *, width: int, height: int) -> str:
-        """Return all of it, as lines for a terminal."""
-        lines = [self.summary[: max(1, width)], *curve(self._returns, width=width, height=max(1, height - 2))]
-        return "\n".join(lines)
+        """Return all of it, as lines for a terminal: a table, how the run has ended, and the curve of its returns."""
+        figures = self._figures()
+        head = columns([[name.upper() for name in figures], list(figures.values())]).splitlines()
+        if self.end:
+            head.append(printable(self.end))
+        drawn = curve(self._returns, width=width, height=max(1, height - 1 - len(head)))
+        return "\n".join([*(line[: max(1, width)] for line in head), *drawn])
