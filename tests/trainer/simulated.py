@@ -7,7 +7,7 @@ it had stored, and the storage fails now and then.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from random import Random
@@ -18,7 +18,7 @@ import trio
 from tests.trainer.bench import STATUS, Client, steps
 from trio_cogment.api.trainer.trainer_pb2 import CancelRunRequest, ControlEvent, RunStep
 from trio_cogment.config import TrainerConfig
-from trio_cogment.errors import CogmentError, RpcError, UnavailableError
+from trio_cogment.errors import CogmentError, RpcError, StatusCode, UnavailableError
 from trio_cogment.host import run_inline
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.testing import World
@@ -98,12 +98,15 @@ class Simulation:
         self.world = world
         self.disk = Disk(world.stream("disk"))
         self.acknowledged: dict[tuple[str, str], int] = defaultdict(int)
+        self.granted: dict[tuple[str, str], int] = defaultdict(int)
         self.read: dict[str, list[int]] = {run_id: [] for run_id in (*EXTERNAL, *STARTED)}
         self.seen: list[int] = []
 
     async def run(self) -> None:
         """Two servers, one after the other; then everything is ended and looked at."""
         for life in range(2):
+            self.granted.clear()
+            before = {stored.run.run_id: dict(stored.last) for stored in self.disk.runs()}
             async with self.server(life) as (trainer, client):
                 await self.submit(client)
                 with trio.move_on_after(self.world.rng.uniform(5, 40)):
@@ -116,7 +119,7 @@ class Simulation:
                         for run_id in self.read:
                             nursery.start_soon(self.reader, client, run_id)
                         nursery.start_soon(self.watcher, client)
-                        nursery.start_soon(self.ledgers, trainer)
+                        nursery.start_soon(self.ledgers, trainer, before)
         self.disk.sound = True
         async with self.server(2) as (_, client):
             await self.finish(client)
@@ -139,7 +142,9 @@ class Simulation:
                 try:
                     schedule = {"when_full": "queue", "class": "interactive" if run_id.endswith("1") else "batch"}
                     await client.submit(run_id, run_name=run_id, entry_point=entry_point, schedule=schedule)
-                except RpcError:
+                except RpcError as error:
+                    if error.code is StatusCode.ALREADY_EXISTS:
+                        break  # it has ended in the life before
                     await trio.sleep(0.1)
                 else:
                     break
@@ -161,7 +166,7 @@ class Simulation:
     async def session(self, client: Client, run_id: str, worker: str, token: str, rng: Random) -> None:
         async with trio.open_nursery() as nursery:
             if rng.random() < 0.7:
-                nursery.start_soon(self.control, client, token, rng)
+                nursery.start_soon(self.control, client, run_id, worker, token, rng)
             while True:
                 mark = self.acknowledged[run_id, worker]
                 first = max(0, mark - rng.randrange(4))
@@ -176,12 +181,13 @@ class Simulation:
                     self.acknowledged[run_id, worker] = max(mark, first + count)
                 await trio.sleep(rng.uniform(0, 0.3))
 
-    async def control(self, client: Client, token: str, rng: Random) -> None:
+    async def control(self, client: Client, run_id: str, worker: str, token: str, rng: Random) -> None:
         """Keep a control stream for a while, and another one later."""
         try:
             with trio.move_on_after(rng.uniform(0.1, 5)):
                 async with client.control(token) as call:
                     async for event in call:
+                        self.granted[run_id, worker] += event.grant_steps
                         if event.pause or event.resume:
                             kind = "pause" if event.pause else "resume"
                             await call.send(ControlEvent(run_id=event.run_id, **{kind: True}))
@@ -235,14 +241,23 @@ class Simulation:
                         self.seen.append(record.seq_id)
             await trio.sleep(rng.uniform(0.01, 1))
 
-    async def ledgers(self, trainer: Trainer) -> None:
-        """Look at the accounts, all the time."""
+    async def ledgers(self, trainer: Trainer, before: Mapping[str, Mapping[Kind, int]]) -> None:
+        """Look at the accounts, all the time: what a run's workers have used is what was accepted of them.
+
+        Args:
+            trainer: which accounts.
+            before: how much each run had of each kind when it began.
+        """
         while True:
             for entry in trainer.board.all():
+                used = 0
                 for worker in entry.workers.values():
                     ledger = worker.ledger
                     assert 0 <= ledger.outstanding <= CONFIG.credit_high
-                    assert ledger.outstanding == ledger.granted - ledger.consumed - ledger.voided
+                    assert self.granted[entry.run_id, worker.worker_id] <= ledger.granted
+                    used += ledger.consumed
+                last = before.get(entry.run_id, {})
+                assert used == sum(log.accepted - last.get(kind, 0) for kind, log in entry.logs.items())
             await trio.sleep(0.05)
 
     async def finish(self, client: Client) -> None:
