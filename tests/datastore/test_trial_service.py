@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,21 @@ async def test_paging_meets_every_trial_once_whatever_is_deleted_and_added() -> 
         assert len(set(seen)) == len(seen)
         assert seen[:600] == [f"t{number}" for number in range(600)]
         assert len(names(await harness.trials())) == len(names(await harness.trials(trials_count=2**32 - 1)))
+
+
+async def test_a_request_names_so_many_trials() -> None:
+    async with open_harness(max_request_trials=2) as harness:
+        await harness.add_trial("a")
+        assert names(await harness.trials(trial_ids=["a", "b"])) == ["a"]
+        for request in (
+            partial(harness.trials, trial_ids=["a", "b", "c"]),
+            partial(harness.samples, "a", "b", "c"),
+            partial(harness.delete, "a", "b", "c"),
+        ):
+            with pytest.raises(RpcError, match="trial_ids: 3; max_request_trials is 2") as caught:
+                await request()
+            assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+        assert names(await harness.trials()) == ["a"]
 
 
 async def test_a_reply_that_would_be_too_long_is_refused_and_says_what_fits() -> None:

@@ -6,12 +6,16 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from tests.helpers import bench
 from trio_cogment.api.common_pb2 import TrialState
-from trio_cogment.api.orchestrator_pb2 import TrialInfo
+from trio_cogment.api.orchestrator_pb2 import TrialInfo, TrialListRequest
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import ResourceExhaustedError, UnavailableError
+from trio_cogment.errors import ResourceExhaustedError, RpcError, StatusCode, UnavailableError
 from trio_cogment.orchestrator._watch import Watch, Watchers
+from trio_cogment.rpc import methods_of
+from trio_cogment.services import SERVICES, ServiceKind
 
+WATCH = methods_of(SERVICES[ServiceKind.LIFECYCLE].descriptor())["WatchTrials"]
 RUNNING, ENDED = TrialState.RUNNING, TrialState.ENDED
 
 
@@ -129,12 +133,16 @@ async def test_trials_that_are_there_are_described_when_they_are_read() -> None:
         assert watch.queued_entries == 4
 
 
-def test_a_watcher_names_so_many_trials() -> None:
-    watchers = Watchers(OrchestratorConfig(max_watched_trials=2))
-    with watchers.subscribe([], False, [], trial_ids=["a", "b", "a"]):
-        pass
-    with (
-        pytest.raises(ResourceExhaustedError, match="trial_ids: 3; max_watched_trials is 2"),
-        watchers.subscribe([], False, [], trial_ids="abc"),
-    ):
-        pass
+@pytest.mark.parametrize("wire", [False, True])
+async def test_a_watcher_names_so_many_trials(wire: bool) -> None:
+    async with bench(config=OrchestratorConfig(max_watched_trials=2), wire=wire) as table:
+        async with table.channel.call(WATCH) as call:
+            await call.send(TrialListRequest(trial_ids=["a", "b"]))
+            await call.done_sending()
+            await call.wait_initial_metadata()
+        async with table.channel.call(WATCH) as call:
+            await call.send(TrialListRequest(trial_ids=["a", "b", "c"]))
+            await call.done_sending()
+            with pytest.raises(RpcError, match="trial_ids: 3; max_watched_trials is 2") as refused:
+                await call.receive()
+        assert refused.value.code is StatusCode.RESOURCE_EXHAUSTED

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from tests.helpers import (
+    HEARTBEAT,
     LAST,
     LAST_ACK,
     NORMAL,
@@ -93,10 +94,10 @@ def actor_that_thinks(seconds: dict[str, float]) -> Callable[[ServerCall], Any]:
     return run
 
 
-def slow_environment(seconds: float, ticks: int) -> Callable[[ServerCall], Any]:
+def slow_environment(seconds: float, ticks: int, content: bytes = b"o") -> Callable[[ServerCall], Any]:
     async def run(call: ServerCall) -> None:
         actors = await start_environment(call)
-        await call.send(observation_set(actors))
+        await call.send(observation_set(actors, content))
         ending = False
         async for message in call:
             ending = ending or message.state == LAST
@@ -105,9 +106,11 @@ def slow_environment(seconds: float, ticks: int) -> Callable[[ServerCall], Any]:
                 if message.action_set.tick_id + 1 >= ticks and not ending:
                     ending = True
                     await call.send(EnvRunTrialOutput(state=LAST))
-                await call.send(observation_set(actors))
+                await call.send(observation_set(actors, content))
                 if ending:
                     await call.send(EnvRunTrialOutput(state=LAST_ACK))
+                else:
+                    await call.send(EnvRunTrialOutput(state=HEARTBEAT))
 
     return run
 
@@ -212,6 +215,19 @@ async def test_collections_are_measured_and_follow_the_starts(autojump_clock: tr
         assert [trial.trial_id for trial in table.orchestrator.trials] == ["three"]
         assert metrics.collections == 1
         assert await table.controller.start_trial(params_of("a"), trial_id="one") == "one"
+
+
+async def test_an_observation_that_is_not_kept_is_no_second_tick(autojump_clock: trio.testing.MockClock) -> None:
+    counted = []
+    for most in (2**20, 1):
+        metrics = Recorder()
+        config = OrchestratorConfig(max_observations_bytes=most)
+        services = (Script(slow_environment(1, 4, bytes(80_000))).environment(), Script(actor_that_acts()).actor())
+        async with bench(*services, metrics=metrics, config=config) as table:
+            trial = await ended(table, await table.controller.start_trial(params_of("a")))
+            assert trial.machine.outcome is not None
+            counted.append((metrics.ticks, trial.machine.outcome.ticks))
+    assert counted == [(5, 5), (5, 5)]
 
 
 async def test_what_is_not_measured_has_the_plain_machine() -> None:

@@ -8,7 +8,16 @@ import pytest
 import trio
 import trio.testing
 
-from tests.helpers import Script, actor_that_acts, bench, environment_of, params_of, wait_ended
+from tests.helpers import (
+    Script,
+    actor_that_acts,
+    bench,
+    environment_of,
+    observation_set,
+    params_of,
+    start_environment,
+    wait_ended,
+)
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import CogmentError, ResourceExhaustedError, RpcError, StatusCode
@@ -188,3 +197,46 @@ async def test_an_ended_trial_keeps_its_properties_and_none_of_its_configs() -> 
         info = trial.info(actors=True)
         assert dict(info.properties) == {"colour": "blue"}
         assert [(actor.name, actor.actor_class) for actor in info.actors_in_trial] == [("a0", "player")]
+
+
+def test_observations_are_kept_while_there_is_room_and_their_room_comes_back() -> None:
+    large = 40 * 1024
+    room = Room(OrchestratorConfig(max_peer_observations_bytes=2 * large, max_observations_bytes=3 * large))
+    first, second, third, other, own = (room.enter(account) for account in ("a", "a", "a", "b", ""))
+    assert [holding.observe(large) for holding in (first, second, third, other, own)] == [
+        True, True, False, True, False,
+    ]  # fmt: skip
+    assert own.observe(10)  # a small one always is
+    assert first.observe(large)  # the next one, of the same size
+    assert not first.observe(2 * large)
+    assert room.observed_bytes == 2 * large
+    assert third.observe(large)
+    for holding in (first, second, third, other, own):
+        holding.leave()
+        assert not holding.observe(large)
+    assert room.observed_bytes == 0
+
+
+async def test_a_trial_goes_on_without_its_observation_being_kept() -> None:
+    config = OrchestratorConfig(max_observations_bytes=100_000)
+    content = bytes(80_000)
+    acted = trio.Event()
+
+    async def environment(call: Any) -> None:
+        await start_environment(call)
+        await call.send(observation_set(1, content))
+        async for message in call:
+            if message.WhichOneof("data") == "action_set":
+                acted.set()
+
+    services = Script(environment).environment(), Script(actor_that_acts()).actor()
+    async with bench(*services, config=config) as table:
+        for trial_id in ("one", "two"):
+            acted = trio.Event()
+            await table.controller.start_trial(params_of("a"), trial_id=trial_id)
+            await acted.wait()
+        one, two = await table.controller.trial_infos(latest_observation=True)
+        assert list(one.latest_observation.observations) == [content]
+        assert (list(two.latest_observation.observations), two.latest_observation.timestamp > 0) == ([], True)
+        await table.orchestrator.stop()
+    assert table.orchestrator.room.observed_bytes == 0

@@ -57,6 +57,9 @@ class OrchestratorConfig:
         max_peer_starting_trials: the same for one peer.
         max_trials_bytes: about how much memory the parameters and participants of all these trials may take.
         max_peer_trials_bytes: the same for those of one peer.
+        max_observations_bytes: the size of all latest observations of more than 32 KiB, which are kept for those who
+            ask for them; without room only their tick and time are.
+        max_peer_observations_bytes: the same for the trials of one peer.
         max_connecting: how many streams to participants elsewhere may be opening at a time; others wait their turn.
         max_peer_connecting: the same for the trials of one peer.
         max_properties_bytes: the total size of the names and values of one trial's properties; every description of the
@@ -98,6 +101,8 @@ class OrchestratorConfig:
     max_peer_starting_trials: int = 1000
     max_trials_bytes: int = 128 * 1024 * 1024
     max_peer_trials_bytes: int = 48 * 1024 * 1024
+    max_observations_bytes: int = 64 * 1024 * 1024
+    max_peer_observations_bytes: int = 32 * 1024 * 1024
     max_connecting: int = 256
     max_peer_connecting: int = 128
     max_properties_bytes: int = 64 * 1024

@@ -28,6 +28,7 @@ class DatastoreConfig:
             may take 30 s to notice that the previous process is gone, and pause before they reconnect.
         page_samples: how many samples a reader's call reads from the storage at a time.
         page_bytes: their total size; one sample of any size is always read.
+        max_request_trials: how many trials one request may name; more are refused. Without names all are meant.
         max_reply_bytes: a larger reply with trials is refused, as the published SDK does not accept it.
         farewell_seconds: how long a datastore that stops may take to write what it has accepted.
     """
@@ -42,6 +43,7 @@ class DatastoreConfig:
     abandoned_after_start_seconds: float = 45.0
     page_samples: int = 500
     page_bytes: int = 512 * 1024
+    max_request_trials: int = 20_000
     max_reply_bytes: int = 4 * 1024 * 1024
     farewell_seconds: float = 5.0
 
@@ -80,7 +82,7 @@ class ModelRegistryConfig:
 
     sent_version_chunk_bytes: int = 2 * 1024 * 1024
     cache_max_items: int = 100
-    cache_max_bytes: int = 256 * 1024 * 1024
+    cache_max_bytes: int = 128 * 1024 * 1024
     max_metadata_bytes: int = 1024 * 1024
     max_page_bytes: int = 2 * 1024 * 1024
     max_uploads: int = 32

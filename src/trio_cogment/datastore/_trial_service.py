@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import cast
 
 import trio
@@ -69,6 +70,7 @@ class TrialService(About):
     async def RetrieveTrials(self, request: RetrieveTrialsRequest, _call: ServerCall) -> RetrieveTrialsReply:
         """Return a page of trials; with a timeout, once it is full or the time is over."""
         after = _position(request.trial_handle)
+        self._check_named(request.trial_ids)
         if len(request.properties) > _MAX_PROPERTIES:
             raise InvalidArgumentError(f"properties: expected at most {_MAX_PROPERTIES}, got {len(request.properties)}")
         if not request.timeout:
@@ -115,6 +117,7 @@ class TrialService(About):
 
     async def RetrieveSamples(self, request: RetrieveSamplesRequest, call: ServerCall) -> None:
         """Send the samples of trials, those to come too, until all of the trials have ended."""
+        self._check_named(request.trial_ids)
         selection = Selection(request)
         trials = await find_trials(self._store, request)
         await call.send_initial_metadata()
@@ -171,9 +174,15 @@ class TrialService(About):
 
     async def DeleteTrials(self, request: DeleteTrialsRequest, _call: ServerCall) -> DeleteTrialsReply:
         """Delete trials and their samples; unknown ones are passed over."""
+        self._check_named(request.trial_ids)
         if request.trial_ids:
             await self._store.delete(frozenset(request.trial_ids))
         return DeleteTrialsReply()
+
+    def _check_named(self, trial_ids: Sequence[str]) -> None:
+        most = self._config.max_request_trials
+        if len(trial_ids) > most:
+            raise ResourceExhaustedError(f"trial_ids: {len(trial_ids)}; max_request_trials is {most}")
 
 
 def check_sample(sample: StoredTrialSample, actors: int) -> None:

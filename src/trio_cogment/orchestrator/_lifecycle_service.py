@@ -105,6 +105,7 @@ class LifecycleService(About):
         if unknown:
             raise InvalidArgumentError(f"filter: {unknown[0]} is no trial state")
         orchestrator = self._orchestrator
+        orchestrator.watchers.check_named(len(request.trial_ids))
         trials = orchestrator.known(dict.fromkeys(request.trial_ids)) if request.trial_ids else orchestrator.trials
         present = ((trial.trial_id, trial.state, trial.info) for trial in trials)
         with (

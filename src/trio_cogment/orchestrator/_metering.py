@@ -65,6 +65,11 @@ class MeteredMachine(TrialMachine):
                 self._metrics.samples_emitted(emitted)
         return effects
 
+    def forget_observation(self) -> None:
+        """See `TrialMachine.forget_observation`: it is no new tick."""
+        TrialMachine.forget_observation(self)
+        self._observation = self.latest_observation
+
     def _tick_began(self, now: float) -> None:
         self._observation = self.latest_observation
         self._began = now

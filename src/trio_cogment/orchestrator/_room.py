@@ -21,6 +21,10 @@ CLIENT_BYTES = 2 * 1024
 SERVICE_BYTES = 4 * 1024
 
 
+#: An observation of so many bytes is always kept.
+FREE_OBSERVATION_BYTES = 32 * 1024
+
+
 def check_counts(params: TrialParams, config: OrchestratorConfig) -> None:
     """Refuse parameters with too many actors or endpoints, before anything is done for each of them.
 
@@ -58,8 +62,14 @@ class Room:
         self._trials: Counter[str] = Counter()
         self._starting: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
+        self._observed: Counter[str] = Counter()
         #: Kept beside the sums, which would be made anew for each start.
         self._all_trials = self._all_starting = self._all_bytes = 0
+
+    @property
+    def observed_bytes(self) -> int:
+        """The size of the large observations that are kept."""
+        return self._observed.total()
 
     @property
     def used(self) -> tuple[int, int, int]:
@@ -101,6 +111,19 @@ class Room:
                 if not counter[account]:
                     del counter[account]
 
+    def _observe(self, account: str, before: int, size: int) -> bool:
+        """Keep an observation instead of another one, if there is room; 0 for none."""
+        config = self._config
+        more = size - before
+        kept = more <= 0 or (
+            self._observed.total() + more <= config.max_observations_bytes
+            and (not account or self._observed[account] + more <= config.max_peer_observations_bytes)
+        )
+        self._observed[account] += more if kept else -before
+        if not self._observed[account]:
+            del self._observed[account]
+        return kept
+
     def _check_bytes(self, account: str, size: int) -> None:
         config = self._config
         for name, used, limit in (
@@ -122,11 +145,12 @@ class Holding:
         size: about how many bytes.
     """
 
-    __slots__ = ("_room", "_starting", "account", "size")
+    __slots__ = ("_observed", "_room", "_starting", "account", "size")
 
     def __init__(self, room: Room, account: str) -> None:
         self._room: Room | None = room
         self._starting = True
+        self._observed = 0
         self.account = account
         self.size = 0
 
@@ -141,6 +165,18 @@ class Holding:
             self._room._count(self.account, size=size)
             self.size += size
 
+    def observe(self, size: int) -> bool:
+        """Keep an observation of so many bytes instead of the one before; False: there is no room, and none is kept."""
+        if self._room is None:
+            return False
+        if size <= FREE_OBSERVATION_BYTES:
+            size = 0
+        if size == self._observed:
+            return True
+        kept = self._room._observe(self.account, self._observed, size)
+        self._observed = size if kept else 0
+        return kept
+
     def started(self) -> None:
         """The trial has started, or could not: it no longer counts as starting."""
         if self._starting and self._room is not None:
@@ -150,6 +186,7 @@ class Holding:
     def leave(self) -> None:
         """Give everything back; nothing happens the second time."""
         self.started()
+        self.observe(0)
         room, self._room = self._room, None
         if room is not None:
             room._count(self.account, trials=-1, size=-self.size)

@@ -125,6 +125,7 @@ class Trial:
         self._datalog: Datalog | None = None
         self._backlog: list[Event] = []
         self._feeding = False
+        self._observed_bytes = 0
 
     def equip(self, streams: ParticipantStreams, datalog: Datalog | None) -> None:
         """Set who takes part, and where samples go, before the machine gets the parameters they follow from."""
@@ -158,6 +159,8 @@ class Trial:
                 self._handle(self._backlog.pop(0))
         finally:
             self._feeding = False
+        if self.machine.observed_bytes != self._observed_bytes:
+            self._keep_observation()
         if self.machine.is_over and not self.over:
             self._end()
 
@@ -200,6 +203,13 @@ class Trial:
             self.starting.cancel()
         self.timers.stop()
         self.over = True
+
+    def _keep_observation(self) -> None:
+        """Keep the latest observation for those who ask, if there is room for it."""
+        machine = self.machine
+        if not self.holding.observe(machine.observed_bytes):
+            machine.forget_observation()
+        self._observed_bytes = machine.observed_bytes
 
     def soft_end(self) -> None:
         """Ask for an orderly end."""

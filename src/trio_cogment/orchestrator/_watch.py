@@ -281,6 +281,18 @@ class Watchers:
         self._by_trial: dict[str, dict[Watch, None]] = {_ANY: {}}
         self._stopped = False
 
+    def check_named(self, count: int) -> None:
+        """Refuse to watch too many trials by their names.
+
+        Raises:
+            ResourceExhaustedError: it names the limit.
+        """
+        most = self._config.max_watched_trials
+        if count > most:
+            raise ResourceExhaustedError(
+                f"trial_ids: {count}; max_watched_trials is {most}. Without any, all trials are watched"
+            )
+
     @contextmanager
     def subscribe(
         self,
@@ -303,17 +315,11 @@ class Watchers:
             tracebacks: whether a `TrialInfo` has those of participants that raised.
 
         Raises:
-            ResourceExhaustedError: it is about too many trials.
             UnavailableError: the orchestrator is stopping.
         """
         if self._stopped:
             raise UnavailableError(STOPPING)
         wanted = set(trial_ids) or {_ANY}
-        if len(wanted) > self._config.max_watched_trials:
-            raise ResourceExhaustedError(
-                f"trial_ids: {len(wanted)}; max_watched_trials is {self._config.max_watched_trials}. Without any, all "
-                "trials are watched"
-            )
         trials = list(present)
         # The snapshot has room beside the changes: a crowd of old trials must not overflow a new watcher.
         watch = Watch(

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from trio_cogment.api.common_pb2 import TrialState
+from trio_cogment.api.environment_pb2 import ObservationSet
 from trio_cogment.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
@@ -184,6 +185,13 @@ class TrialMachine(TrialMemory):
         raise FailedPreconditionError(f"{what} of trial '{self.trial_id}' is not free: it joined, or its time is over")
 
     # What happens
+
+    def forget_observation(self) -> None:
+        """Keep no more of the latest observation than its tick and its time: it is only for those who ask."""
+        latest = self.latest_observation
+        if latest is not None:
+            self.latest_observation = ObservationSet(tick_id=latest.tick_id, timestamp=latest.timestamp)
+            self.observed_bytes = 0
 
     def handle(self, event: Event, now: float, wall_ns: int) -> list[Effect]:
         """Take one event and return its effects, in the order to perform them.

@@ -94,8 +94,8 @@ class TrialMemory:
     __slots__ = (
         "_armed", "_counters", "_noted", "ack_loss", "actors", "addresses", "answered", "awaited", "before",
         "collect_samples", "contents", "end_marked", "engaged", "environment", "final_marked", "last_activity",
-        "last_words", "latest_observation", "log", "losses", "max_steps", "now", "orderly_cause", "out",
-        "outcome", "owing", "params", "participants", "phase", "row",
+        "last_words", "latest_observation", "log", "losses", "max_steps", "now", "observed_bytes", "orderly_cause",
+        "out", "outcome", "owing", "params", "participants", "phase", "row",
         "rules", "said_bytes", "said_tick", "tick_id", "timed", "trial_id", "unsettled", "wall_ns",
     )  # fmt: skip
 
@@ -119,6 +119,8 @@ class TrialMemory:
         self.tick_id = 0
         self.max_steps = 0
         self.latest_observation: ObservationSet | None = None
+        #: Its size, as it came.
+        self.observed_bytes = 0
         self.unsettled: set[int] = set()
         self.awaited: set[int] = set()
         self.contents: list[bytes | None] = []

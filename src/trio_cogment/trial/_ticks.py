@@ -95,6 +95,7 @@ def begin_tick(trial: TrialMemory, observations: ObservationSet) -> None:
         ended_in = Phase.WAIT_FINAL if trial.before is Phase.WAIT_FINAL else Phase.RUNNING
         trial.log.begin_tick(trial.tick_id, trial.wall_ns, observations, PUBLIC_STATE[ended_in])
     trial.latest_observation = observations
+    trial.observed_bytes = observations.ByteSize()
     trial.answered = False
     trial.contents = [None] * len(trial.actors)
 
