@@ -76,6 +76,19 @@ async def test_sighup_ends_nothing(tmp_path: Path) -> None:
     assert "SIGHUP: the files were read again" in running.err
 
 
+async def test_a_log_that_was_moved_away_goes_on_in_a_new_file(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with server(*SERVE, f"--log_file={log}") as running:
+        await running.wait_serving()
+        os.rename(log, tmp_path / "log.1")
+        running.process.send_signal(signal.SIGHUP)
+        with trio.fail_after(PATIENCE_SECONDS):
+            while not await trio.Path(log).exists():  # noqa: ASYNC110  another process makes it
+                await trio.sleep(0.01)
+        assert await running.stop() == 0
+    assert "SIGHUP: the files were read again" in log.read_text()
+
+
 def test_a_server_does_not_outlive_its_terminal(tmp_path: Path) -> None:
     status = tmp_path / "status"
     leader, follower = pty.openpty()

@@ -173,12 +173,20 @@ class _Watch:
 
     async def _read_again(self) -> None:
         async with self._reading:
+            _reopen_log()
             try:
                 await trio.to_thread.run_sync(self._reload, abandon_on_cancel=True)
             except Exception as error:  # noqa: BLE001  the server goes on with what it has read before
                 _log.error("SIGHUP: the files could not be read again, and nothing has changed: %s", error)
             else:
                 _log.info("SIGHUP: the files were read again")
+
+
+def _reopen_log() -> None:
+    """Let the log go on in a new file if somebody has moved the present one away."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.FileHandler):
+            handler.close()  # the next record opens it
 
 
 async def _tell(lines: list[str]) -> None:
