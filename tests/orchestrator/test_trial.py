@@ -13,23 +13,24 @@ from tests.helpers import Script, actor_that_acts, bench, environment_of, params
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.host import Host
-from trio_cogment.orchestrator._participant_stream import ParticipantStream
+from trio_cogment.orchestrator._participant_streams import ParticipantStreams
 from trio_cogment.rpc import InProcessChannel, Metadata
 from trio_cogment.services import TRIAL_ID
 from trio_cogment.trial import Received, TrialMachine
+from trio_cogment.trial._machine import _HANDLERS
 
 
 async def test_machine_that_fails_ends_its_trial_and_no_other(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    handle = TrialMachine.handle
+    received = _HANDLERS[Received]
 
-    def fails_in_one(self: TrialMachine, event: Any, now: float, wall_ns: int) -> Any:
-        if self.trial_id == "bad" and isinstance(event, Received) and self.tick_id == 1:
+    def fails_in_one(machine: TrialMachine, event: Received) -> None:
+        if machine.trial_id == "bad" and machine.tick_id == 1:
             raise ZeroDivisionError
-        return handle(self, event, now, wall_ns)
+        received(machine, event)
 
-    monkeypatch.setattr(TrialMachine, "handle", fails_in_one)
+    monkeypatch.setitem(_HANDLERS, Received, fails_in_one)
     seen: list[Any] = []
     services = Script(environment_of(3)).environment(), Script(actor_that_acts(seen)).actor()
     async with bench(*services) as table:
@@ -49,14 +50,18 @@ async def test_machine_that_fails_ends_its_trial_and_no_other(
 async def test_task_that_fails_ends_its_trial_and_no_other(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hold = ParticipantStream.hold
+    hold = ParticipantStreams._hold
 
-    async def fails_in_one(self: ParticipantStream, *arguments: Any) -> None:
-        if Metadata(((TRIAL_ID, "bad"),)) in arguments:
-            raise ZeroDivisionError
-        await hold(self, *arguments)
+    async def fail() -> None:
+        raise ZeroDivisionError
 
-    monkeypatch.setattr(ParticipantStream, "hold", fails_in_one)
+    def fails_in_one(self: ParticipantStreams, *arguments: Any) -> None:
+        if self._metadata == Metadata(((TRIAL_ID, "bad"),)):
+            self._spawn(fail, "a task that fails")
+        else:
+            hold(self, *arguments)
+
+    monkeypatch.setattr(ParticipantStreams, "_hold", fails_in_one)
     monkeypatch.setattr(InProcessChannel, "call_nowait", lambda *_arguments, **_named: None)  # or there are no tasks
     services = Script(environment_of(3)).environment(), Script(actor_that_acts()).actor()
     async with bench(*services) as table:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.sim.histories import path_of
 from trio_cogment.recording import TrialFileError, replay
-from trio_cogment.trial import TrialMachine
+from trio_cogment.trial import Begin
+from trio_cogment.trial._machine import _HANDLERS
 
 RECORD = path_of("max-steps").read_text(encoding="utf-8")
 LINES: list[dict[str, Any]] = [json.loads(line) for line in RECORD.splitlines()]
@@ -91,7 +92,7 @@ def test_a_machine_that_fails_is_told_by_the_line(monkeypatch: pytest.MonkeyPatc
     def fail(*_: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(TrialMachine, "handle", fail)
+    monkeypatch.setitem(_HANDLERS, Begin, fail)
     with pytest.raises(TrialFileError, match="line 2: the machine cannot take this: KeyError: 'a bug'"):
         replay(RECORD)
 

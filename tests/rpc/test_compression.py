@@ -22,8 +22,9 @@ from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import Channel, ClientCall, InProcessChannel, Method, ServerCall, open_listeners, serve
+from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._compression import compress, decompress
-from trio_cogment.rpc._streams import BadMessageError, CompressedMessage
+from trio_cogment.rpc._streams import BadMessageError
 from trio_cogment.testing.conformance.channel import ECHO, ECHO_ONE, CheckService
 from trio_cogment.testing.conformance.channel_service import Collector
 

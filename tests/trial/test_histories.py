@@ -11,6 +11,8 @@ import pytest
 
 from tests.sim.histories import CASES, FOLDER, path_of
 from trio_cogment.recording import replay
+from trio_cogment.trial import TrialMachine
+from trio_cogment.trial._trial_table import Input, Phase
 
 
 def difference(recorded: str, replayed: str) -> str:
@@ -46,10 +48,9 @@ def test_together_they_come_to_every_state_and_use_every_input() -> None:
 
 
 def test_a_change_of_behaviour_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trio_cogment.trial import _memory
-
     recorded = path_of("hard-end").read_text(encoding="utf-8")
-    monkeypatch.setattr(_memory.TrialMemory, "send_end", lambda *_: None)
+    after, _, announced = TrialMachine.rows[Phase.RUNNING][Input.HARD_END]
+    monkeypatch.setitem(TrialMachine.rows[Phase.RUNNING], Input.HARD_END, (after, lambda *_: None, announced))
     shown = difference(recorded, replay(recorded))
     assert '-{"out": "send", "participant": 0, "message": "state: END details:' in shown
     assert "+" not in {line[:1] for line in shown.splitlines()[2:]} - {" "} or '+{"phase": "ENDED"' in shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -12,7 +12,7 @@ from trio_cogment.errors import LocalProtocolError
 from trio_cogment.outcome import EndCause
 from trio_cogment.trial import ENVIRONMENT, Announce, Begin, TrialMachine
 from trio_cogment.trial._machine import _FUNCTIONS
-from trio_cogment.trial._memory import Breakage, Rows
+from trio_cogment.trial._memory import Breakage
 from trio_cogment.trial._trial_table import ANNOUNCED, PUBLIC_STATE, TRANSITIONS, Action, Input, Phase
 
 from .harness import Play, actor, make_params, snapshot
@@ -95,15 +95,10 @@ def test_a_pair_leads_where_the_table_says(phase: Phase, symbol: Input) -> None:
     machine.out = []
     ran: list[tuple[Phase, int]] = []
 
-    class Recording(TrialMachine):
-        __slots__ = ()
-        rows: ClassVar[Rows] = {
-            at: {i: (to, lambda m, _p, _d: ran.append((m.phase, len(m.out))), said) for i, (to, _, said) in row.items()}
-            for at, row in TrialMachine.rows.items()
-        }
-
-    machine.__class__ = Recording
-    machine.row = Recording.rows[phase]
+    machine.row = {
+        given: (to, lambda m, _p, _d: ran.append((m.phase, len(m.out))), said)
+        for given, (to, _, said) in machine.row.items()
+    }
     machine.fire(symbol)
     announced = [effect.state for effect in machine.out if isinstance(effect, Announce)]
     assert machine.phase is after

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from trio_cogment.errors import StatusCode
-from trio_cogment.rpc._streams import BadMessageError, CompressedMessage
+from trio_cogment.rpc._compressed_message import CompressedMessage
+from trio_cogment.rpc._streams import BadMessageError
 
 IDENTITY = "identity"
 #: zlib's names for the formats: RFC 1952 and RFC 1950.

@@ -30,12 +30,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._frames import ConnectionFaultError, ErrorCode
 
 #: How many small WINDOW_UPDATEs a piece of output explains: for the stream and for the connection, twice each.
-_UPDATES_PER_PIECE = 4
+_UPDATES_PER_PIECE: Final = 4
 
 
 class RateLimit:

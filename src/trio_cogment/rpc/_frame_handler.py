@@ -14,7 +14,7 @@ Three rules hold throughout:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, NoReturn
+from typing import Final, NoReturn
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import StatusCode
@@ -48,7 +48,7 @@ from trio_cogment.rpc._stream_table import StreamTable
 from trio_cogment.rpc._streams import BadMessageError, Stream
 
 #: A WINDOW_UPDATE below this grants little.
-_SMALL_INCREMENT = 1024
+_SMALL_INCREMENT: Final = 1024
 
 
 def _entries(frame: bytes) -> bytes:
@@ -98,7 +98,7 @@ class FrameHandler:
         if self._queue.answer_bytes > self._max_answer_bytes:
             self._refuse_to_answer()
         if kind <= CONTINUATION:
-            self._HANDLERS[kind](self, frame, flags, stream_id, events)
+            _HANDLERS[kind](self, frame, flags, stream_id, events)
         else:
             self._floods.empty.count()  # unknown types are ignored (RFC 9113, 5.5)
 
@@ -330,19 +330,6 @@ class FrameHandler:
     def _push_promise(self, _: bytes, __: int, ___: int, ____: list[Event]) -> None:
         raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "push is disabled")
 
-    #: By frame type (RFC 9113, 6); DATA is the frame parser's.
-    _HANDLERS: ClassVar[dict[int, Callable[[FrameHandler, bytes, int, int, list[Event]], None]]] = {
-        HEADERS: _headers,
-        PRIORITY: _priority,
-        RST_STREAM: _rst_stream,
-        SETTINGS: _settings,
-        PUSH: _push_promise,
-        PING: _ping,
-        GOAWAY: _goaway,
-        WINDOW_UPDATE: _whole_window_update,
-        CONTINUATION: _continuation,
-    }
-
     # --- ends ---
 
     def end_of_stream(self, stream: Stream, events: list[Event]) -> None:
@@ -386,3 +373,17 @@ class FrameHandler:
             events.append((Kind.BROKEN, stream, BadMessageError(StatusCode.INTERNAL, text)))
         if unanswered:
             self._floods.count_reset()
+
+
+#: By frame type (RFC 9113, 6); DATA is the frame parser's.
+_HANDLERS: dict[int, Callable[[FrameHandler, bytes, int, int, list[Event]], None]] = {
+    HEADERS: FrameHandler._headers,
+    PRIORITY: FrameHandler._priority,
+    RST_STREAM: FrameHandler._rst_stream,
+    SETTINGS: FrameHandler._settings,
+    PUSH: FrameHandler._push_promise,
+    PING: FrameHandler._ping,
+    GOAWAY: FrameHandler._goaway,
+    WINDOW_UPDATE: FrameHandler._whole_window_update,
+    CONTINUATION: FrameHandler._continuation,
+}

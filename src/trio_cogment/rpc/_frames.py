@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import enum
 from struct import Struct
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
-END_STREAM = ACK = 0x1
-END_HEADERS = 0x4
-PADDED = 0x8
-ENABLE_PUSH = 0x2  # a setting
-PRIORITIZED = 0x20
-MAX_WINDOW = 2**31 - 1
-INITIAL_WINDOW = 65535
+# What is `Final` is a constant in compiled modules, too, and not a look-up.
+DATA: Final = 0
+HEADERS: Final = 1
+PRIORITY: Final = 2
+RST_STREAM: Final = 3
+SETTINGS: Final = 4
+PUSH: Final = 5
+PING: Final = 6
+GOAWAY: Final = 7
+WINDOW_UPDATE: Final = 8
+CONTINUATION: Final = 9
+END_STREAM: Final = 0x1
+ACK: Final = 0x1
+END_HEADERS: Final = 0x4
+PADDED: Final = 0x8
+ENABLE_PUSH: Final = 0x2  # a setting
+PRIORITIZED: Final = 0x20
+MAX_WINDOW: Final = 2**31 - 1
+INITIAL_WINDOW: Final = 65535
 #: Frames other than DATA are collected whole before they are looked at. This bounds what is collected, whatever size
 #: of frame the settings allow for DATA; no such frame of use is near this size.
-MAX_CONTROL_FRAME = 64 * 1024
+MAX_CONTROL_FRAME: Final = 64 * 1024
 
 HEADER = Struct(">HBBBI")  # length (2 + 1), type, flags, stream
 #: The same with length and type as one number, then a message's flag and length. DATA is type 0, so of a DATA frame of
 #: `size` bytes the number is ``size << 8``: one field less to pack and to compare for each message.
 MESSAGE_HEADER = Struct(">IBIBI")
 #: Of a WINDOW_UPDATE of the right size it is this.
-WINDOW_UPDATE_WORD = 4 << 8 | WINDOW_UPDATE
+WINDOW_UPDATE_WORD: Final = 4 << 8 | WINDOW_UPDATE
 SETTING = Struct(">HI")
 
 

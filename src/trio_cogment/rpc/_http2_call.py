@@ -26,11 +26,12 @@ from google.protobuf.message import DecodeError, Message
 from trio_cogment.errors import LocalProtocolError, RpcError, StatusCode
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._call_protocols import Transport
+from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._compression import compress
 from trio_cogment.rpc._inbox import Inbox
 from trio_cogment.rpc._retry import ReplayBuffer
 from trio_cogment.rpc._shared_message import SharedMessage
-from trio_cogment.rpc._streams import BadMessageError, CompressedMessage, Stream
+from trio_cogment.rpc._streams import BadMessageError, Stream
 from trio_cogment.rpc.calls import Call, Consumer, Method
 
 

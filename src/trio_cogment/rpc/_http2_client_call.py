@@ -20,11 +20,11 @@ from purerpc import Cardinality
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._call_protocols import ClientTransport, TransportSource
+from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._compression import IDENTITY, checked_encoding, decoder
 from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc._http2_call import Http2Call
 from trio_cogment.rpc._retry import BufferOnlyEngine, ReplayBuffer
-from trio_cogment.rpc._streams import CompressedMessage
 from trio_cogment.rpc.calls import ClientCall, MetadataLike, Method, checked_timeout
 from trio_cogment.rpc.metadata import Metadata
 

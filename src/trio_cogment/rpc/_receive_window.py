@@ -32,13 +32,14 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Final
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._frames import INITIAL_WINDOW, ConnectionFaultError, ErrorCode
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 
 #: The connection is credited in no smaller steps.
-_STEP = INITIAL_WINDOW >> 1
+_STEP: Final = INITIAL_WINDOW >> 1
 
 
 class ReceiveWindow:

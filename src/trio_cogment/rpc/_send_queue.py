@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from trio_cogment.config import RpcConfig
 from trio_cogment.rpc._frames import (
@@ -36,7 +37,7 @@ from trio_cogment.rpc._frames import (
 from trio_cogment.rpc._streams import PREFIX_BYTES, Stream
 
 #: What every peer accepts in a frame until its SETTINGS say otherwise (RFC 9113, 6.5.2).
-_DEFAULT_MAX_FRAME = 16384
+_DEFAULT_MAX_FRAME: Final = 16384
 
 
 def _ignore(_: Stream) -> None:

@@ -7,23 +7,18 @@ may be spread over many frames, cut anywhere, also inside its five bytes of pref
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, Final
 
 from trio_cogment.errors import StatusCode
+from trio_cogment.rpc._compressed_message import CompressedMessage
 from trio_cogment.rpc._grpc_headers import RawHeaders
 
 #: Flag byte and length before every message (gRPC over HTTP/2, "Length-Prefixed-Message").
-PREFIX_BYTES = 5
+PREFIX_BYTES: Final = 5
 #: Pieces of a message from this size on are kept as views of what was received.
-_VIEW_BYTES = 16 * 1024
+_VIEW_BYTES: Final = 16 * 1024
 #: Pieces below this size are put together at once: kept as objects, the smallest take twenty times their size.
-_CRUMB_BYTES = 1024
-
-
-class CompressedMessage(bytes):
-    """A message as it came, still compressed."""
-
-    __slots__ = ()
+_CRUMB_BYTES: Final = 1024
 
 
 class BadMessageError(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
@@ -16,10 +16,10 @@ from trio_cogment.errors import CogmentError
 from trio_cogment.outcome import EndCause
 
 #: The participant index of the environment; actors are 0..n-1, in the order of the trial's parameters.
-ENVIRONMENT = -1
+ENVIRONMENT: Final = -1
 
 #: Stands where a timer belongs to the trial as a whole.
-NO_PARTICIPANT = -2
+NO_PARTICIPANT: Final = -2
 
 #: Messages kept for one participant that is not there yet; a sender that talks more than this loses the rest.
 MAX_HELD_MESSAGES = 256

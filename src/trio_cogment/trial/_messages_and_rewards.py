@@ -8,7 +8,7 @@ or a reward costs its sender or its receiver more than that message: it is count
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState, Message, Reward, RewardSource
 from trio_cogment.rewards import mean_reward
@@ -22,7 +22,7 @@ _NORMAL = CommunicationState.NORMAL
 _TO_COME = (StreamState.IDLE, StreamState.CONNECTING)
 
 #: What a participant writes for "the current tick".
-CURRENT_TICK = -1
+CURRENT_TICK: Final = -1
 
 
 def relay_message(trial: TrialMemory, sender: Participant, received: Any) -> None:

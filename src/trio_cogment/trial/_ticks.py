@@ -10,7 +10,7 @@ early when an actor acts and then disconnects.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from trio_cogment.api.common_pb2 import ActorRunTrialInput, CommunicationState
 from trio_cogment.api.environment_pb2 import EnvRunTrialInput, ObservationSet
@@ -24,7 +24,7 @@ from trio_cogment.trial._stream_table import StreamInput
 from trio_cogment.trial._trial_table import PUBLIC_STATE, Input, Phase
 
 #: What an environment writes for "the next tick".
-NEXT_TICK = -1
+NEXT_TICK: Final = -1
 
 _NORMAL = CommunicationState.NORMAL
 _LAST = CommunicationState.LAST

@@ -11,6 +11,7 @@ import trio
 from tests.helpers import Everything, params_of
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.orchestrator import orchestrator_services
+from trio_cogment.orchestrator._participant_streams import ParticipantStreams
 from trio_cogment.rpc import InProcessChannel
 from trio_cogment.sdk import Controller
 from trio_cogment.testing import (
@@ -83,17 +84,11 @@ def test_a_task_that_stays_is_found() -> None:
         check_history(history)
 
 
-def test_queues_are_looked_at_whenever_something_happens() -> None:
-    def spoil(orchestrator: Any) -> None:
-        trial = orchestrator.trials.get("t")
-        type(trial).queues = property(lambda _: Queues(samples=0, messages=10**6, longest=10**6, max_messages=1))
+def test_queues_are_looked_at_whenever_something_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(_: Any) -> None:
+        for name, count in (("queued_messages", 10**6), ("longest_queue", 10**6), ("max_queued_messages", 1)):
+            monkeypatch.setattr(ParticipantStreams, name, count)
 
-    from trio_cogment.orchestrator._trial import Queues, Trial
-
-    before = Trial.queues
-    try:
-        history = simulate(1, probed_trial, spoil).history
-    finally:
-        Trial.queues = before  # type: ignore[method-assign]  # put back
+    history = simulate(1, probed_trial, spoil).history
     with pytest.raises(InvariantError, match="queues-stay-within-limits: t: 1000000 messages"):
         check_history(history)
