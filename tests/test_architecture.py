@@ -187,6 +187,7 @@ OUTSIDE_ALLOWED = {
     ("trio_cogment.datastore._sqlite", "time.monotonic"): "the real disk, looked at from worker threads",
     ("trio_cogment.about", "time.monotonic"): "measures the load of the real machine",
     ("trio_cogment.sdk._model_registry", "trio.to_thread.run_sync"): "writes a file that the user's program names",
+    ("trio_cogment.sdk.access_token", "trio.to_thread.run_sync"): "reads a file that the user names",
 }
 
 

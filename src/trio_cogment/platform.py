@@ -9,6 +9,7 @@ from typing import Protocol
 
 from purerpc import Service
 
+from trio_cogment.access import AccessControl
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import PlatformConfig, RpcConfig
 from trio_cogment.datastore import Datastore, TrialStore, datastore_services, open_store
@@ -175,6 +176,7 @@ async def open_platform(
     directory: DirectoryClient | DirectoryServer | GrpcEndpoint | str | None = None,
     metrics: OrchestratorMetrics | None = None,
     extensions: Sequence[Extension] = (),
+    access: AccessControl | None = None,
 ) -> AsyncIterator[Platform]:
     """Run the platform for the time of an `async with` block.
 
@@ -199,6 +201,8 @@ async def open_platform(
             `trio_cogment.discovery.open_directory`), or a directory of this process, which is served too.
         metrics: takes measurements, for example a `metrics.prometheus.PrometheusMetrics`.
         extensions: what is served besides: gateways to other protocols, for example.
+        access: signs the tokens with which participants, hooks and data logs elsewhere are called. Who may call the
+            platform itself is said where it is served: `rpc.serve(platform.services, ..., access=...)`.
 
     Raises:
         ValueError: there is a `sample_sink` and a `store`, and only one can take the samples.
@@ -230,6 +234,7 @@ async def open_platform(
             metrics=metrics,
             local=_Local(LocalParticipants(participants, participants_channel), sample_sink),
             host=host,
+            access=access,
             outgoing=config.outgoing,
         )
         services = orchestrator_services(orchestrator)

@@ -28,6 +28,8 @@ _PACKAGE = "cogmentAPI"
 TRIAL_ID = "trial-id"
 #: The user who started the trial.
 USER_ID = "user-id"
+#: For whom an orchestrator runs the trial that it logs: an account, quoted as in a URL.
+TRIAL_OWNER = "trial-owner"
 #: Sent to a directory: a registration is found, and can be removed, only with the token it was made with.
 AUTHENTICATION_TOKEN = "authentication-token"
 

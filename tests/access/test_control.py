@@ -204,6 +204,23 @@ def test_the_server_signs_tokens_of_its_own() -> None:
     assert control(Rules()).mint(grant(), 60) == ""
 
 
+def test_a_channels_token_is_renewed_when_half_of_its_life_is_over() -> None:
+    clock = Clock()
+    access = control(clock=clock)
+    source = access.source(grant(Role.OPERATOR, name="server"), 60)
+    first = source()
+    clock.seconds = NOW + 29.9
+    assert source() == first
+    clock.seconds = NOW + 30
+    second = source()
+    assert second != first
+    assert admitted(access.visitor(PEER), second).expires_at == NOW + 90
+    access.adopt(Rules(keys=FOREIGN))
+    assert FOREIGN.verify(source()).grant.name == "server"
+    access.adopt(Rules())
+    assert source() == ""
+
+
 def test_a_token_is_sent_as_metadata() -> None:
     assert authorization("") == ()
     assert authorization("tc1.a") == (("authorization", "Bearer tc1.a"),)

@@ -96,11 +96,24 @@ def test_roles_have_names() -> None:
         roles_of(["god"])
 
 
-@pytest.mark.parametrize("name", ["", "a" * 129, "a\nb", "\x1b[31m"])
+@pytest.mark.parametrize("name", ["", "a" * 514, "a\nb", "\x1b[31m"])
 def test_names_are_checked(name: str) -> None:
     with pytest.raises(InvalidArgumentError, match="name: expected 1 to 128 printable characters"):
         Grant(name=name)
-    with pytest.raises(InvalidArgumentError, match="trials: expected 1 to 128"):
+    with pytest.raises(InvalidArgumentError, match="trials: expected 1 to 513"):
         Grant(name="a", trials=(name,))
     with pytest.raises(InvalidArgumentError, match="actors: expected 64 at most, got 65"):
         Grant(name="a", actors=("a",) * 65)
+
+
+@pytest.mark.parametrize("name", ["a#b", " a", "a ", "a" * 129])
+def test_a_name_can_stand_in_the_revocation_file(name: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"^name: expected"):
+        Grant(name=name)
+
+
+def test_a_trial_that_somebody_has_named_like_a_pattern_is_no_pattern() -> None:
+    held = Grant(name="server", roles=roles_of(["orchestrator"]), trials=("=lab-*",))
+    assert held.names_trial("lab-*")
+    assert not held.names_trial("lab-1")
+    assert not held.names_trial("=lab-*")

@@ -79,6 +79,7 @@ KINDS: dict[Any, Callable[[click.Option], bool]] = {
     plain._is_level: lambda option: choices(option) == {"trace", "debug", "info", "warning", "error", "off"},
     plain._is_format: lambda option: choices(option) == {"text", "json"},
     plain._is_durability: lambda option: choices(option) == {"full", "batch"},
+    plain._is_open: lambda option: choices(option) == {"open", "token"},
     plain._is_text: is_text,
     plain._is_path: lambda option: isinstance(option.type, options.FilePath),
     plain._is_archive: lambda option: isinstance(option.type, options.FilePath) and option.name == "archive_dir",
@@ -252,9 +253,13 @@ def test_plain_values_of_every_flag_are_planned(name: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "variables", "expected"),
     [
-        (["serve"], {}, (["0.0.0.0"], [9000, 9000], 0)),
+        (["serve"], {}, (["127.0.0.1"], [9000, 9000], 0)),
         (["serve", "--host=a,b", "--host", "c"], {}, (["a", "b", "c"], [9000, 9000], 0)),
-        (["serve", "--port=1", "--port=2", "--prometheus_port=3"], {"PROMETHEUS_PORT": "4"}, (["0.0.0.0"], [2, 2], 3)),
+        (
+            ["serve", "--port=1", "--port=2", "--prometheus_port=3"],
+            {"PROMETHEUS_PORT": "4"},
+            (["127.0.0.1"], [2, 2], 3),
+        ),
         (["services", "directory"], {"COGMENT_DIRECTORY_PORT": "0"}, (["0.0.0.0"], [0], 0)),
         (["services", "orchestrator", "--actor_port=1"], {"TRIAL_LIFECYCLE_PORT": "2"}, (["0.0.0.0"], [2, 1], 0)),
         (["services", "datastore", "--port=5"], {"COGMENT_TRIAL_DATASTORE_PORT": "4"}, (["0.0.0.0"], [5], 0)),

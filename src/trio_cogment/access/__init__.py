@@ -4,6 +4,7 @@ from trio_cogment.access.control import AUTHORIZATION as AUTHORIZATION
 from trio_cogment.access.control import AccessControl as AccessControl
 from trio_cogment.access.control import Revoked as Revoked
 from trio_cogment.access.control import Rules as Rules
+from trio_cogment.access.control import TokenSource as TokenSource
 from trio_cogment.access.control import Visitor as Visitor
 from trio_cogment.access.control import authorization as authorization
 from trio_cogment.access.control import parse_certificates as parse_certificates
@@ -13,12 +14,14 @@ from trio_cogment.access.identity import THIS_PROCESS as THIS_PROCESS
 from trio_cogment.access.identity import Identity as Identity
 from trio_cogment.access.identity import address_of as address_of
 from trio_cogment.access.identity import anonymous as anonymous
+from trio_cogment.access.identity import lasting as lasting
 from trio_cogment.access.networks import Networks as Networks
 from trio_cogment.access.networks import parse_networks as parse_networks
 from trio_cogment.access.networks import reach_of as reach_of
 from trio_cogment.access.quotas import Ledger as Ledger
 from trio_cogment.access.rights import RIGHTS as RIGHTS
 from trio_cogment.access.rights import Scope as Scope
+from trio_cogment.access.roles import EXACTLY as EXACTLY
 from trio_cogment.access.roles import ROLE_TEXTS as ROLE_TEXTS
 from trio_cogment.access.roles import Grant as Grant
 from trio_cogment.access.roles import Quotas as Quotas

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from trio_cogment.access.identity import EVERYTHING as EVERYTHING
 from trio_cogment.access.identity import NOTHING, Identity, anonymous
@@ -19,6 +20,9 @@ from trio_cogment.access.rights import OPEN_TO_ANYBODY
 from trio_cogment.access.roles import Grant, Role, roles_of
 from trio_cogment.access.tokens import MAX_TOKEN_CHARACTERS, Keys, Token, key_name_of
 from trio_cogment.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
+
+#: Gives the token for a call; empty for none.
+TokenSource: TypeAlias = Callable[[], str]
 
 #: The metadata that carries a token, and what stands before it.
 AUTHORIZATION = "authorization"
@@ -127,6 +131,10 @@ class AccessControl:
         self._rules = rules
         self.generation += 1
 
+    def now(self) -> float:
+        """Return the time of the day in seconds since the epoch."""
+        return self._wall_clock() / _NANOSECONDS
+
     def visitor(self, peer: str, certificate_names: Sequence[str] = ()) -> Visitor:
         """Return who decides about the calls of a connection.
 
@@ -199,8 +207,29 @@ class AccessControl:
         if keys is None:
             return ""
         token_id = "".join(filter(str.isalnum, self._new_id()))[:32]
-        expires_at = self._wall_clock() // _NANOSECONDS + max(1, round(lifetime_seconds))
+        expires_at = int(self.now()) + max(1, round(lifetime_seconds))
         return keys.sign(Token(token_id=token_id, grant=grant, expires_at=expires_at))
+
+    def source(self, grant: Grant, lifetime_seconds: float) -> TokenSource:
+        """Return what gives a token for each call of a channel: the same one until half of its life is over."""
+        return _Source(self, grant, lifetime_seconds)
+
+
+class _Source:
+    def __init__(self, control: AccessControl, grant: Grant, lifetime_seconds: float) -> None:
+        self._control = control
+        self._grant = grant
+        self._lifetime_seconds = lifetime_seconds
+        self._text = ""
+        self._renewed: tuple[int, float] = (-1, 0.0)  # the generation of the keys, and until when it is given
+
+    def __call__(self) -> str:
+        control, now = self._control, self._control.now()
+        generation, until = self._renewed
+        if generation != control.generation or now >= until:
+            self._text = control.mint(self._grant, self._lifetime_seconds)
+            self._renewed = control.generation, now + self._lifetime_seconds / 2
+        return self._text
 
 
 class Visitor:

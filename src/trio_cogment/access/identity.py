@@ -37,7 +37,7 @@ class Identity:
     @property
     def by_address(self) -> bool:
         """Whether only its address tells who it is."""
-        return not self.account.startswith(("token:", "certificate:"))
+        return not lasting(self.account)
 
     @property
     def admin(self) -> bool:
@@ -80,6 +80,11 @@ class Identity:
         if Role.ADMIN in roles or (Role.OPERATOR in roles and owner != "" and owner == self.account):
             return True
         return Role.PARTICIPANT in roles and self.grant.names_actor(trial_id, actor_class, actor_name)
+
+
+def lasting(account: str) -> str:
+    """Return an account that can own what is stored; empty for an address, which is somebody else's tomorrow."""
+    return account if account.startswith(("token:", "certificate:")) else ""
 
 
 #: What everybody may do with open access.

@@ -38,6 +38,7 @@ _ANYBODY_KNOWN = _row(*Role)
 _OPERATOR, _PARTICIPANT, _OBSERVER = Role.OPERATOR, Role.PARTICIPANT, Role.OBSERVER
 _CALLED_BY_ORCHESTRATORS = _row(own=[Role.ORCHESTRATOR])
 _READ = _row(_OBSERVER, own=[_OPERATOR])
+_SHARED = _row(_OBSERVER, _OPERATOR)
 _OWNED = _row(own=[_OPERATOR])
 _PLAY = _row(own=[_OPERATOR, _PARTICIPANT])
 _WORKER = _row(Role.WORKER)
@@ -72,13 +73,14 @@ RIGHTS: Mapping[str, Mapping[str, Row]] = {
         **_ABOUT,
     },
     f"{_COGMENT}.{names.MODEL_REGISTRY}": {
-        "CreateOrUpdateModel": _OWNED,
-        "DeleteModel": _OWNED,
-        "RetrieveModels": _READ,
-        "CreateVersion": _OWNED,
-        "RetrieveVersionInfos": _READ,
-        "RetrieveVersionData": _READ,
-        "VersionUpdate": _READ,
+        # Models have no owners: operators share them, and what cannot be undone is the administrator's.
+        "CreateOrUpdateModel": _row(_OPERATOR),
+        "DeleteModel": _ADMIN,
+        "RetrieveModels": _SHARED,
+        "CreateVersion": _row(_OPERATOR),
+        "RetrieveVersionInfos": _SHARED,
+        "RetrieveVersionData": _SHARED,
+        "VersionUpdate": _SHARED,
         **_ABOUT,
     },
     f"{_COGMENT}.{names.DIRECTORY}": {

@@ -8,12 +8,16 @@ from dataclasses import dataclass, fields
 
 from trio_cogment.errors import InvalidArgumentError
 
-#: The longest name, of a token's holder or of what it names.
+#: The longest name of a token's holder.
 MAX_NAME_CHARACTERS = 128
+#: The longest name of what a token is for: a trial's id, with the mark before it.
+MAX_PATTERN_CHARACTERS = 513
 #: How many trials, classes and actors a token may name, each.
 MAX_NAMES = 64
 #: Ends a name that stands for all that begin with what is before it.
 WILDCARD = "*"
+#: Begins a name that stands for itself, whatever it ends with: that of a trial was chosen by somebody else.
+EXACTLY = "="
 
 
 class Role(enum.Enum):
@@ -68,8 +72,8 @@ class Grant:
     Attributes:
         name: of the holder. Tokens with the same name are one account: they share what they own, and their quotas.
         roles: see `Role`. Without any, the holder may ask servers how they are and no more.
-        trials: where the holder may play, or which trials an orchestrator's token is for; an id, or the beginning of
-            ids with `*` behind it. Empty: any.
+        trials: where the holder may play, or which trials an orchestrator's token is for; an id, the beginning of ids
+            with `*` behind it, or an id with `=` before it. Empty: any.
         classes: as which actor classes the holder may play; as `trials`.
         actors: as which actors, by their names; as `trials`.
         quotas: see there.
@@ -84,12 +88,14 @@ class Grant:
 
     def __post_init__(self) -> None:
         _check_name("name", self.name)
+        if "#" in self.name or self.name != self.name.strip():
+            raise InvalidArgumentError(f"name: expected no '#' and no blanks at the ends, got {self.name!r}")
         for what in ("trials", "classes", "actors"):
             names = getattr(self, what)
             if len(names) > MAX_NAMES:
                 raise InvalidArgumentError(f"{what}: expected {MAX_NAMES} at most, got {len(names)}")
             for name in names:
-                _check_name(what, name)
+                _check_name(what, name, MAX_PATTERN_CHARACTERS)
 
     def names_trial(self, trial_id: str) -> bool:
         """Tell whether it is for this trial."""
@@ -101,14 +107,18 @@ class Grant:
 
 
 def _names(patterns: tuple[str, ...], name: str) -> bool:
-    return not patterns or any(
-        name.startswith(pattern[:-1]) if pattern.endswith(WILDCARD) else name == pattern for pattern in patterns
-    )
+    return not patterns or any(_stands_for(pattern, name) for pattern in patterns)
 
 
-def _check_name(what: str, name: str) -> None:
-    if not (name and len(name) <= MAX_NAME_CHARACTERS and name.isprintable()):
-        raise InvalidArgumentError(f"{what}: expected 1 to {MAX_NAME_CHARACTERS} printable characters, got {name!r}")
+def _stands_for(pattern: str, name: str) -> bool:
+    if pattern.startswith(EXACTLY):
+        return name == pattern[1:]
+    return name.startswith(pattern[:-1]) if pattern.endswith(WILDCARD) else name == pattern
+
+
+def _check_name(what: str, name: str, most: int = MAX_NAME_CHARACTERS) -> None:
+    if not (name and len(name) <= most and name.isprintable()):
+        raise InvalidArgumentError(f"{what}: expected 1 to {most} printable characters, got {name[:most]!r}")
 
 
 def roles_of(names: Iterable[str]) -> frozenset[Role]:

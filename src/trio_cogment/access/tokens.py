@@ -29,7 +29,6 @@ MAX_TOKEN_CHARACTERS = 8192
 #: The time of a token that does not expire.
 NEVER = 0
 
-_MAX_KEYS = 16
 _ID_CHARACTERS = 32
 _QUOTAS = {"t": "trials", "b": "stored_bytes", "m": "models"}
 _NAMES = {"t": "trials", "c": "classes", "a": "actors"}
@@ -71,13 +70,18 @@ class Keys:
     Args:
         keys: of `KEY_BYTES` at least; the first one signs.
 
+    Attributes:
+        MOST: how many there may be.
+
     Raises:
         InvalidArgumentError: there are none, too many, or one is too short.
     """
 
+    MOST = 16
+
     def __init__(self, keys: tuple[bytes, ...]) -> None:
-        if not 0 < len(keys) <= _MAX_KEYS:
-            raise InvalidArgumentError(f"expected 1 to {_MAX_KEYS} keys, got {len(keys)}")
+        if not 0 < len(keys) <= self.MOST:
+            raise InvalidArgumentError(f"expected 1 to {self.MOST} keys, got {len(keys)}")
         if any(len(key) < KEY_BYTES for key in keys):
             raise InvalidArgumentError(f"expected {2 * KEY_BYTES} hexadecimal digits for each key, or more")
         self._by_name = {_key_name(key): key for key in keys}
@@ -101,6 +105,9 @@ class Keys:
 
     def __repr__(self) -> str:
         return f"Keys({', '.join(self._by_name)})"  # their names, never the keys
+
+    def __len__(self) -> int:
+        return len(self._by_name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name

@@ -24,5 +24,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("trio_cogment.cli.serve", "Serve everything on one port."),
     "services": ("trio_cogment.cli.services", "Serve one service, with the flags of the reference."),
     "status": ("trio_cogment.cli.status", "Ask services for their statuses."),
+    "token": ("trio_cogment.cli.token", "Make, show and revoke tokens, for servers with --auth=token."),
     "version": ("trio_cogment.cli.root", "Print the version."),
 }

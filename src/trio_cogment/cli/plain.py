@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: A shell asks how the line might go on.
 _COMPLETION = "_TRIO_COGMENT_COMPLETE"
 _NONE = "none"
+_ANYWHERE = "0.0.0.0"
+_THIS_MACHINE = "127.0.0.1"
 
 
 class Plan:
@@ -111,6 +113,10 @@ def _is_format(text: str) -> bool:
 
 def _is_durability(text: str) -> bool:
     return text in ("full", "batch")
+
+
+def _is_open(text: str) -> bool:
+    return text == "open"
 
 
 def _is_text(_text: str) -> bool:
@@ -204,8 +210,14 @@ class Command:
 
 def _server_flags(service: str, *old_names: str) -> dict[str, Flag]:
     return {
+        "auth": Flag(_is_open, "open", "COGMENT_AUTH"),
+        "auth_secret_file": Flag(None, None, "COGMENT_AUTH_SECRET_FILE"),
+        "auth_revocation_file": Flag(None, None, "COGMENT_AUTH_REVOCATION_FILE"),
+        "auth_certificates_file": Flag(None, None, "COGMENT_AUTH_CERTIFICATES_FILE"),
+        "token": Flag(None, None, "COGMENT_TOKEN"),
+        "token_file": Flag(None, None, "COGMENT_TOKEN_FILE"),
         "config": Flag(None, None, "TRIO_COGMENT_CONFIG"),
-        "host": Flag(_is_hosts, "0.0.0.0"),
+        "host": Flag(_is_hosts, _ANYWHERE),
         "prometheus_port": Flag(_is_port, "0", f"COGMENT_{service}_PROMETHEUS_PORT", *old_names),
         "private_key": Flag(None, None, "COGMENT_PRIVATE_KEY_FILE"),
         "root_cert": Flag(None, None, "COGMENT_ROOT_CERT_FILE"),
@@ -298,10 +310,12 @@ COMMANDS: dict[tuple[str, ...], Command] = {
         _ARCHIVE,
         _DURABILITY,
         {
+            "host": Flag(_is_hosts, _THIS_MACHINE),
             "port": Flag(_is_port, "9000"),
             "storage": Flag(_is_storage, "sqlite:.cogment/trial_datastore.db", "TRIO_COGMENT_STORAGE"),
             "dm_env_rpc": Flag(None, None, "COGMENT_DM_ENV_RPC_PROFILE"),
             "trainer": Flag(None, None, "COGMENT_TRAINER_FOLDER"),
+            "trainer_spec": Flag(None, None, "COGMENT_TRAINER_SPEC"),
         },
     ),
     ("services", "orchestrator"): Command(

@@ -16,6 +16,7 @@ from trio_cogment.cli.services.orchestrator import (
     orchestrator_settings,
     run_orchestrator,
 )
+from trio_cogment.cli.services.settings import THIS_MACHINE
 from trio_cogment.cli.services.trainer import trainer_option
 from trio_cogment.cli.services.trial_datastore import storage_options, storage_settings
 
@@ -27,13 +28,13 @@ from trio_cogment.cli.services.trial_datastore import storage_options, storage_s
 @trainer_option
 @archive_option
 @storage_options
-@orchestrator_options
+@orchestrator_options(host=THIS_MACHINE)
 @click.pass_context
 def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:
     """Serve everything on one port: orchestrator, trial datastore, model registry and directory.
 
-    With --dm_env_rpc, clients of dm_env_rpc take parts in trials, too; with --trainer, runs of training programs and of
-    trials can be submitted.
+    Only programs on this machine reach it, unless --host says otherwise. With --dm_env_rpc, clients of dm_env_rpc take
+    parts in trials, too; with --trainer, runs of training programs and of trials can be submitted.
     """
     settings = orchestrator_settings(
         ctx,

@@ -1,4 +1,4 @@
-"""Mutual TLS: its three files, their flags, and the contexts made of them."""
+"""TLS: its files, their flags, and the contexts made of them."""
 
 from __future__ import annotations
 
@@ -22,26 +22,33 @@ _NAMES = ("private_key", "root_cert", "trust_chain")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """The three files of mutual TLS: for the server, and for every call to other services."""
+    """The files of TLS, for servers and for calls to others.
 
-    private_key: Path
-    root_cert: Path
-    trust_chain: Path
+    Attributes:
+        private_key: of the certificate in `trust_chain`; neither without the other.
+        trust_chain: what servers, and callers that are asked, show.
+        root_cert: who signs the certificates of peers; None: clients are not asked for one, and servers are checked
+            against the system's roots.
+    """
+
+    private_key: Path | None = None
+    root_cert: Path | None = None
+    trust_chain: Path | None = None
 
 
 def tls_options(command: _Decorated) -> _Decorated:
-    """Add the flags of the three files."""
+    """Add the flags of the files."""
     options = (
         _file_option("--trust_chain", "COGMENT_TRUST_CHAIN_FILE", "PEM file with the certificate chain."),
         _file_option(
             "--root_cert",
             "COGMENT_ROOT_CERT_FILE",
-            "PEM file with the root certificates that peers are checked against.",
+            "PEM file with the root certificates that peers are checked against; with it, servers ask clients for one.",
         ),
         _file_option(
             "--private_key",
             "COGMENT_PRIVATE_KEY_FILE",
-            "PEM file with the private key. With all three files every connection is mutual TLS.",
+            "PEM file with the private key. With it and a certificate chain, connections are encrypted.",
         ),
     )
     return applied(options, command)
@@ -51,31 +58,63 @@ def _file_option(flag: str, variable: str, text: str) -> Callable[[_Decorated], 
     return click.option(flag, type=FilePath(path_type=Path), envvar=variable, show_envvar=True, help=text)
 
 
-def tls_files(ctx: click.Context) -> TlsFiles | None:
+def tls_files(ctx: click.Context, *, server: bool = False) -> TlsFiles | None:
     """Collect the settings from the flags of `tls_options`; None: no TLS.
 
+    Args:
+        ctx: of the command.
+        server: it serves, and needs a certificate.
+
     Raises:
-        Failure: some of the files are given, but not all.
+        Failure: some of the files are given, but others are missing.
     """
     given = {name: nearest(ctx, name) for name in _NAMES}
-    missing = [f"--{name}" for name, path in given.items() if path is None]
-    if len(missing) == len(given):
+    if not any(given.values()):
         return None
-    if missing:
-        raise Failure(f"TLS needs all of {', '.join(f'--{name}' for name in given)}; missing: {', '.join(missing)}")
+    pair = [name for name in ("private_key", "trust_chain") if given[name] is None]
+    if len(pair) == 1 or (pair and server):
+        whose = "a server's TLS" if server else "a certificate"
+        missing = ", ".join(f"--{name}" for name in pair)
+        raise Failure(f"{whose} needs --private_key and --trust_chain; missing: {missing}")
     return TlsFiles(**given)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tls:
-    """Contexts for both directions."""
+    """Contexts for both directions.
 
-    server: ssl.SSLContext
+    Attributes:
+        files: what they were made of.
+        client: of calls to others.
+        server: of a server; None: there is no certificate for it.
+    """
+
+    files: TlsFiles
     client: ssl.SSLContext
+    server: ssl.SSLContext | None
+
+    def reload(self) -> None:
+        """Read the files again, for connections from now on; it blocks. Roots that calls to others trusted stay so.
+
+        Raises:
+            Failure: one cannot be used. The contexts are as they were.
+        """
+        made = load_tls(self.files)
+        files = self.files
+        if files.trust_chain is not None:
+            self.client.load_cert_chain(files.trust_chain, files.private_key)
+        if files.root_cert is not None:
+            self.client.load_verify_locations(files.root_cert)
+        self.server = made.server
+
+    def of_servers(self) -> ssl.SSLContext:
+        """Return the present context of a server."""
+        assert self.server is not None
+        return self.server
 
 
 def load_tls(files: TlsFiles) -> Tls:
-    """Read the files: servers then require a certificate of every client, and every call shows this one.
+    """Read the files. With root certificates, servers require a certificate of every client.
 
     Raises:
         Failure: a file cannot be read, has the wrong content, or does not match the others.
@@ -87,15 +126,16 @@ def load_tls(files: TlsFiles) -> Tls:
     _check(files.private_key, "private_key", "PRIVATE KEY-----", "a private key in PEM form")
     _check(files.root_cert, "root_cert", "-----BEGIN CERTIFICATE-----", "certificates in PEM form")
     _check(files.trust_chain, "trust_chain", "-----BEGIN CERTIFICATE-----", "certificates in PEM form")
+    if files.root_cert is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(files.root_cert)
+        except ssl.SSLError as error:
+            raise Failure(f"--root_cert: {files.root_cert}: {_reason(error)}") from error
+    server = None
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(files.root_cert)
-    except ssl.SSLError as error:
-        raise Failure(f"--root_cert: {files.root_cert}: {_reason(error)}") from error
-    try:
-        return Tls(
-            server_tls(files.trust_chain, files.private_key, client_roots=files.root_cert),
-            client_tls(files.root_cert, certificate=files.trust_chain, key=files.private_key),
-        )
+        if files.trust_chain is not None:
+            server = server_tls(files.trust_chain, files.private_key, client_roots=files.root_cert)
+        return Tls(files, client_tls(files.root_cert, certificate=files.trust_chain, key=files.private_key), server)
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             text = f"{files.private_key} is not the key of the certificate in {files.trust_chain}"
@@ -104,7 +144,9 @@ def load_tls(files: TlsFiles) -> Tls:
         raise Failure(f"--private_key, --trust_chain: {both}: {_reason(error)}") from error
 
 
-def _check(path: Path, flag: str, mark: str, expected: str) -> None:
+def _check(path: Path | None, flag: str, mark: str, expected: str) -> None:
+    if path is None:
+        return
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TypeAlias
+from urllib.parse import unquote
 
 import trio
 
@@ -14,9 +15,9 @@ from trio_cogment.api.datalog_pb2 import (
     RunTrialDatalogOutput,
 )
 from trio_cogment.datastore._intake import Intake, IntakeStream
-from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.errors import InvalidArgumentError, PermissionDeniedError
 from trio_cogment.rpc import ServerCall
-from trio_cogment.services import TRIAL_ID, USER_ID
+from trio_cogment.services import TRIAL_ID, TRIAL_OWNER, USER_ID
 
 _Message: TypeAlias = RunTrialDatalogInput | LogExporterSampleRequest
 _REPLY = RunTrialDatalogOutput()
@@ -33,7 +34,8 @@ class DatalogService(About):
         trial_id, user_id, first = await _opening(call)
         confirming: _Confirming | None = None
         try:
-            async with self._intake.open(trial_id, user_id, first.trial_params) as stream:
+            intake = self._intake.owned_by(_owner(call, trial_id))
+            async with intake.open(trial_id, user_id, first.trial_params) as stream:
                 await call.send(_REPLY)
                 confirming = _Confirming(call, stream)
                 async with trio.open_nursery() as nursery:
@@ -55,7 +57,8 @@ class LogExporterService(About):
     async def RunTrialDatalog(self, call: ServerCall) -> LogExporterSampleReply:
         """Take the parameters of a trial, then its samples."""
         trial_id, user_id, first = await _opening(call)
-        async with self._intake.open(trial_id, user_id, first.trial_params) as stream:
+        intake = self._intake.owned_by(_owner(call, trial_id))
+        async with intake.open(trial_id, user_id, first.trial_params) as stream:
             await _take_samples(call, stream)
         return LogExporterSampleReply()
 
@@ -94,6 +97,21 @@ async def _opening(call: ServerCall) -> tuple[str, str, _Message]:
     if first is None or first.WhichOneof("msg") != "trial_params":
         raise InvalidArgumentError("msg: expected trial_params in the first message")
     return trial_ids[0], user_ids[0] if user_ids else "", first
+
+
+def _owner(call: ServerCall, trial_id: str) -> str:
+    """Return whose trial a data log writes: an orchestrator says for whom it runs the trial.
+
+    Raises:
+        PermissionDeniedError: its token is for other trials.
+    """
+    identity = call.identity
+    if not (identity.admin or identity.grant.names_trial(trial_id)):
+        raise PermissionDeniedError(f"trial {trial_id!r}: not for this caller")
+    if identity.by_address:
+        return ""  # with open access nothing has an owner
+    said = call.metadata.texts(TRIAL_OWNER)
+    return unquote(said[0]) if said else identity.account
 
 
 async def _take_samples(call: ServerCall, stream: IntakeStream) -> None:

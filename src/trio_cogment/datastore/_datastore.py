@@ -14,6 +14,7 @@ from trio_cogment.datastore._following import Follower, SampleReader, find_trial
 from trio_cogment.datastore._group_commit import GroupCommit
 from trio_cogment.datastore._intake import Intake
 from trio_cogment.datastore._leases import Leases
+from trio_cogment.datastore._owners import Owners
 from trio_cogment.datastore._selection import Selection
 from trio_cogment.datastore.storage import TrialStore
 from trio_cogment.rpc import OwnNursery
@@ -39,6 +40,7 @@ class Datastore:
         self.store = store
         self.config = config or DatastoreConfig()
         self.writer = GroupCommit(store, self.config)
+        self.owners = Owners(store)
         self._leases = Leases(store, self.writer, self.config)
         self._tasks = OwnNursery()
         self._writing = trio.CancelScope(shield=True)
@@ -53,7 +55,7 @@ class Datastore:
             max_unconfirmed: how many samples of a trial may be under way: what the orchestrator keeps of them
                 (`max_queued_samples`).
         """
-        return Intake(self.store, self.writer, self._leases, max_unconfirmed)
+        return Intake(self.store, self.writer, self._leases, self.owners, max_unconfirmed)
 
     @asynccontextmanager
     async def reading(self, request: RetrieveSamplesRequest) -> AsyncIterator[SampleReader]:

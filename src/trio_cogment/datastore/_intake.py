@@ -13,6 +13,7 @@ from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.datastore._conversion import TrialConverter
 from trio_cogment.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.datastore._leases import Leases
+from trio_cogment.datastore._owners import Owners
 from trio_cogment.datastore.storage import EndWrite, OutcomeWrite, TrialEnd, TrialStore, TrialWrite, Write
 from trio_cogment.errors import CogmentError, InvalidArgumentError, ResourceExhaustedError, UnavailableError
 
@@ -145,16 +146,30 @@ class Intake:
         store: tells what is stored of a trial already.
         writer: where everything is written.
         leases: learn which trials have a stream.
+        owners: see to it that nobody writes over somebody else's trial.
         max_unconfirmed: how many samples of a stream of `open` may not be durable.
+        owner: whose trials are written; empty: nobody's.
     """
 
     def __init__(
-        self, store: TrialStore, writer: GroupCommit, leases: Leases, max_unconfirmed: int | None = None
+        self,
+        store: TrialStore,
+        writer: GroupCommit,
+        leases: Leases,
+        owners: Owners,
+        max_unconfirmed: int | None = None,
+        owner: str = "",
     ) -> None:
         self._store = store
+        self._owners = owners
+        self._owner = owner
         self._writer = writer
         self._leases = leases
         self._max_unconfirmed = max_unconfirmed
+
+    def owned_by(self, owner: str) -> Intake:
+        """Return the intake of the trials of an account."""
+        return Intake(self._store, self._writer, self._leases, self._owners, self._max_unconfirmed, owner)
 
     @asynccontextmanager
     async def _stream(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[IntakeStream]:
@@ -164,11 +179,11 @@ class Intake:
         self._leases.enter(trial_id)
         try:
             try:
-                known = await self._store.trial(trial_id)
-                writes: list[Write] = [TrialWrite(trial_id, user_id, copied, logged=True)]
-                if known is not None and known.end == TrialEnd.ABNORMAL:
-                    writes.append(EndWrite(trial_id, TrialEnd.OPEN))
-                await self._writer.write(*writes)
+                async with self._owners.writing(trial_id, self._owner) as known:
+                    writes: list[Write] = [TrialWrite(trial_id, user_id, copied, logged=True, owner=self._owner)]
+                    if known is not None and known.end == TrialEnd.ABNORMAL:
+                        writes.append(EndWrite(trial_id, TrialEnd.OPEN))
+                    await self._writer.write(*writes)
             except CogmentError as error:
                 raise _for_data_log(error) from error
             stream = IntakeStream(

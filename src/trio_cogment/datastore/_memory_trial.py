@@ -56,6 +56,7 @@ class MemoryTrial:
         self.trial_id = write.trial_id
         self.evicted = Evicted()
         self.outcome = b""
+        self.owner = write.owner
         self.sample_bytes = 0
         self._next_position = 1
         self._rows: dict[int, Row] = {}
@@ -93,6 +94,7 @@ class MemoryTrial:
             logged=self.logged,
             evicted=self.evicted.ticks > 0,
             outcome=self.outcome,
+            owner=self.owner,
         )
 
     def has_properties(self, properties: Mapping[str, str]) -> bool:

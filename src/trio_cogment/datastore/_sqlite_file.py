@@ -17,7 +17,8 @@ CREATE TABLE trials (
     samples_count INTEGER NOT NULL DEFAULT 0,
     high_tick INTEGER NOT NULL DEFAULT -1,
     state INTEGER NOT NULL DEFAULT 0,
-    outcome BLOB NOT NULL DEFAULT x''
+    outcome BLOB NOT NULL DEFAULT x'',
+    owner TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX trials_open ON trials (number) WHERE ending = 0 AND logged = 1;
 CREATE TABLE properties (
@@ -45,13 +46,14 @@ INSERT INTO recoveries VALUES (0);
 #: Version -> what leads from it to the next, within one transaction.
 _MIGRATIONS: dict[int, str] = {
     1: "ALTER TABLE trials ADD COLUMN outcome BLOB NOT NULL DEFAULT x''",
+    2: "ALTER TABLE trials ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
 }
 
 #: A later version adds its step to `_MIGRATIONS`.
 FORMAT = SqliteFormat(
     user="datastore",
     application_id=0x5443676D,  # "TCgm"
-    version=2,
+    version=3,
     schema=_SCHEMA,
     migrations=_MIGRATIONS,
 )

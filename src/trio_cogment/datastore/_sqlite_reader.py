@@ -28,8 +28,8 @@ _MAX_FETCHED = 1000
 _make_sample = partial(tuple.__new__, StoredSample)
 _data_of = itemgetter(2)
 
-_Row = tuple[int, str, str, bytes, int, int, int, int, bytes]
-_TRIALS = "SELECT number, trial_id, user_id, params, samples_count, state, ending, logged, outcome FROM trials"
+_Row = tuple[int, str, str, bytes, int, int, int, int, bytes, str]
+_TRIALS = "SELECT number, trial_id, user_id, params, samples_count, state, ending, logged, outcome, owner FROM trials"
 _SAMPLES = "SELECT position, tick, data FROM samples WHERE trial = ? AND position > ? ORDER BY position LIMIT ?"
 
 
@@ -149,7 +149,7 @@ def _in_pieces(ids: Collection[str] | None) -> Iterable[tuple[list[str], list[st
 
 
 def _stored(row: _Row) -> StoredTrial:
-    number, trial_id, user_id, params, count, state, ending, logged, outcome = row
+    number, trial_id, user_id, params, count, state, ending, logged, outcome, owner = row
     head = Head(number, TrialEnd(ending), count, state=state)
     return StoredTrial(
         number=number,
@@ -161,4 +161,5 @@ def _stored(row: _Row) -> StoredTrial:
         end=head.end,
         logged=bool(logged),
         outcome=outcome,
+        owner=owner,
     )

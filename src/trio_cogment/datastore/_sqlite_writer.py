@@ -277,8 +277,8 @@ class _Transaction:
         params = write.params.SerializeToString(deterministic=True)
         if known is None:
             added = self._connection.execute(
-                "INSERT INTO trials (trial_id, user_id, params, logged) VALUES (?, ?, ?, ?)",
-                (write.trial_id, write.user_id, params, write.logged),
+                "INSERT INTO trials (trial_id, user_id, params, logged, owner) VALUES (?, ?, ?, ?, ?)",
+                (write.trial_id, write.user_id, params, write.logged, write.owner),
             )
             assert added.lastrowid is not None
             known = self._known[write.trial_id] = _Known(Head(added.lastrowid), NO_TICK)

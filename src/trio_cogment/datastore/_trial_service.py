@@ -27,6 +27,7 @@ from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._conversion import ENVIRONMENT
 from trio_cogment.datastore._following import Follower, find_trials
 from trio_cogment.datastore._group_commit import GroupCommit
+from trio_cogment.datastore._owners import Owners, check_reached
 from trio_cogment.datastore._selection import Selection
 from trio_cogment.datastore._write_rules import MAX_NUMBER
 from trio_cogment.datastore.storage import (
@@ -59,26 +60,28 @@ class TrialService(About):
     Args:
         store: read from.
         writer: written through.
+        owners: see to it that nobody writes over somebody else's trial.
         config: limits.
     """
 
-    def __init__(self, store: TrialStore, writer: GroupCommit, config: DatastoreConfig) -> None:
+    def __init__(self, store: TrialStore, writer: GroupCommit, owners: Owners, config: DatastoreConfig) -> None:
+        self._owners = owners
         self._store = store
         self._writer = writer
         self._config = config
 
-    async def RetrieveTrials(self, request: RetrieveTrialsRequest, _call: ServerCall) -> RetrieveTrialsReply:
+    async def RetrieveTrials(self, request: RetrieveTrialsRequest, call: ServerCall) -> RetrieveTrialsReply:
         """Return a page of trials; with a timeout, once it is full or the time is over."""
         after = _position(request.trial_handle)
         self._check_named(request.trial_ids)
         if len(request.properties) > _MAX_PROPERTIES:
             raise InvalidArgumentError(f"properties: expected at most {_MAX_PROPERTIES}, got {len(request.properties)}")
         if not request.timeout:
-            return (await self._page(request, after))[0]
+            return (await self._page(request, after, call))[0]
         deadline = trio.current_time() + request.timeout / 1000
         async with self._store.watch() as watch:
             while True:
-                reply, complete = await self._page(request, after)
+                reply, complete = await self._page(request, after, call)
                 if complete:
                     return reply
                 with trio.move_on_at(deadline) as waiting:
@@ -86,7 +89,9 @@ class TrialService(About):
                 if waiting.cancelled_caught:
                     return reply
 
-    async def _page(self, request: RetrieveTrialsRequest, after: int) -> tuple[RetrieveTrialsReply, bool]:
+    async def _page(
+        self, request: RetrieveTrialsRequest, after: int, call: ServerCall
+    ) -> tuple[RetrieveTrialsReply, bool]:
         """Return what there is now, and whether more can come that was asked for."""
         ids = frozenset(request.trial_ids) or None
         count = request.trials_count or _MAX_UINT32 + 1
@@ -101,6 +106,9 @@ class TrialService(About):
             limit = min(missing, _TRIALS_AT_ONCE)
             trials = await self._store.trials(after=last, limit=limit, ids=ids, properties=dict(request.properties))
             for trial in trials:
+                last = trial.number
+                if not call.identity.reaches(call.method.path, trial.owner):
+                    continue
                 info = _info(trial)
                 size += info.ByteSize() + _FRAME_BYTES
                 if size > self._config.max_reply_bytes and reply.trial_infos:
@@ -109,7 +117,6 @@ class TrialService(About):
                         f"bytes; the first {len(reply.trial_infos)} of them fit"
                     )
                 reply.trial_infos.append(info)
-                last = trial.number
             if len(trials) < limit:
                 break
         reply.next_trial_handle = str(last)
@@ -120,6 +127,7 @@ class TrialService(About):
         self._check_named(request.trial_ids)
         selection = Selection(request)
         trials = await find_trials(self._store, request)
+        check_reached(call, trials)
         await call.send_initial_metadata()
         async with Follower(self._store, selection, self._config, trials) as follower:
             while (found := await follower.page()) is not None:
@@ -140,7 +148,10 @@ class TrialService(About):
         trial_id = _only_trial_id(call)
         if not request.HasField("trial_params"):
             raise InvalidArgumentError("trial_params: expected the parameters of the trial")
-        await self._writer.write(TrialWrite(trial_id, request.user_id, request.trial_params, logged=False))
+        account = "" if call.identity.by_address else call.identity.account
+        async with self._owners.writing(trial_id, "" if call.identity.admin else account):
+            write = TrialWrite(trial_id, request.user_id, request.trial_params, logged=False, owner=account)
+            await self._writer.write(write)
         return AddTrialReply()
 
     async def AddSample(self, call: ServerCall) -> AddSamplesReply:
@@ -149,6 +160,7 @@ class TrialService(About):
         trial = await self._store.trial(trial_id)
         if trial is None:
             raise NotFoundError(f"metadata {TRIAL_ID}: there is no trial {trial_id!r}")
+        check_reached(call, [trial])
         actors = len(trial.params.actors)
         stream = self._writer.stream()
         async for request in call:
@@ -172,11 +184,14 @@ class TrialService(About):
         await stream.flush()
         return AddSamplesReply()
 
-    async def DeleteTrials(self, request: DeleteTrialsRequest, _call: ServerCall) -> DeleteTrialsReply:
+    async def DeleteTrials(self, request: DeleteTrialsRequest, call: ServerCall) -> DeleteTrialsReply:
         """Delete trials and their samples; unknown ones are passed over."""
         self._check_named(request.trial_ids)
         if request.trial_ids:
-            await self._store.delete(frozenset(request.trial_ids))
+            ids = frozenset(request.trial_ids)
+            if not call.identity.admin:
+                check_reached(call, await self._store.trials(after=0, limit=len(ids), ids=ids))
+            await self._store.delete(ids)
         return DeleteTrialsReply()
 
     def _check_named(self, trial_ids: Sequence[str]) -> None:

@@ -58,6 +58,8 @@ class TrialWrite(NamedTuple):
     params: TrialParams
     #: A data log writes it. If its data log goes away the datastore ends it.
     logged: bool
+    #: The account that it belongs to, which stays what it was when the trial was created.
+    owner: str = ""
 
 
 class SampleWrite(NamedTuple):
@@ -115,6 +117,7 @@ class StoredTrial:
         logged: see `TrialWrite`.
         evicted: its samples are gone, to make room.
         outcome: see `OutcomeWrite`; empty if nothing was said.
+        owner: the account that it belongs to; empty: nobody's.
     """
 
     number: int
@@ -127,6 +130,7 @@ class StoredTrial:
     logged: bool
     evicted: bool = False
     outcome: bytes = b""
+    owner: str = ""
 
 
 class StoredSample(NamedTuple):

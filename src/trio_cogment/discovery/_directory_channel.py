@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from trio_cogment.access import TokenSource
 from trio_cogment.config import DirectoryConfig, RpcConfig
 from trio_cogment.discovery._grace import grace_period
 from trio_cogment.discovery.client import DirectoryClient
@@ -22,6 +23,7 @@ async def open_directory(
     endpoint: GrpcEndpoint | str,
     *,
     token: str = "",
+    access_token: str | TokenSource = "",
     tls: ssl.SSLContext | None = None,
     config: DirectoryConfig | None = None,
     rpc_config: RpcConfig | None = None,
@@ -34,6 +36,7 @@ async def open_directory(
     Args:
         endpoint: `grpc://host:port`.
         token: see `DirectoryClient`.
+        access_token: says who registers and asks, to a directory that wants to know; see `rpc.Channel`.
         tls: the TLS context, for example from `trio_cogment.rpc.client_tls`; None for no encryption.
         config: timeouts.
         rpc_config: the settings of the channel. Some of its times are shortened, so that a dead connection is noticed
@@ -47,7 +50,12 @@ async def open_directory(
     address = directory_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
     config = config or DirectoryConfig()
     channel = Channel(
-        address.host, address.port, tls=tls, config=_fast_reconnect(rpc_config or RpcConfig(), config), host=host
+        address.host,
+        address.port,
+        tls=tls,
+        config=_fast_reconnect(rpc_config or RpcConfig(), config),
+        host=host,
+        token=access_token,
     )
     client = DirectoryClient(channel, token=token, config=config, name=f"the directory at {address}")
     closing = trio.Event()

@@ -5,8 +5,16 @@ from __future__ import annotations
 import trio
 
 from trio_cogment.about import About
+from trio_cogment.access import Role
 from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialInput, CommunicationState
-from trio_cogment.errors import InvalidArgumentError, NotFoundError, RemoteProtocolError, RpcError, StatusCode
+from trio_cogment.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    RemoteProtocolError,
+    RpcError,
+    StatusCode,
+)
 from trio_cogment.log_context import bind_trial
 from trio_cogment.orchestrator._orchestrator import Orchestrator
 from trio_cogment.rpc import ServerCall
@@ -32,6 +40,9 @@ class ClientActorService(About):
         if not trial_ids:
             raise InvalidArgumentError(f"metadata {TRIAL_ID}: expected the id of the trial to join")
         trial = self._orchestrator.trials.get(trial_ids[0])
+        if not _may_know(call, trial_ids[0], "" if trial is None else trial.owner):
+            # Nor does it learn whether there is such a trial.
+            raise PermissionDeniedError(f"metadata {TRIAL_ID}: trial {trial_ids[0]!r}: not for this caller")
         if trial is None:
             with trio.move_on_after(REFUSAL_PATIENCE_SECONDS):
                 await call.receive()
@@ -48,6 +59,15 @@ class ClientActorService(About):
                 return
             stream = trial.join(call, actor_name=selection.actor_name, actor_class=selection.actor_class)
             await stream.serve(farewell_seconds=self._orchestrator.config.farewell_seconds)
+
+
+def _may_know(call: ServerCall, trial_id: str, owner: str) -> bool:
+    """Tell whether a caller may know of a trial: which of its actors are for it is seen when it says whom it plays."""
+    identity = call.identity
+    roles = identity.grant.roles
+    if identity.admin or (Role.OPERATOR in roles and owner == identity.account):
+        return True
+    return Role.PARTICIPANT in roles and identity.grant.names_trial(trial_id)
 
 
 async def _selection(call: ServerCall) -> ActorInitialOutput | None:

@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
+from trio_cogment.access import EXACTLY, AccessControl, Grant, Role, authorization
 from trio_cogment.config import OutgoingConfig, RpcConfig
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import (
@@ -45,6 +46,11 @@ class PeersEndpoint(GrpcEndpoint):
         return str(GrpcEndpoint(self.host, self.port))
 
 
+#: Whose the tokens are that an orchestrator makes for its trials.
+_NAME = "server:orchestrator"
+#: How long such a token counts, and so the longest call that a trial may make to who asks for tokens.
+TRIAL_TOKEN_SECONDS = 30 * 86400.0
+
 Target: TypeAlias = GrpcEndpoint | CallOpener
 #: Returns what answers calls to a service of some kind in the name of a server of the legacy API.
 FindLegacy: TypeAlias = Callable[[LegacyEndpoint, ServiceKind], CallOpener]
@@ -70,6 +76,7 @@ class Connections:
         directory: who is asked for what is not served here.
         client_tls: encrypts every channel; without it none is encrypted.
         host: makes the connections.
+        access: signs what says to others that this orchestrator runs a trial; None: nothing does.
         outgoing: where to, when a peer has named it.
         turns: bounds how many streams are opened at a time; by default nothing does. See `turn`.
     """
@@ -83,6 +90,7 @@ class Connections:
         directory: DirectoryClient | None = None,
         client_tls: ssl.SSLContext | None = None,
         host: Host | None = None,
+        access: AccessControl | None = None,
         outgoing: OutgoingConfig | None = None,
         turns: FairTurns | None = None,
     ) -> None:
@@ -91,6 +99,7 @@ class Connections:
         self._config = config
         self._directory = directory
         self._client_tls = client_tls
+        self._access = access
         self._outgoing = Outgoing(outgoing or OutgoingConfig(), host or Host(), config.connect_timeout_seconds)
         self._self_paced_config = replace(
             config,
@@ -190,6 +199,16 @@ class Connections:
             account: for whose trial.
         """
         return Turn(self._turns, account)
+
+    def authorization(self, trial_id: str) -> tuple[tuple[str, str], ...]:
+        """Return the metadata that says to a participant, a hook or a data log that this is the trial's orchestrator.
+
+        The token is for this trial alone: where it goes was said by whoever started the trial.
+        """
+        if self._access is None:
+            return ()
+        grant = Grant(name=_NAME, roles=frozenset([Role.ORCHESTRATOR]), trials=(EXACTLY + trial_id,))
+        return authorization(self._access.mint(grant, TRIAL_TOKEN_SECONDS))
 
     @asynccontextmanager
     async def open(self, target: Target, *, self_paced: bool = False) -> AsyncIterator[CallOpener]:

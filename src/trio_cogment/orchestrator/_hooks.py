@@ -35,7 +35,7 @@ async def run_hooks(
         FailedPreconditionError: nobody serves a hook.
         UnavailableError: a hook cannot be reached, failed, or took too long, or the directory did; the text names it.
     """
-    metadata = ((TRIAL_ID, trial_id), (USER_ID, user_id))
+    metadata = ((TRIAL_ID, trial_id), (USER_ID, user_id), *connections.authorization(trial_id))
     for number, endpoint in enumerate(endpoints):
         field_name = f"pre_trial_hooks[{number}]"
         # As it was read, not as it was written: a token in it is the operator's, and whoever starts a trial sees this.

@@ -8,7 +8,7 @@ from functools import partial
 import trio
 
 from trio_cogment.about import About
-from trio_cogment.access import reach_of
+from trio_cogment.access import Scope, reach_of
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import (
     TerminateTrialReply,
@@ -53,6 +53,10 @@ class LifecycleService(About):
         """See `About.statuses`."""
         return super().statuses() | {"nb_trials": lambda: str(self._orchestrator.running_trials)}
 
+    def _is_of(self, owner: str, trial_id: str) -> bool:
+        trial = self._orchestrator.trials.get(trial_id)
+        return trial is not None and trial.owner == owner
+
     async def StartTrial(self, request: TrialStartRequest, call: ServerCall) -> TrialStartReply:
         """Start a trial; the reply comes when it is PENDING."""
         given = request.WhichOneof("start_data")
@@ -62,6 +66,7 @@ class LifecycleService(About):
             params=request.params if given == "params" else None,
             trial_config=request.config if given == "config" else None,
             account=_account(call),
+            max_trials=call.identity.grant.quotas.trials,
             reach=reach_of(call.identity, call.peer),
         )
         return TrialStartReply(trial_id=trial_id)
@@ -71,7 +76,10 @@ class LifecycleService(About):
         trial_ids = call.metadata.texts(TRIAL_ID)
         if not trial_ids:
             raise InvalidArgumentError(f"metadata {TRIAL_ID}: expected at least one trial id")
-        for trial in self._orchestrator.known(trial_ids):
+        trials = self._orchestrator.known(trial_ids)
+        for trial in trials:  # all of them first: a request that is refused has changed nothing
+            call.identity.check_reaches(call.method.path, trial.owner, f"trial {trial.trial_id!r}")
+        for trial in trials:
             if request.hard_termination:
                 trial.hard_end("terminated by an external request")
             else:
@@ -79,9 +87,11 @@ class LifecycleService(About):
         return TerminateTrialReply()
 
     async def GetTrialInfo(self, request: TrialInfoRequest, call: ServerCall) -> None:
-        """Describe the trials asked for, or all."""
+        """Describe the trials asked for, or all, of those that the caller reaches."""
         trial_ids = call.metadata.texts(TRIAL_ID)
         trials = self._orchestrator.known(trial_ids) if trial_ids else list(self._orchestrator.trials)
+        reaches, path = call.identity.reaches, call.method.path
+        trials = [trial for trial in trials if reaches(path, trial.owner)]
         describe = partial(
             Trial.info,
             latest_observation=request.get_latest_observation,
@@ -108,6 +118,7 @@ class LifecycleService(About):
         orchestrator.watchers.check_named(len(request.trial_ids))
         trials = orchestrator.known(dict.fromkeys(request.trial_ids)) if request.trial_ids else orchestrator.trials
         present = ((trial.trial_id, trial.state, trial.info) for trial in trials)
+        owner = None if call.identity.scope(call.method.path) is Scope.ALL else call.identity.account
         with (
             orchestrator.serving_call(),
             orchestrator.watchers.subscribe(
@@ -115,6 +126,7 @@ class LifecycleService(About):
                 request.full_info,
                 present,
                 trial_ids=request.trial_ids,
+                sees=None if owner is None else partial(self._is_of, owner),
                 when_settled=request.when_stored,
                 tracebacks=_may_see_tracebacks(call),
             ) as watch,

@@ -11,6 +11,7 @@ from types import TracebackType
 import trio
 from trio_util import AsyncValue
 
+from trio_cogment.access import AccessControl
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig, OutgoingConfig, RpcConfig
 from trio_cogment.discovery import DirectoryClient
@@ -69,6 +70,8 @@ class Orchestrator:
         metrics: what measurements are handed to; without it nothing is measured.
         host: gives the wall clock for timestamps, ids for trials that are started without one, jitter, and the
             connections to participants elsewhere; by default the system.
+        access: signs the tokens with which participants, hooks and data logs elsewhere are called, each for one trial;
+            without it they are called without.
         outgoing: where it connects when a peer names an endpoint.
 
     Attributes:
@@ -94,6 +97,7 @@ class Orchestrator:
         client_tls: ssl.SSLContext | None = None,
         metrics: OrchestratorMetrics | None = None,
         host: Host | None = None,
+        access: AccessControl | None = None,
         outgoing: OutgoingConfig | None = None,
     ) -> None:
         for number, endpoint in enumerate(pre_trial_hooks):
@@ -109,6 +113,7 @@ class Orchestrator:
         self._local = local
         self._directory = directory
         self._client_tls = client_tls
+        self._access = access
         self._metrics = metrics
         self.make_machine: MakeMachine = machine_for(metrics)
         self._rules = rules_of(self.config)
@@ -139,6 +144,7 @@ class Orchestrator:
             directory=self._directory,
             client_tls=self._client_tls,
             host=self._host,
+            access=self._access,
             outgoing=self._outgoing,
             turns=FairTurns(self.config.max_connecting, self.config.max_peer_connecting),
         )
@@ -204,6 +210,7 @@ class Orchestrator:
         params: TrialParams | None = None,
         trial_config: SerializedMessage | None = None,
         account: str = "",
+        max_trials: int | None = None,
         reach: str | None = None,
     ) -> str:
         """Start a trial and return its id when it is PENDING; an empty text when the id asked for is taken.
@@ -217,7 +224,9 @@ class Orchestrator:
             user_id: who starts it.
             params: see above.
             trial_config: see above.
-            account: under whose limits it counts; empty: this process's, for which only the limits for all hold.
+            account: whose it is, and under whose limits it counts; empty: this process's, for which only the limits for
+                all hold.
+            max_trials: how many trials the account may have at a time; None: as many as any.
             reach: how far the endpoints in `params` may lead; see `trio_cogment.access.reach_of`.
 
         Raises:
@@ -236,7 +245,7 @@ class Orchestrator:
             trial_id = self._unused_trial_id()
         if trial_id in self.trials:
             return ""
-        holding = self.room.enter(account)
+        holding = self.room.enter(account, max_trials)
         trial = self.trials.reserve(trial_id, partial(self._new_trial, user_id, holding))
         assert trial is not None
         started = False

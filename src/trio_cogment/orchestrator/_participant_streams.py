@@ -61,6 +61,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         feed: Feed,
         spawn: Spawn,
     ) -> None:
+        self._trial_id = trial_id
         self._metadata = Metadata(((TRIAL_ID, trial_id),))
         self._targets = targets
         self._connections = connections
@@ -92,9 +93,16 @@ class ParticipantStreams(dict[int, ParticipantStream]):
             return
         self._hold(index, turn)
 
+    def _metadata_for(self, target: Target | None) -> Metadata:
+        """Return what goes out with a stream's headers; to those elsewhere, who may ask for it, also who calls."""
+        if not isinstance(target, GrpcEndpoint):
+            return self._metadata
+        return Metadata((*self._metadata, *self._connections.authorization(self._trial_id)))
+
     def _hold(self, index: int, turn: Turn) -> None:
         stream, target = self[index], self._targets[index]
-        arguments = self._connections, turn, target, _method_of(index), self._metadata, self._farewell_seconds
+        metadata = self._metadata_for(target)
+        arguments = self._connections, turn, target, _method_of(index), metadata, self._farewell_seconds
         self._spawn(stream.hold, stream.name, *arguments)
 
     async def _open_in_turn(self) -> None:

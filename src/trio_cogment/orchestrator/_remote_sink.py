@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import trio
 
+from trio_cogment.access import lasting
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
 from trio_cogment.orchestrator.sinks import LocalSink, SampleSink, SampleStream
-from trio_cogment.rpc import ClientCall, methods_of
-from trio_cogment.services import SERVICES, TRIAL_ID, USER_ID, ServiceKind
+from trio_cogment.rpc import ClientCall, MetadataLike, methods_of
+from trio_cogment.services import SERVICES, TRIAL_ID, TRIAL_OWNER, USER_ID, ServiceKind
 
 RUN_TRIAL_DATALOG = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunTrialDatalog"]
 
@@ -25,7 +27,10 @@ def sink_of(target: Target | None, connections: Connections, account: str) -> Sa
     """Return the sink that a data log's endpoint leads to, for one trial of an account."""
     if target is None:
         return None
-    return target.sink if isinstance(target, LocalSink) else RemoteSink(connections, target, account)
+    if not isinstance(target, LocalSink):
+        return RemoteSink(connections, target, account)
+    owned_by = getattr(target.sink, "owned_by", None)
+    return target.sink if owned_by is None else owned_by(lasting(account))
 
 
 def _nothing() -> None:
@@ -50,13 +55,18 @@ class RemoteSink:
         self.answers = False
         self.on_reply: Callable[[], None] = _nothing
 
+    def _metadata(self, trial_id: str, user_id: str) -> MetadataLike:
+        owner = lasting(self._account)
+        whose = ((TRIAL_OWNER, quote(owner)),) if owner else ()
+        return ((TRIAL_ID, trial_id), (USER_ID, user_id), *whose, *self._connections.authorization(trial_id))
+
     @asynccontextmanager
     async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[SampleStream]:
         """See `SampleSink.open`."""
         async with (
             self._connections.turn(self._account) as turn,
             self._connections.open(self._target, self_paced=True) as opener,
-            opener.call(RUN_TRIAL_DATALOG, metadata=((TRIAL_ID, trial_id), (USER_ID, user_id))) as call,
+            opener.call(RUN_TRIAL_DATALOG, metadata=self._metadata(trial_id, user_id)) as call,
         ):
             turn.end()
             await call.send(RunTrialDatalogInput(trial_params=params))

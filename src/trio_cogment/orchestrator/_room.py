@@ -76,16 +76,19 @@ class Room:
         """How many trials there are, how many of them are starting, and about how many bytes they hold."""
         return self._all_trials, self._all_starting, self._all_bytes
 
-    def enter(self, account: str) -> Holding:
+    def enter(self, account: str, quota: int | None = None) -> Holding:
         """Count a trial that starts; `Holding.started` and `Holding.leave` must follow.
 
         Args:
             account: whose it is; empty: this process's, for which only the limits of the server hold.
+            quota: how many trials the account may have; None: as many as any.
 
         Raises:
             ResourceExhaustedError: there are too many; the text names the limit.
         """
         config = self._config
+        if quota is not None and self._trials[account] >= quota:
+            raise ResourceExhaustedError(f"the quota of {quota} trials of this account is used up")
         for name, used, limit in (
             ("max_trials", self._all_trials, config.max_trials),
             ("max_starting_trials", self._all_starting, config.max_starting_trials),

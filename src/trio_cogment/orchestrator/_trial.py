@@ -17,7 +17,7 @@ import trio
 
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import TrialInfo
-from trio_cogment.errors import CogmentError
+from trio_cogment.errors import CogmentError, PermissionDeniedError
 from trio_cogment.orchestrator._datalog import Datalog
 from trio_cogment.orchestrator._info import describe
 from trio_cogment.orchestrator._participant_stream import ParticipantStream
@@ -25,7 +25,7 @@ from trio_cogment.orchestrator._participant_streams import ParticipantStreams
 from trio_cogment.orchestrator._room import Holding
 from trio_cogment.orchestrator._timers import Timers
 from trio_cogment.outcome import EndCause, TrialOutcome
-from trio_cogment.rpc import Call, SharedMessage
+from trio_cogment.rpc import ServerCall, SharedMessage
 from trio_cogment.trial import (
     Announce,
     ArmTimer,
@@ -211,6 +211,11 @@ class Trial:
             machine.forget_observation()
         self._observed_bytes = machine.observed_bytes
 
+    @property
+    def owner(self) -> str:
+        """The account that has started it; empty: this process."""
+        return self.holding.account
+
     def soft_end(self) -> None:
         """Ask for an orderly end."""
         self.feed(SoftEnd())
@@ -220,13 +225,18 @@ class Trial:
         if not self.machine.is_over:
             self.feed(HardEnd(details, cause))
 
-    def join(self, call: Call, *, actor_name: str, actor_class: str) -> ParticipantStream:
+    def join(self, call: ServerCall, *, actor_name: str, actor_class: str) -> ParticipantStream:
         """Give a client actor its place; the check and the taking are one step.
 
         Raises:
-            CogmentError: there is no such place, or it is taken.
+            CogmentError: there is no such place, or it is taken, or it is not for this caller.
         """
         index = self.machine.slot_for(actor_name=actor_name, actor_class=actor_class)
+        actor = self.machine.actors[index]
+        if not call.identity.plays(self.trial_id, self.owner, actor.actor_class, actor.name):
+            raise PermissionDeniedError(
+                f"trial {self.trial_id!r}: actor {actor.name!r} of class {actor.actor_class!r}: not for this caller"
+            )
         assert self._streams is not None
         stream = self._streams[index]
         self.feed(Joined(index))

@@ -1,4 +1,7 @@
-"""Who wants to know about state changes: each watcher has a bounded queue of its own and harms nobody else."""
+"""Who wants to know about state changes: each watcher has a bounded queue of its own and harms nobody else.
+
+This module is long because what watchers may know, what waits for them and what is dropped is one count.
+"""
 
 from __future__ import annotations
 
@@ -126,6 +129,7 @@ class Watch:
         queue_entries: how many entries may wait.
         queue_bytes: their total size; one entry of any size may always wait.
         total: what waits for everybody.
+        sees: see `Watchers.subscribe`.
         when_settled: see `Watchers.subscribe`.
         tracebacks: see `Watchers.subscribe`.
 
@@ -143,10 +147,12 @@ class Watch:
         queue_entries: int,
         queue_bytes: int,
         total: _Total,
+        sees: Callable[[str], bool] | None = None,
         when_settled: bool = False,
         tracebacks: bool = False,
     ) -> None:
         self._states = states
+        self._sees = sees
         self.wants = full_info, tracebacks
         self._when_settled = when_settled
         #: Trials that ended, and whose samples are not settled.
@@ -177,6 +183,8 @@ class Watch:
             present: it was so before this watch began.
         """
         if self._end is not None or (self._states and change.state not in self._states):
+            return
+        if self._sees is not None and not self._sees(change.trial_id):
             return
         if self._when_settled and change.state == TrialState.ENDED and change.info().end.samples_pending:
             self._held[change.trial_id] = change
@@ -301,6 +309,7 @@ class Watchers:
         present: Iterable[tuple[str, int, Describe]],
         *,
         trial_ids: Iterable[str] = (),
+        sees: Callable[[str], bool] | None = None,
         when_settled: bool = False,
         tracebacks: bool = False,
     ) -> Iterator[Watch]:
@@ -311,6 +320,7 @@ class Watchers:
             full_info: entries carry a `TrialInfo`.
             present: id, state and information of every trial there is, of those wanted.
             trial_ids: the trials wanted; none means all.
+            sees: tells whether the watcher may know of a trial, by its id; None: of all.
             when_settled: ENDED is told when the trial's data log takes no more samples, and not before.
             tracebacks: whether a `TrialInfo` has those of participants that raised.
 
@@ -320,7 +330,7 @@ class Watchers:
         if self._stopped:
             raise UnavailableError(STOPPING)
         wanted = set(trial_ids) or {_ANY}
-        trials = list(present)
+        trials = [each for each in present if sees is None or sees(each[0])]
         # The snapshot has room beside the changes: a crowd of old trials must not overflow a new watcher.
         watch = Watch(
             frozenset(states),
@@ -328,6 +338,7 @@ class Watchers:
             queue_entries=self._config.watch_queue_entries + len(trials),
             queue_bytes=self._config.watch_queue_bytes,
             total=self._total,
+            sees=sees,
             when_settled=when_settled,
             tracebacks=tracebacks,
         )

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from purerpc import Service
 
+from trio_cogment.access import TokenSource
 from trio_cogment.config import RpcConfig
 from trio_cogment.host import Host
 from trio_cogment.rpc.calls import CallOpener
@@ -49,7 +50,13 @@ class CallHost(Host):
 
 
 def open_channel(
-    host: Host, address: str, port: int, *, tls: ssl.SSLContext | None = None, config: RpcConfig | None = None
+    host: Host,
+    address: str,
+    port: int,
+    *,
+    tls: ssl.SSLContext | None = None,
+    config: RpcConfig | None = None,
+    token: str | TokenSource = "",
 ) -> AbstractAsyncContextManager[CallOpener]:
     """Return a channel from a host to a server, to be entered.
 
@@ -59,10 +66,11 @@ def open_channel(
         port: its TCP port.
         tls: encrypt.
         config: limits and timeouts.
+        token: see `Channel`; a host that opens calls in a way of its own needs none.
     """
     if isinstance(host, CallHost) and host.channel is not None:
         return host.channel(address, port, tls=tls, config=config)
-    return Channel(address, port, tls=tls, config=config, host=host)
+    return Channel(address, port, tls=tls, config=config, host=host, token=token)
 
 
 def open_in_process(

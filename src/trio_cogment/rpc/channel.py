@@ -20,6 +20,7 @@ from types import TracebackType
 import trio
 from google.protobuf.message import Message
 
+from trio_cogment.access import TokenSource, authorization
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError
 from trio_cogment.host import Host
@@ -29,6 +30,7 @@ from trio_cogment.rpc._http2_client_call import Http2ClientCall
 from trio_cogment.rpc._pool import Pool
 from trio_cogment.rpc._retry import Budget
 from trio_cogment.rpc.calls import CallOpener, ClientCall, MetadataLike, Method, OnReply, ReplyConsumer
+from trio_cogment.rpc.metadata import Metadata
 from trio_cogment.rpc.tls import FilePath, client_stream, shake_hands
 
 #: Makes a stream to the server; what it raises becomes UNAVAILABLE.
@@ -64,6 +66,8 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         host: makes the connections, and decides by how much the pauses between attempts differ; the system unless
             given.
         compression: what requests are compressed with unless a call says otherwise: "gzip", "deflate" or nothing.
+        token: says to the server who calls; or what gives one for each call, so that it can be renewed. Who listens
+            where the channel leads gets it.
 
     Attributes:
         authority: what calls name as their server.
@@ -82,6 +86,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         config: RpcConfig | None = None,
         host: Host | None = None,
         compression: str | None = None,
+        token: str | TokenSource = "",
     ) -> None:
         host = host or Host()
         target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
@@ -89,6 +94,8 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         rng = host.random(f"channel to {target}")
         self._setup(connect, target, server_name or target, config, rng, tls, server_name or address)
         self.compression = checked_encoding(compression)
+        if token:
+            self._authorize(token)
 
     @classmethod
     def unix(
@@ -100,6 +107,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         config: RpcConfig | None = None,
         host: Host | None = None,
         compression: str | None = None,
+        token: str | TokenSource = "",
     ) -> Channel:
         """Return a channel to a UNIX socket; the server's name is ``localhost`` unless given.
 
@@ -116,6 +124,8 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         rng = (host or Host()).random(f"channel to {target}")
         channel._setup(connect, target, name, config, rng, tls, name)
         channel.compression = checked_encoding(compression)
+        if token:
+            channel._authorize(token)
         return channel
 
     @classmethod
@@ -129,6 +139,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         config: RpcConfig | None = None,
         rng: random.Random | None = None,
         compression: str | None = None,
+        token: str | TokenSource = "",
     ) -> Channel:
         """Return a channel over streams from `connect`, which is called for every connection it needs.
 
@@ -138,6 +149,8 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         rng = rng or Host().random(f"channel to {authority}")
         channel._setup(connect, authority, authority, config, rng, tls, server_name or authority)
         channel.compression = checked_encoding(compression)
+        if token:
+            channel._authorize(token)
         return channel
 
     def _setup(
@@ -172,8 +185,22 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         self.scheme = "http" if tls is None else "https"
         self.sent_budget = Budget(config.connection_memory_bytes)
         self._pool = Pool(connect_securely, target, config, rng)
+        self._token: TokenSource | None = None
+        self._sent_token = ""
+        self._sent_authorization = Metadata()
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
+
+    def _authorize(self, token: str | TokenSource) -> None:
+        self._token = (lambda: token) if isinstance(token, str) else token
+        self._authorization()  # a text that cannot be sent is seen here
+
+    def _authorization(self) -> Metadata:
+        """Return what says to the server who calls."""
+        text = "" if self._token is None else self._token()
+        if text != self._sent_token:
+            self._sent_token, self._sent_authorization = text, Metadata(authorization(text))
+        return self._sent_authorization
 
     async def __aenter__(self) -> Channel:
         if self._manager is not None:
@@ -203,6 +230,8 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         compression: str | None = None,
     ) -> ClientCall:
         """See `CallOpener.call`."""
+        if self._token is not None:
+            metadata = Metadata.from_wire((*Metadata(metadata), *self._authorization()))
         return Http2ClientCall(self, method, metadata, timeout, wait_for_ready, compression or self.compression)
 
     def unary_nowait(
@@ -212,7 +241,7 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         connection = self._pool.acquire_nowait()
         if connection is None:
             return None
-        call = Http2ClientCall(self, method, (), timeout, compression=self.compression)
+        call = Http2ClientCall(self, method, self._authorization(), timeout, compression=self.compression)
         call.enter_nowait(connection)
         try:
             call.send_nowait(request)

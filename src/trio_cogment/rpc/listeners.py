@@ -18,7 +18,7 @@ import trio
 
 from trio_cogment.host import Host
 from trio_cogment.host.binding import BACKLOG, cannot_listen
-from trio_cogment.rpc.tls import FilePath, secured
+from trio_cogment.rpc.tls import FilePath, RenewableListener, secured
 
 #: How long other servers may hold a directory while they put their socket there.
 _LOCK_SECONDS = 5.0
@@ -221,6 +221,6 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 def socket_of(listener: trio.abc.Listener[Any]) -> Any:
     """Return a listener's socket, None if there is none."""
-    while isinstance(listener, trio.SSLListener):
+    while isinstance(listener, trio.SSLListener | RenewableListener):
         listener = listener.transport_listener
     return listener.socket if isinstance(listener, trio.SocketListener | UnixListener) else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import trio
@@ -98,6 +99,33 @@ def secured(listener: trio.abc.Listener[Any], context: ssl.SSLContext, *, http1:
     context.set_alpn_protocols(ALPN_WITH_HTTP1 if http1 else [ALPN])
     # "https compatible": gRPC peers close without close_notify, and HTTP/2 says itself where a message ends.
     return trio.SSLListener(listener, context, https_compatible=True)
+
+
+class RenewableListener(trio.abc.Listener[Any]):
+    """Encrypts connections with whatever context there is when they come: a certificate can be renewed while it serves.
+
+    Args:
+        listener: of the connections below.
+        context: returns the present context; ALPN is set on it.
+
+    Attributes:
+        transport_listener: see above.
+    """
+
+    def __init__(self, listener: trio.abc.Listener[Any], context: Callable[[], ssl.SSLContext]) -> None:
+        self.transport_listener = listener
+        self._context = context
+
+    async def accept(self) -> trio.SSLStream[Any]:
+        """Accept a connection; the handshake is the stream's business."""
+        stream = await self.transport_listener.accept()
+        context = self._context()
+        context.set_alpn_protocols([ALPN])
+        return trio.SSLStream(stream, context, server_side=True, https_compatible=True)
+
+    async def aclose(self) -> None:
+        """Close the listener below."""
+        await self.transport_listener.aclose()
 
 
 def client_stream(stream: trio.abc.Stream, context: ssl.SSLContext, server_name: str) -> trio.SSLStream[Any]:

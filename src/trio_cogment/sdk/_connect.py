@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import trio
 
+from trio_cogment.access import TokenSource
 from trio_cogment.config import RpcConfig
 from trio_cogment.discovery import DirectoryClient, open_directory
 from trio_cogment.endpoints import DISCOVER, ClientEndpoint, DiscoverEndpoint, GrpcEndpoint, parse_server_endpoint
@@ -30,6 +31,7 @@ from trio_cogment.sdk._controller import Controller, join_trial
 from trio_cogment.sdk._datastore import DatastoreClient
 from trio_cogment.sdk._log_level import apply_log_level
 from trio_cogment.sdk._model_registry import ModelRegistryClient
+from trio_cogment.sdk.access_token import access_token_of
 from trio_cogment.services import SERVICES, ServiceKind
 from trio_cogment.spec import Spec
 
@@ -59,6 +61,7 @@ class Client:
         directory: DirectoryClient | None,
         tls: ssl.SSLContext | None,
         metadata: Metadata,
+        access_token: str | TokenSource,
         config: RpcConfig | None,
         metrics: ModelMetrics | None,
         host: Host,
@@ -70,6 +73,7 @@ class Client:
         self._user_id = user_id
         self._tls = tls
         self._metadata = metadata
+        self._access_token = access_token
         self._config = config
         self._metrics = metrics
         self._host = host
@@ -157,7 +161,14 @@ class Client:
             opener = self._openers.get((address, secure))
             if opener is None:
                 tls = (self._tls or client_tls()) if secure else None
-                channel = Channel(address.host, address.port, tls=tls, config=self._config, host=self._host)
+                channel = Channel(
+                    address.host,
+                    address.port,
+                    tls=tls,
+                    config=self._config,
+                    host=self._host,
+                    token=self._access_token,
+                )
                 await self._nursery.start(_hold, channel, name=f"channel to {address}")
                 opener = self._openers[address, secure] = WithMetadata(channel, self._metadata)
             return opener
@@ -177,6 +188,7 @@ async def connect(
     user_id: str = "trio-cogment",
     directory: DirectoryClient | str = "",
     token: str = "",
+    access_token: str | TokenSource = "",
     tls: ssl.SSLContext | None = None,
     metadata: MetadataLike = (),
     config: RpcConfig | None = None,
@@ -196,6 +208,9 @@ async def connect(
         user_id: the user id of the trials that are started.
         directory: the directory, or its endpoint; by default that of `COGMENT_DIRECTORY_ENDPOINT`, if it is set.
         token: the authentication token for the directory; by default that of `COGMENT_DIRECTORY_AUTHENTICATION_TOKEN`.
+        access_token: says who calls (see `rpc.Channel`), to services and a directory that ask for tokens; by default
+            that of `COGMENT_TOKEN`, or in the file that `COGMENT_TOKEN_FILE` names. Services that are discovered get
+            it too.
         tls: the TLS context for everything, for example from `trio_cogment.rpc.client_tls`. Services that are
             discovered use it if they are registered with TLS.
         metadata: added to every call to a service (not to the directory); see `trio_cogment.rpc.basic_auth`.
@@ -206,11 +221,14 @@ async def connect(
 
     Raises:
         EndpointError: the directory's endpoint is not `grpc://host:port`.
-        InvalidArgumentError: the metadata or the token cannot be sent, or a variable is invalid.
+        InvalidArgumentError: the metadata or a token cannot be sent, or a variable is invalid.
+        FailedPreconditionError: the file with the token cannot be read.
     """
     variables = os.environ if variables is None else variables
     apply_log_level(variables)
     checked = Metadata(metadata)
+    if isinstance(access_token, str):
+        access_token = await access_token_of(access_token, variables)
     host = host or Host()
     async with AsyncExitStack() as stack:
         if isinstance(directory, str):
@@ -219,7 +237,9 @@ async def connect(
             if address:
                 token = token or variables.get(TOKEN_VARIABLE, "")
                 opened = await stack.enter_async_context(
-                    open_directory(address, token=token, tls=tls, rpc_config=config, host=host)
+                    open_directory(
+                        address, token=token, access_token=access_token, tls=tls, rpc_config=config, host=host
+                    )
                 )
         else:
             opened = directory
@@ -233,6 +253,7 @@ async def connect(
             directory=opened,
             tls=tls,
             metadata=checked,
+            access_token=access_token,
             config=config,
             metrics=metrics,
             host=host,

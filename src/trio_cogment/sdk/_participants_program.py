@@ -19,6 +19,7 @@ from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rpc import OwnNursery, RunningServer
 from trio_cogment.sdk._participant_server import serve_participants
 from trio_cogment.sdk._participants import Participants
+from trio_cogment.sdk.access_token import access_token_of
 from trio_cogment.services import SERVICES
 
 #: The variables that are read, those of the published SDK and of `trio-cogment participants`.
@@ -46,6 +47,7 @@ async def run_participants(
     directory: GrpcEndpoint | str | None = None,
     directory_token: str | None = None,
     directory_tls: ssl.SSLContext | None = None,
+    access_token: str = "",
     registration_host: str = "",
     registration_properties: Mapping[str, str] | None = None,
     rpc_config: RpcConfig | None = None,
@@ -71,6 +73,8 @@ async def run_participants(
         directory_token: see `trio_cogment.discovery.open_directory`; None: that of
             `COGMENT_DIRECTORY_AUTHENTICATION_TOKEN`.
         directory_tls: encrypts the calls to the directory.
+        access_token: says to the directory who registers, if it asks for tokens; by default that of `COGMENT_TOKEN`, or
+            in the file that `COGMENT_TOKEN_FILE` names.
         registration_host: the name or address under which others reach this server; by default its own address.
         registration_properties: properties of all registrations, in addition to those of the implementations.
         rpc_config: limits and timeouts.
@@ -93,7 +97,13 @@ async def run_participants(
         opened.callback(ending.cancel_scope.cancel)
         client = None
         if directory:
-            open_it = open_directory(directory, token=token, tls=directory_tls, rpc_config=rpc_config)
+            open_it = open_directory(
+                directory,
+                token=token,
+                access_token=await access_token_of(access_token, variables),
+                tls=directory_tls,
+                rpc_config=rpc_config,
+            )
             client = await opened.enter_async_context(open_it)
         nursery = await opened.enter_async_context(OwnNursery())
         serve = partial(serve_participants, participants, port=port, address=address, tls=tls, rpc_config=rpc_config)

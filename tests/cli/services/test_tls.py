@@ -180,17 +180,28 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("given", "missing"),
     [
-        (("private_key",), "--root_cert, --trust_chain"),
+        (("private_key",), "--trust_chain"),
         (("root_cert",), "--private_key, --trust_chain"),
-        (("trust_chain", "private_key"), "--root_cert"),
+        (("trust_chain", "root_cert"), "--private_key"),
     ],
 )
-def test_all_three_files_or_none(given: tuple[str, ...], missing: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_needs_a_certificate(given: tuple[str, ...], missing: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main([*SERVE, *(f"--{name}=x.pem" for name in given)])
     assert caught.value.code == 1
-    expected = "trio-cogment: TLS needs all of --private_key, --root_cert, --trust_chain; missing: "
-    assert capsys.readouterr().err == f"{expected}{missing}\n"
+    whose = "a certificate" if "root_cert" not in given or len(given) == 2 else "a server's TLS"
+    expected = f"trio-cogment: {whose} needs --private_key and --trust_chain; missing: {missing}\n"
+    assert capsys.readouterr().err == expected
+
+
+async def test_a_server_with_a_certificate_asks_clients_for_none(ours: Party) -> None:
+    own, chain, _ = flags(ours)[0], flags(ours)[2], None
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with (
+            server(*SERVE, own, chain) as running,
+            Channel("localhost", running.port, tls=client_tls(ours.roots)) as channel,
+        ):
+            assert await Controller(channel).trial_infos() == []
 
 
 def spoil(party: Party, stranger: Party, how: str) -> str:

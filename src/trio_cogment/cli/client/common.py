@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment.cli.access_token import access_token, access_token_options
 from trio_cogment.cli.errors import cause_of, failure_of
 from trio_cogment.cli.options import applied, nearest, timeout_option
 from trio_cogment.cli.tls import TlsFiles, load_tls, tls_files, tls_options
@@ -38,16 +39,19 @@ class ClientSettings:
         output: `text` or `json`.
         timeout_seconds: how long to wait for a service, and for its answer.
         tls: every call is encrypted.
+        token: says who calls; empty: nobody does.
     """
 
     output: str = "text"
     timeout_seconds: float = 30.0
     tls: TlsFiles | None = None
+    token: str = field(default="", repr=False)
 
 
 def client_options(command: _Decorated) -> _Decorated:
     """Add the flags of every command of the client."""
     options = (
+        access_token_options,
         tls_options,
         timeout_option("a service, and for its answer"),
         click.option(
@@ -70,7 +74,10 @@ def client_settings(ctx: click.Context) -> ClientSettings:
         Failure: the flags contradict each other.
     """
     return ClientSettings(
-        output=nearest(ctx, "console_output"), timeout_seconds=nearest(ctx, "timeout"), tls=tls_files(ctx)
+        output=nearest(ctx, "console_output"),
+        timeout_seconds=nearest(ctx, "timeout"),
+        tls=tls_files(ctx),
+        token=access_token(ctx),
     )
 
 
@@ -122,7 +129,7 @@ def channel_to(settings: ClientSettings, endpoint: GrpcEndpoint, *, config: RpcC
     """Return a channel to a server, to be opened with `async with`.
 
     Args:
-        settings: whether it is encrypted.
+        settings: whether it is encrypted, and who calls.
         endpoint: where the server is.
         config: limits and windows.
 
@@ -132,7 +139,7 @@ def channel_to(settings: ClientSettings, endpoint: GrpcEndpoint, *, config: RpcC
     from trio_cogment.rpc import Channel
 
     tls = None if settings.tls is None else load_tls(settings.tls).client
-    return Channel(endpoint.host, endpoint.port, tls=tls, config=config)
+    return Channel(endpoint.host, endpoint.port, tls=tls, config=config, token=settings.token)
 
 
 def show(settings: ClientSettings, text: str, data: Any) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from trio_cogment.cli.access_token import access_token, access_token_options
 from trio_cogment.cli.client.common import ClientSettings, channel_to, run_client
 from trio_cogment.cli.options import applied, as_endpoint, timeout_option
 from trio_cogment.cli.services.trainer import DEFAULT_PORT
@@ -27,6 +28,7 @@ _Result = TypeVar("_Result")
 def run_options(command: _Decorated) -> _Decorated:
     """Add the flags of every command about runs."""
     options = (
+        access_token_options,
         tls_options,
         timeout_option("an answer"),
         click.option(
@@ -57,7 +59,7 @@ def with_client(ctx: click.Context, function: Callable[[TrainerClient], Any]) ->
     Raises:
         Failure: it ended with an expected error.
     """
-    settings = ClientSettings(timeout_seconds=ctx.params["timeout"], tls=tls_files(ctx))
+    settings = ClientSettings(timeout_seconds=ctx.params["timeout"], tls=tls_files(ctx), token=access_token(ctx))
     endpoint: GrpcEndpoint = ctx.params["trainer"]
 
     async def run() -> Any:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import trio
 from purerpc import Service
 
+from trio_cogment.access import Role, TokenSource
 from trio_cogment.cli.configuration import Configuration
 from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.services.auth import ServerAccess
 from trio_cogment.cli.services.directory_flags import DirectorySettings
 from trio_cogment.directory import DirectoryServer, directory_services
 from trio_cogment.directory import Service as RegisteredService
@@ -48,14 +50,26 @@ class Directory:
     services: Sequence[Service] = ()
 
 
+def directory_token(access: ServerAccess) -> str | TokenSource:
+    """Return what says to a directory who registers."""
+    return access.token_for(Role.DIRECTORY)
+
+
 @asynccontextmanager
 async def opened_directory(
     settings: DirectorySettings | None,
     *,
     client_tls: ssl.SSLContext | None,
     configuration: Configuration,
+    token: str | TokenSource = "",
 ) -> AsyncIterator[Directory]:
     """Connect to the directory, or run one in this process; whether it can be reached is not checked yet.
+
+    Args:
+        settings: where it is.
+        client_tls: encrypts the connection.
+        configuration: limits and timeouts.
+        token: says to the directory who registers.
 
     Raises:
         Failure, CogmentError: the one in this process cannot be run.
@@ -70,6 +84,7 @@ async def opened_directory(
     async with open_directory(
         settings.endpoint,
         token=settings.token,
+        access_token=token,
         tls=client_tls,
         config=configuration.directory,
         rpc_config=configuration.rpc,

@@ -25,7 +25,7 @@ from trio_cogment.cli.services.legacy import legacy_option, read_legacy_profile
 from trio_cogment.cli.services.model_registry import opened_registry, refuse_archive_in_use
 from trio_cogment.cli.services.outgoing import outgoing_options, with_outgoing
 from trio_cogment.cli.services.run import run_server
-from trio_cogment.cli.services.settings import ServerSettings, common_settings, server_options
+from trio_cogment.cli.services.settings import ANYWHERE, ServerSettings, common_settings, server_options
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage, refuse_storage_in_use
 from trio_cogment.cli.services.types_option import load_types
@@ -77,8 +77,12 @@ def _as_count(_ctx: click.Context, _param: click.Parameter, value: str | None) -
     raise click.BadParameter(f"expected a number of starts, 0 or more, got {value!r}")
 
 
-def orchestrator_options(command: _Decorated) -> _Decorated:
-    """Add the flags of an orchestrator, without its ports."""
+def orchestrator_options(*, host: str = ANYWHERE) -> Callable[[_Decorated], _Decorated]:
+    """Return a decorator that adds the flags of an orchestrator, without its ports.
+
+    Args:
+        host: where it listens by default.
+    """
     path = FilePath(path_type=Path)
     options = (
         *(_refused(*flag) for flag in _NOT_BUILT),
@@ -117,9 +121,9 @@ def orchestrator_options(command: _Decorated) -> _Decorated:
         ),
         legacy_option,
         outgoing_options,
-        server_options("ORCHESTRATOR", old_names=["PROMETHEUS_PORT"]),
+        server_options("ORCHESTRATOR", old_names=["PROMETHEUS_PORT"], host=host),
     )
-    return applied(options, command)
+    return lambda command: applied(options, command)
 
 
 #: Flags of the reference: name, environment variables, and the default, which means the same as leaving the flag out.
@@ -197,7 +201,7 @@ def orchestrator_settings(
     variables=["COGMENT_ACTOR_PORT", "TRIAL_ACTOR_PORT"],
     text="Port for client actors; the same port means one server with both services.",
 )
-@orchestrator_options
+@orchestrator_options()
 @click.pass_context
 def orchestrator(ctx: click.Context, /, lifecycle_port: int, actor_port: int, **_options: Any) -> None:
     """Run an orchestrator."""
@@ -301,6 +305,7 @@ async def _opened(
             ),
             default_params=params(),
             directory=resources.directory,
+            access=resources.access.signing,
             metrics=_metrics(settings, resources),
             store=store,
             model_registry=registry,

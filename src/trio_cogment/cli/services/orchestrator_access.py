@@ -26,12 +26,14 @@ async def client_of(
         resources: of the server.
         spec: the types of payloads; without them they are bytes.
     """
+    from trio_cogment.access import Role
     from trio_cogment.sdk import connect
 
     async with connect(
         endpoint,
         spec=spec,
         directory=resources.directory or "",
+        access_token=resources.access.token_for(Role.OPERATOR),
         tls=resources.client_tls,
         config=settings.configuration.rpc,
         variables={},

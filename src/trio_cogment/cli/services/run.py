@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,9 @@ import click
 
 from trio_cogment.cli.opening import Early, EarlySignals
 from trio_cogment.cli.services.start import Application, Start
+
+#: New files are 0600 and new folders 0700.
+_OWNER_ONLY = 0o077
 
 if TYPE_CHECKING:
     from trio_cogment.cli.services.settings import ServerSettings
@@ -20,6 +24,8 @@ def run_server(settings: ServerSettings, application: Application) -> None:
     Raises:
         Failure: it cannot start.
     """
+    # What is stored is its owner's: databases and what SQLite puts beside them, archives, runs, logs.
+    os.umask(_OWNER_ONLY)
     # A log on stderr cannot fail, and takes a while to import; before it is there, nothing is logged.
     logging_later = settings.log.file is None and application.check is None
     if not logging_later:

@@ -7,9 +7,9 @@ announced their ports before; what one of them serves is its `Application`.
 from __future__ import annotations
 
 import gc
+import ipaddress
 import logging
 import socket
-import ssl
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -20,18 +20,20 @@ from purerpc import Service
 from trio_cogment.cli.announced import merged
 from trio_cogment.cli.errors import failure_of
 from trio_cogment.cli.opening import EarlySignals, say
-from trio_cogment.cli.services.directory_access import Directory, opened_directory, stay_registered
+from trio_cogment.cli.services.directory_access import Directory, directory_token, opened_directory, stay_registered
 from trio_cogment.cli.services.process import INITIALIZING, READY, StatusFile, Stop, run_until_signal
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application, Resources, Running, Start
 from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, serve, standard_services
 from trio_cogment.rpc.refusals import refusals
-from trio_cogment.rpc.tls import secured
+from trio_cogment.rpc.tls import RenewableListener
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-Sockets: TypeAlias = Sequence[trio.SocketListener] | Sequence[trio.SSLListener[trio.SocketStream]]
+    from trio_cogment.cli.tls import Tls
+
+Sockets: TypeAlias = Sequence[trio.SocketListener] | Sequence[RenewableListener]
 
 #: How long the port stays open for a directory that does not answer when the services are deregistered.
 _DEREGISTRATION_SECONDS = 0.5
@@ -49,7 +51,7 @@ def serve_until_signal(start: Start, early: EarlySignals) -> None:
     Raises:
         Failure: it cannot start.
     """
-    failure = trio.run(run_until_signal, partial(_serve, start), early)
+    failure = trio.run(run_until_signal, partial(_serve, start), early, start.reload)
     if failure is not None:
         raise failure
 
@@ -79,25 +81,33 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
     registry = _registry(settings)
     client_tls = None if tls is None else tls.client
     async with (
-        opened_directory(settings.directory, client_tls=client_tls, configuration=configuration) as directory,
+        opened_directory(
+            settings.directory, client_tls=client_tls, configuration=configuration, token=directory_token(start.access)
+        ) as directory,
         application.open(
-            Resources(client_tls=client_tls, directory=directory.client, registry=registry, ports=_ports(start))
+            Resources(
+                client_tls=client_tls,
+                access=start.access,
+                directory=directory.client,
+                registry=registry,
+                ports=_ports(start),
+            )
         ) as running,
         trio.open_nursery() as nursery,
     ):
         if registry is not None:
             from trio_cogment.metrics.endpoint import serve_metrics
 
-            serve_them = partial(serve_metrics, config=configuration.metrics)
-            await nursery.start(serve_them, registry, _listeners(start.ports.metrics))
+            serve_metrics_there = partial(serve_metrics, config=configuration.metrics)
+            await nursery.start(serve_metrics_there, registry, _listeners(start.ports.metrics))
         servers: list[list[Service]] = merged(application.ports, running.services)
         servers[0].extend(directory.services)
         _check_announced(application, servers)
         pairs = [
-            (services, _listeners(sockets, None if tls is None else tls.server))
-            for services, sockets in zip(servers, start.ports.servers, strict=True)
+            (services, _listeners(sockets, tls)) for services, sockets in zip(servers, start.ports.servers, strict=True)
         ]
-        servings, healths = await _start_servers(nursery, pairs, settings, _observer(registry))
+        servings, healths = await _start_servers(nursery, pairs, start, _observer(registry))
+        _warn_if_anybody_may_call(start)
         # What has been loaded so far stays: full collections need not look at it again, which would be a pause for all.
         gc.freeze()
         status.write(READY)
@@ -162,9 +172,24 @@ def _ports(start: Start) -> list[int]:
     return [sockets[0].getsockname()[1] for sockets in start.ports.servers]
 
 
-def _listeners(sockets: Iterable[socket.socket], tls: ssl.SSLContext | None = None) -> Any:
+def _listeners(sockets: Iterable[socket.socket], tls: Tls | None = None) -> Any:
     plain = [trio.SocketListener(trio.socket.from_stdlib_socket(one)) for one in sockets]
-    return plain if tls is None else [secured(listener, tls) for listener in plain]
+    return plain if tls is None else [RenewableListener(listener, tls.of_servers) for listener in plain]
+
+
+def _warn_if_anybody_may_call(start: Start) -> None:
+    """Say so once if a stranger in the network can do everything."""
+    tls = start.settings.tls
+    if start.access.control is not None or (tls is not None and tls.root_cert is not None):
+        return
+    addresses = [one.getsockname()[0] for sockets in start.ports.servers for one in sockets]
+    if not all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in addresses):
+        _log.warning(
+            "EVERYBODY IN THE NETWORK can read, change and delete everything on this server: it listens on %s and asks "
+            "callers for nothing. Use --host=127.0.0.1, or --auth=token with --auth_secret_file, or client "
+            "certificates (--root_cert)",
+            ", ".join(dict.fromkeys(addresses)),
+        )
 
 
 def _check_announced(application: Application, servers: Iterable[Iterable[Service]]) -> None:
@@ -176,17 +201,20 @@ def _check_announced(application: Application, servers: Iterable[Iterable[Servic
 async def _start_servers(
     nursery: trio.Nursery,
     servers: Iterable[tuple[list[Service], Sockets]],
-    settings: ServerSettings,
+    start: Start,
     observer: ServerObserver | None,
 ) -> tuple[list[tuple[list[Service], RunningServer]], list[HealthService]]:
+    settings = start.settings
     servings: list[tuple[list[Service], RunningServer]] = []
     healths: list[HealthService] = []
     for services, sockets in servers:
         # The health of a server covers only the services on its own port.
         health = HealthService(service.name for service in services)
         everything = [*services, *standard_services(services, health, reflection=settings.grpc_reflection)]
-        start = partial(serve, config=settings.configuration.rpc, health=health, observer=observer)
-        servings.append((services, await nursery.start(start, everything, sockets)))
+        serve_them = partial(
+            serve, config=settings.configuration.rpc, health=health, observer=observer, access=start.access.control
+        )
+        servings.append((services, await nursery.start(serve_them, everything, sockets)))
         healths.append(health)
     return servings, healths
 

@@ -14,13 +14,14 @@ from trio_cogment.cli.configuration import Configuration, configuration_of
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import LogSettings, log_options, log_settings
 from trio_cogment.cli.options import applied, as_list, boolean_option, port_option
+from trio_cogment.cli.services.auth import AuthSettings, auth_options, auth_settings
 from trio_cogment.cli.services.directory_flags import DirectorySettings, directory_settings
 from trio_cogment.cli.tls import TlsFiles, tls_files, tls_options
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
-
-_ANYWHERE = "0.0.0.0"
+ANYWHERE = "0.0.0.0"
+THIS_MACHINE = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class ServerSettings:
         status_file: what a supervisor reads.
         grpc_reflection: servers describe their services to clients.
         tls: for the servers and for every call to other services.
+        auth: who may call the servers, and how they say who they are.
         configuration: what no flag says.
         directory: where, and as what, the services are registered.
         log: where it goes.
@@ -43,13 +45,14 @@ class ServerSettings:
     status_file: Path | None = None
     grpc_reflection: bool = True
     tls: TlsFiles | None = None
+    auth: AuthSettings = field(default_factory=AuthSettings)
     configuration: Configuration = field(default_factory=Configuration)
     directory: DirectorySettings | None = None
     log: LogSettings = field(default_factory=LogSettings)
 
 
 def server_options(
-    service: str, *, old_names: Sequence[str] = (), host: str = _ANYWHERE
+    service: str, *, old_names: Sequence[str] = (), host: str = ANYWHERE
 ) -> Callable[[_Decorated], _Decorated]:
     """Return a decorator that adds the flags of every server.
 
@@ -59,6 +62,7 @@ def server_options(
         host: where it listens by default.
     """
     options = (
+        auth_options,
         tls_options,
         port_option(
             "--prometheus_port",
@@ -80,7 +84,7 @@ def server_options(
     return lambda command: applied(options, command)
 
 
-def service_options(service: str, *, port: int, host: str = _ANYWHERE) -> Callable[[_Decorated], _Decorated]:
+def service_options(service: str, *, port: int, host: str = ANYWHERE) -> Callable[[_Decorated], _Decorated]:
     """Return a decorator that adds the flags of a server with one port: its own, those of every server and of the log.
 
     Reflection is on by default; the default of the reference is off.
@@ -115,7 +119,8 @@ def common_settings(ctx: click.Context) -> dict[str, Any]:
         "hosts": ctx.params["host"],
         "prometheus_port": ctx.params["prometheus_port"],
         "grpc_reflection": ctx.params.get("grpc_reflection", True),
-        "tls": tls_files(ctx),
+        "tls": tls_files(ctx, server=True),
+        "auth": auth_settings(ctx),
         "configuration": configuration_of(ctx),
         "directory": directory_settings(ctx),
         "log": log_settings(ctx),

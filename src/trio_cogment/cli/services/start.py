@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from purerpc import Service
 
     from trio_cogment.cli.opening import Early
+    from trio_cogment.cli.services.auth import ServerAccess
     from trio_cogment.cli.services.settings import ServerSettings
     from trio_cogment.cli.tls import Tls
     from trio_cogment.discovery import DirectoryClient, Offer
@@ -35,12 +36,14 @@ class Resources:
 
     Attributes:
         client_tls: encrypts every call to other services.
+        access: who may call the process, and how it says who it is.
         directory: the directory that the flags name, whether or not it can be reached.
         registry: where metrics go; None: there are no metrics.
         ports: that the servers have, in the order of the application's.
     """
 
     client_tls: ssl.SSLContext | None = None
+    access: ServerAccess
     directory: DirectoryClient | None = None
     registry: CollectorRegistry | None = None
     ports: Sequence[int] = ()
@@ -98,6 +101,7 @@ class Start:
         early: the ports were open and announced before the flags were read.
         ports: those that are open.
         tls: of the servers and of every call to others; None: no TLS.
+        access: who may call, once it is prepared.
     """
 
     settings: ServerSettings
@@ -105,6 +109,8 @@ class Start:
     early: Early | None = None
     ports: OpenPorts = field(init=False)
     tls: Tls | None = None
+    access: ServerAccess = field(init=False)
+    _prepared: bool = False
 
     def __post_init__(self) -> None:
         self.ports = OpenPorts() if self.early is None else self.early.ports
@@ -125,6 +131,22 @@ class Start:
             from trio_cogment.cli.tls import load_tls
 
             self.tls = load_tls(self.settings.tls)
+        from trio_cogment.cli.services.auth import ServerAccess
+
+        self.access = ServerAccess(self.settings.auth, self.application.name)
+        self._prepared = True
+
+    def reload(self) -> None:
+        """Read the files of certificates, keys and revocations again, for connections and calls from now on; it blocks.
+
+        Raises:
+            Failure: one cannot be used. What was read before stays in force.
+        """
+        if not self._prepared:
+            return  # they have just been read, or are about to be
+        if self.tls is not None:
+            self.tls.reload()
+        self.access.reload()
 
     def _open(self) -> None:
         hosts = self.settings.hosts

@@ -21,7 +21,7 @@ from trio_cogment.cli.options import FilePath, applied
 from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.orchestrator_access import client_of
 from trio_cogment.cli.services.run import run_server
-from trio_cogment.cli.services.settings import ServerSettings, common_settings, service_options
+from trio_cogment.cli.services.settings import THIS_MACHINE, ServerSettings, common_settings, service_options
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.services.types_option import load_types, types_option
 from trio_cogment.endpoints import DISCOVER, parse_server_endpoint
@@ -104,7 +104,7 @@ def trainer_options(command: _Decorated) -> _Decorated:
     """Add the flags of a trainer."""
     options = (
         directory_options(_SERVICE),
-        service_options(_SERVICE, port=DEFAULT_PORT, host="127.0.0.1"),
+        service_options(_SERVICE, port=DEFAULT_PORT, host=THIS_MACHINE),
         click.option(
             "--credits",
             type=click.Choice(["enforced", "advisory"]),

@@ -1,0 +1,257 @@
+"""`trio-cogment token`: the secret of a platform, and the tokens that are signed with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import FilePath, Group, parse_duration
+
+if TYPE_CHECKING:
+    from trio_cogment.access import Token
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+_SECRET_VARIABLE = "COGMENT_AUTH_SECRET_FILE"
+_REVOCATION_VARIABLE = "COGMENT_AUTH_REVOCATION_FILE"
+_NEVER = "never"
+_DAY_SECONDS = 86400.0
+_ID_BYTES = 10
+
+
+@click.group(cls=Group)
+def token() -> None:
+    """Make, show and revoke the tokens of a platform whose servers have --auth=token."""
+
+
+def _secret_option(*, required: bool) -> Callable[[_Decorated], _Decorated]:
+    return click.option(
+        "--auth_secret_file",
+        type=FilePath(path_type=Path),
+        required=required,
+        metavar="PATH",
+        envvar=_SECRET_VARIABLE,
+        show_envvar=True,
+        help="File with the keys of tokens.",
+    )
+
+
+@token.command()
+@_secret_option(required=True)
+@click.option("--rotate", is_flag=True, help="Put a new key before those that are there; tokens of the old ones count.")
+def init(auth_secret_file: Path, rotate: bool) -> None:
+    """Make the secret file that the servers of a platform share; only its owner can read it."""
+    from trio_cogment.access import Keys
+
+    key = os.urandom(32).hex()
+    if not rotate:
+        try:
+            _write_new(auth_secret_file, f"{key}\n")
+        except FileExistsError:
+            text = f"{auth_secret_file}: it exists already; --rotate puts a new key into it"
+            raise Failure(f"--auth_secret_file: {text}") from None
+    else:
+        from trio_cogment.cli.services.auth import read_secret
+
+        old, keys = read_secret(auth_secret_file)
+        if len(keys) >= Keys.MOST:
+            raise Failure(f"--auth_secret_file: {auth_secret_file}: it has {len(keys)} keys; remove an old one first")
+        # Never half a secret: it is replaced as a whole.
+        beside = auth_secret_file.with_name(f"{auth_secret_file.name}.new")
+        _write_new(beside, f"{key}\n{old}")
+        os.replace(beside, auth_secret_file)
+    click.echo(f"{auth_secret_file}: a new key; servers read it at their start and at SIGHUP")
+
+
+def _write_new(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _expiry(_ctx: click.Context, _param: click.Parameter, value: str) -> float | None:
+    """Return how long a token counts, in seconds; None: for ever."""
+    text = value.strip()
+    if text == _NEVER:
+        return None
+    days = text.removesuffix("d")
+    try:
+        seconds = float(days) * _DAY_SECONDS if days != text else parse_duration(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 36525 * _DAY_SECONDS:
+        raise click.BadParameter(f"expected a duration such as 90d, 12h or 30m, or {_NEVER}, got {value!r}")
+    return seconds
+
+
+def _roles_help() -> str:
+    return "What the holder is: admin, operator, participant, observer, directory, orchestrator or worker; repeatable."
+
+
+@token.command()
+@click.argument("name")
+@click.option("--role", "roles", multiple=True, metavar="ROLE", help=_roles_help())
+@click.option("--expires", callback=_expiry, default="90d", show_default=True, help="After which time, or never.")
+@click.option("--trial", "trials", multiple=True, metavar="ID", help="Of a participant: a trial, or ids as `lab-*`.")
+@click.option("--class", "classes", multiple=True, metavar="CLASS", help="Of a participant: an actor class.")
+@click.option("--actor", "actors", multiple=True, metavar="NAME", help="Of a participant: an actor.")
+@click.option("--max_trials", type=click.IntRange(0), help="How many trials the holder may have at a time.")
+@click.option("--max_stored_bytes", type=click.IntRange(0), help="How much the holder may store on each server.")
+@click.option("--max_models", type=click.IntRange(0), help="How many models the holder may have.")
+@click.option("--file", type=FilePath(path_type=Path), help="Write the token to a new file that only its owner reads.")
+@_secret_option(required=True)
+def make(
+    name: str,
+    roles: Sequence[str],
+    expires: float | None,
+    trials: Sequence[str],
+    classes: Sequence[str],
+    actors: Sequence[str],
+    max_trials: int | None,
+    max_stored_bytes: int | None,
+    max_models: int | None,
+    file: Path | None,
+    auth_secret_file: Path,
+) -> None:
+    """Make a token for NAME, and print it.
+
+    Tokens for the same name are one account: they share what they own and their quotas. `docs/security.md` says what
+    each role may do. A token without a role may ask servers how they are.
+    """
+    from trio_cogment.access import NEVER, Grant, Quotas, Token, roles_of
+    from trio_cogment.cli.services.auth import read_secret
+    from trio_cogment.errors import InvalidArgumentError
+
+    try:
+        grant = Grant(
+            name=name,
+            roles=roles_of(roles),
+            trials=tuple(trials),
+            classes=tuple(classes),
+            actors=tuple(actors),
+            quotas=Quotas(trials=max_trials, stored_bytes=max_stored_bytes, models=max_models),
+        )
+    except InvalidArgumentError as error:
+        raise Failure(str(error)) from None
+    _, keys = read_secret(auth_secret_file)
+    expires_at = NEVER if expires is None else int(time.time() + expires)
+    text = keys.sign(Token(token_id=os.urandom(_ID_BYTES).hex(), grant=grant, expires_at=expires_at))
+    if file is None:
+        click.echo(text)
+        return
+    try:
+        _write_new(file, f"{text}\n")
+    except FileExistsError:
+        raise Failure(f"--file: {file}: it exists already") from None
+
+
+@token.command()
+@click.argument("given", metavar="TOKEN", default="-")
+@_secret_option(required=False)
+@click.option(
+    "--auth_revocation_file", type=FilePath(path_type=Path), envvar=_REVOCATION_VARIABLE, help="See `revoke`."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def show(given: str, auth_secret_file: Path | None, auth_revocation_file: Path | None, as_json: bool) -> None:
+    """Show what a token says: TOKEN itself, or `-` for standard input; with the secret, also whether it counts."""
+    text = (sys.stdin.read() if given == "-" else given).strip()
+    found = _unverified(text)
+    state = "not checked (--auth_secret_file)"
+    if auth_secret_file is not None:
+        state = _state(text, auth_secret_file, auth_revocation_file)
+    data = _described(found) | {"state": state}
+    if as_json:
+        click.echo(json.dumps(data, ensure_ascii=False))
+        return
+    from trio_cogment.cli.text import printable
+
+    for name, value in data.items():
+        if value not in ([], {}):
+            shown = ", ".join(value) if isinstance(value, list) else value
+            click.echo(printable(f"{name}: {shown}"))
+
+
+def _unverified(text: str) -> Token:
+    from trio_cogment.access import unverified
+    from trio_cogment.errors import InvalidArgumentError
+
+    try:
+        return unverified(text)
+    except InvalidArgumentError as error:
+        raise Failure(f"TOKEN: {error}") from None
+
+
+def _state(text: str, secret: Path, revocations: Path | None) -> str:
+    from trio_cogment.access import AccessControl
+    from trio_cogment.cli.services.auth import AuthSettings, read_rules
+    from trio_cogment.errors import UnauthenticatedError
+
+    rules = read_rules(AuthSettings(mode="token", secret_file=secret, revocation_file=revocations))
+    control = AccessControl(rules, wall_clock=time.time_ns, new_id=str)
+    try:
+        control.verified(text, local=True)
+    except UnauthenticatedError as error:
+        return str(error)
+    return "valid"
+
+
+def _described(found: Token) -> dict[str, Any]:
+    grant = found.grant
+    quotas = {"trials": grant.quotas.trials, "bytes": grant.quotas.stored_bytes, "models": grant.quotas.models}
+    ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.expires_at)) if found.expires_at else _NEVER
+    return {
+        "id": found.token_id,
+        "name": grant.name,
+        "roles": sorted(role.value for role in grant.roles),
+        "expires": ends,
+        "trials": list(grant.trials),
+        "classes": list(grant.classes),
+        "actors": list(grant.actors),
+        "quotas": {name: value for name, value in quotas.items() if value is not None},
+    }
+
+
+@token.command()
+@click.argument("given", metavar="[TOKEN-OR-ID]", required=False)
+@click.option("--name", help="Revoke all tokens of this holder, also those that are made later.")
+@click.option(
+    "--auth_revocation_file",
+    type=FilePath(path_type=Path),
+    required=True,
+    envvar=_REVOCATION_VARIABLE,
+    show_envvar=True,
+    help="File with the tokens that do not count; servers read it at their start and at SIGHUP.",
+)
+def revoke(given: str | None, name: str | None, auth_revocation_file: Path) -> None:
+    """Add a token, by itself or by its id, or a holder's name to the revocation file."""
+    if (given is None) == (name is None):
+        raise Failure("expected a token, its id, or --name")
+    if name is not None:
+        entry = f"name={name}"
+    else:
+        assert given is not None
+        found = _unverified(given) if "." in given else None
+        entry = given if found is None else f"{found.token_id}  # {found.grant.name}"
+    from trio_cogment.access import Revoked
+    from trio_cogment.errors import InvalidArgumentError
+
+    try:
+        Revoked.parse(entry)
+    except InvalidArgumentError as error:
+        raise Failure(str(error)) from None
+    descriptor = os.open(auth_revocation_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(f"{entry}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    click.echo(f"{auth_revocation_file}: {entry}; servers read it at their start and at SIGHUP")

@@ -1,0 +1,246 @@
+"""Servers that ask for tokens, as processes: who gets in, what is read again, and whose the files are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+import trio
+import trustme
+
+from tests.cli.process import PATIENCE_SECONDS, Endless, run_here, run_main, server
+from tests.rpc.tls_files import Party, make_party
+from trio_cogment.access import Keys
+from trio_cogment.errors import RpcError, StatusCode
+from trio_cogment.rpc import Channel, client_tls
+from trio_cogment.sdk import Controller, actor_params, connect, trial_params
+
+HERE = "--host=127.0.0.1"
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    assert run_main("token", "init", f"--auth_secret_file={path}").code == 0
+    return path
+
+
+def token(secret: Path, *arguments: str) -> str:
+    return run_main("token", "make", *arguments, f"--auth_secret_file={secret}").out.strip()
+
+
+def with_tokens(secret: Path) -> tuple[str, ...]:
+    revoked = secret.with_name("revoked")
+    return "--auth=token", f"--auth_secret_file={secret}", f"--auth_revocation_file={revoked}"
+
+
+async def asked(port: int, text: str) -> StatusCode:
+    async with Channel("127.0.0.1", port, token=text) as channel:
+        try:
+            await Controller(channel).trial_infos()
+        except RpcError as error:
+            return error.code
+        return StatusCode.OK
+
+
+async def test_a_server_with_tokens_and_its_files_read_again(secret: Path) -> None:
+    admin, observer = token(secret, "root", "--role=admin"), token(secret, "eve", "--role=observer")
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server("serve", HERE, "--port=0", *with_tokens(secret)) as running:
+            for text, code in ((admin, "OK"), (observer, "OK"), ("", "UNAUTHENTICATED"), ("x", "UNAUTHENTICATED")):
+                assert (await asked(running.port, text)).name == code
+            revocations = f"--auth_revocation_file={secret.with_name('revoked')}"
+            assert (await run_here("token", "revoke", observer, revocations)).code == 0
+            assert (await run_here("token", "init", "--rotate", f"--auth_secret_file={secret}")).code == 0
+            newer = token(secret, "new", "--role=observer")
+            assert await asked(running.port, newer) is StatusCode.UNAUTHENTICATED
+            running.process.send_signal(signal.SIGHUP)
+            while await asked(running.port, newer) is not StatusCode.OK:
+                await trio.lowlevel.checkpoint()
+            assert await asked(running.port, observer) is StatusCode.UNAUTHENTICATED
+            assert await asked(running.port, admin) is StatusCode.OK
+            # A file that cannot be read changes nothing.
+            await trio.Path(secret).write_text("nonsense")
+            running.process.send_signal(signal.SIGHUP)
+            while "expected a key as hexadecimal digits" not in running.err:
+                await trio.lowlevel.checkpoint()
+            assert await asked(running.port, newer) is StatusCode.OK
+            assert await running.stop() == 0
+    assert "EVERYBODY" not in running.err
+
+
+async def test_clients_of_the_command_line_and_the_sdk_say_who_they_are(secret: Path, tmp_path: Path) -> None:
+    text = token(secret, "eve", "--role=observer")
+    file = tmp_path / "eve.token"
+    file.write_text(f"{text}\n")
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server("serve", HERE, "--port=0", *with_tokens(secret)) as running:
+            endpoint = f"grpc://127.0.0.1:{running.port}"
+            ask = ("status", f"--endpoint={endpoint}", "nb_trials")
+            refused = await run_here(*ask)
+            assert "UNAUTHENTICATED" in refused.out + refused.err
+            for arguments, variables in (
+                ((f"--token_file={file}",), {}),
+                ((f"--token={text}",), {}),
+                ((), {"COGMENT_TOKEN": text}),
+                ((), {"COGMENT_TOKEN_FILE": str(file)}),
+            ):
+                done = await run_here(*ask, *arguments, variables=variables)
+                assert (done.code, "[nb_trials:0]" in done.out) == (0, True), done
+            for given in ({"access_token": text}, {"variables": {"COGMENT_TOKEN_FILE": str(file)}}):
+                async with connect(endpoint, **{"variables": {}, **given}) as client:  # type: ignore[arg-type]  # either
+                    assert await (await client.controller()).trial_infos() == []
+
+
+async def test_a_platform_of_several_processes_asks_and_is_asked(secret: Path) -> None:
+    """The directory, the datastore and the orchestrator: each calls the others with tokens of its own."""
+    flags, endless = with_tokens(secret), Endless()
+    alice = token(secret, "alice", "--role=operator", "--role=observer")
+    with trio.fail_after(2 * PATIENCE_SECONDS):
+        async with (
+            server("services", "directory", HERE, "--port=0", "--persistence_file=", *flags) as directory,
+            endless.served() as endpoint,
+        ):
+            where = f"--directory_endpoint=grpc://127.0.0.1:{directory.port}"
+            async with (
+                server("services", "trial_datastore", HERE, "--port=0", where, *flags) as datastore,
+                server(
+                    "services", "orchestrator", HERE, "--lifecycle_port=0", "--actor_port=0", where, *flags
+                ) as orchestrator,
+                connect(
+                    f"grpc://127.0.0.1:{orchestrator.port}",
+                    directory=f"grpc://127.0.0.1:{directory.port}",
+                    access_token=alice,
+                    variables={},
+                ) as client,
+            ):
+                controller = await client.controller()
+                params = trial_params(
+                    [actor_params("a", "endless", endpoint=endpoint)],
+                    environment_endpoint=endpoint,
+                    datalog_endpoint=f"grpc://127.0.0.1:{datastore.port}",
+                )
+                trial_id = await controller.start_trial(params)
+                await endless.wait_running([trial_id])
+                await controller.terminate_trial(trial_id)
+                outcome = await controller.wait_trial(trial_id)
+                assert outcome.samples_lost == 0
+                stored = await client.datastore("cogment://discover")
+                assert [trial.trial_id for trial in await stored.trials()] == [trial_id]
+                stranger = Channel("127.0.0.1", directory.port)
+                async with stranger:
+                    with pytest.raises(RpcError) as caught:
+                        await Controller(stranger).versions()
+                    assert caught.value.code is StatusCode.UNAUTHENTICATED
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (("--auth=token",), "--auth=token: expected --auth_secret_file"),
+        (("--auth=token", "--auth_secret_file=gone"), "--auth_secret_file: gone: No such file"),
+        (("--auth_certificates_file=gone",), "--auth_certificates_file: expected --auth=token, too"),
+        (("--auth=maybe",), "--auth: 'maybe' is not one of 'open', 'token'"),
+        (("--token=a b",), "--token: token: expected printable ASCII without blanks"),
+        (("--token_file=gone",), "--token_file: gone: No such file or directory"),
+    ],
+)
+def test_flags_that_make_no_sense(flags: tuple[str, ...], expected: str) -> None:
+    done = run_main("serve", HERE, "--port=0", *flags)
+    assert done.code == 1
+    assert expected in done.err
+
+
+async def test_a_server_that_a_network_reaches_and_asks_for_nothing_says_so(secret: Path) -> None:
+    cases = (
+        (("serve", "--port=0", "--host=0.0.0.0"), True),
+        (("serve", "--port=0"), False),
+        (("serve", "--port=0", "--host=0.0.0.0", *with_tokens(secret)), False),
+    )
+    for arguments, warned in cases:
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with server(*arguments) as running:
+                await running.wait_serving()
+                await running.stop()
+        assert running.err.count("EVERYBODY IN THE NETWORK") == int(warned), arguments
+
+
+def modes_in(folder: Path) -> dict[Path, int]:
+    return {path: stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*")}
+
+
+async def test_what_a_server_writes_is_its_owners(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with trio.fail_after(PATIENCE_SECONDS):
+            variables = {
+                "TRIO_COGMENT_STORAGE": "",
+                "COGMENT_MODEL_REGISTRY_ARCHIVE_DIR": "",
+                "COGMENT_STATUS_FILE": "status",
+                "COGMENT_LOG_FILE": "log",
+            }
+            everything = ("serve", "--port=0", "--persistence_file=directory", "--trainer=runs")
+            async with server(*everything, variables=variables, folder=tmp_path) as running:
+                await running.wait_serving()
+                modes = await trio.to_thread.run_sync(modes_in, tmp_path)
+                assert {path.name for path in modes} >= {".cogment", "trial_datastore.db", "status", "log", "runs"}
+                for path, mode in modes.items():
+                    assert not mode & 0o077, path
+    finally:
+        os.umask(before)
+
+
+# Certificates
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def party(folder: Path, name: str, authority: trustme.CA) -> Party:
+    return make_party(folder, name, f"{name}.example", "localhost", "127.0.0.1", authority=authority)
+
+
+async def test_certificates_have_roles_and_are_read_again(tmp_path: Path, authority: trustme.CA) -> None:
+    ours, alice, bob = (party(tmp_path, name, authority) for name in ("ours", "alice", "bob"))
+    roles, folder = tmp_path / "roles", tmp_path / "new"
+    folder.mkdir()
+    roles.write_text("alice.example observer\n")
+    files = (f"--private_key={ours.key}", f"--root_cert={ours.roots}", f"--trust_chain={ours.chain}")
+
+    async def code_of(who: Party, port: int) -> StatusCode:
+        context = client_tls(who.roots, certificate=who.chain, key=who.key)
+        async with Channel("localhost", port, tls=context) as channel:
+            try:
+                await Controller(channel).trial_infos()
+            except RpcError as error:
+                return error.code
+            return StatusCode.OK
+
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server(
+            "serve", HERE, "--port=0", *files, "--auth=token", f"--auth_certificates_file={roles}"
+        ) as running:
+            assert await code_of(alice, running.port) is StatusCode.OK
+            assert await code_of(bob, running.port) is StatusCode.UNAUTHENTICATED
+            # Another authority's certificates, and another client.
+            others = trustme.CA()
+            renewed, carol = party(folder, "ours", others), party(folder, "carol", others)
+            for old, new in ((ours.key, renewed.key), (ours.chain, renewed.chain), (ours.roots, renewed.roots)):
+                old.write_bytes(new.read_bytes())
+            roles.write_text("carol.example observer\n")
+            running.process.send_signal(signal.SIGHUP)
+            while await code_of(carol, running.port) is not StatusCode.OK:
+                await trio.lowlevel.checkpoint()
+            # Its roots are not those of the server any more.
+            alice_now = Party(chain=alice.chain, key=alice.key, roots=renewed.roots)
+            assert await code_of(alice_now, running.port) is StatusCode.UNAVAILABLE
+
+
+def test_the_keys_of_a_secret_are_as_long_as_the_signature(secret: Path) -> None:
+    assert len(bytes.fromhex(secret.read_text())) == 32
+    assert len(Keys.parse(secret.read_text())) == 1

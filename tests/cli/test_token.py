@@ -1,0 +1,162 @@
+"""`trio-cogment token`: what it writes, what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.cli.process import Output, run_main
+from trio_cogment.access import Keys, Quotas, Role
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    assert run_main("token", "init", f"--auth_secret_file={path}").code == 0
+    return path
+
+
+def make(secret: Path, *arguments: str) -> str:
+    done = run_main("token", "make", *arguments, f"--auth_secret_file={secret}")
+    assert done.code == 0, done.err
+    return done.out.strip()
+
+
+def shown(text: str, *arguments: str) -> dict[str, object]:
+    done = run_main("token", "show", "-", "--json", *arguments, data=text.encode())
+    assert done.code == 0, done.err
+    found: dict[str, object] = json.loads(done.out)
+    return found
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_secret_is_its_owners_and_is_not_replaced(secret: Path) -> None:
+    assert mode(secret) == 0o600
+    before = secret.read_text()
+    assert len(Keys.parse(before)) == 1
+    again = run_main("token", "init", f"--auth_secret_file={secret}")
+    assert (again.code, again.err) == (
+        1,
+        f"trio-cogment: --auth_secret_file: {secret}: it exists already; --rotate puts a new key into it\n",
+    )
+    assert secret.read_text() == before
+
+
+def test_a_rotation_keeps_the_old_tokens(secret: Path) -> None:
+    old = make(secret, "alice", "--role=admin")
+    assert run_main("token", "init", "--rotate", f"--auth_secret_file={secret}").code == 0
+    assert mode(secret) == 0o600
+    new = make(secret, "bob")
+    keys = Keys.parse(secret.read_text())
+    assert keys.verify(old).grant.name == "alice"
+    assert keys.verify(new).grant.name == "bob"
+    assert old.split(".")[1] != new.split(".")[1]
+    for _ in range(14):
+        assert run_main("token", "init", "--rotate", f"--auth_secret_file={secret}").code == 0
+    full = run_main("token", "init", "--rotate", f"--auth_secret_file={secret}")
+    assert "it has 16 keys; remove an old one first" in full.err
+
+
+def test_a_secret_that_others_can_read_is_not_used(secret: Path) -> None:
+    secret.chmod(0o640)
+    done = run_main("token", "make", "alice", f"--auth_secret_file={secret}")
+    assert done.code == 1
+    assert done.err == (
+        f"trio-cogment: --auth_secret_file: {secret}: others than its owner can read it; chmod 600 {secret}\n"
+    )
+
+
+def test_a_token_says_what_was_asked_for(secret: Path) -> None:
+    text = make(
+        secret,
+        *("alice", "--role=participant", "--role=observer", "--expires=2h", "--trial=t1", "--trial=lab-*"),
+        *("--class=pilot", "--actor=ann", "--max_trials=2", "--max_stored_bytes=1000", "--max_models=0"),
+    )
+    token = Keys.parse(secret.read_text()).verify(text)
+    assert token.grant.roles == {Role.PARTICIPANT, Role.OBSERVER}
+    assert (token.grant.trials, token.grant.classes, token.grant.actors) == (("t1", "lab-*"), ("pilot",), ("ann",))
+    assert token.grant.quotas == Quotas(trials=2, stored_bytes=1000, models=0)
+    found = shown(text, f"--auth_secret_file={secret}")
+    assert found["id"] == token.token_id
+    assert found["state"] == "valid"
+    assert found["roles"] == ["observer", "participant"]
+    assert found["quotas"] == {"trials": 2, "bytes": 1000, "models": 0}
+
+
+def test_a_token_is_shown_as_text(secret: Path) -> None:
+    text = make(secret, "alice", "--role=operator", "--expires=never")
+    done = run_main("token", "show", text)
+    lines = done.out.splitlines()
+    assert lines[1:] == [
+        *("name: alice", "roles: operator", "expires: never"),
+        "state: not checked (--auth_secret_file)",
+    ]
+    assert lines[0].startswith("id: ")
+
+
+def test_what_counts_is_told_from_what_does_not(secret: Path, tmp_path: Path) -> None:
+    revoked = tmp_path / "revoked"
+    here = (f"--auth_secret_file={secret}", f"--auth_revocation_file={revoked}")
+    alice, bob, carol = (make(secret, name) for name in ("alice", "bob", "carol"))
+    assert shown(alice, *here)["state"] == "valid"
+    assert run_main("token", "revoke", alice, f"--auth_revocation_file={revoked}").code == 0
+    assert mode(revoked) == 0o600
+    assert run_main("token", "revoke", "--name=bob", f"--auth_revocation_file={revoked}").code == 0
+    carols_id = str(shown(carol)["id"])
+    assert run_main("token", "revoke", carols_id, f"--auth_revocation_file={revoked}").code == 0
+    for text in (alice, bob, carol, make(secret, "bob")):
+        assert shown(text, *here)["state"] == "the token has been revoked"
+    assert shown(make(secret, "alice"), *here)["state"] == "valid"
+    other = tmp_path / "other"
+    run_main("token", "init", f"--auth_secret_file={other}")
+    assert shown(alice, f"--auth_secret_file={other}")["state"] == "the token is not valid here"
+
+
+def test_a_token_goes_into_a_file_of_its_own(secret: Path, tmp_path: Path) -> None:
+    path = tmp_path / "alice.token"
+    assert make(secret, "alice", f"--file={path}") == ""
+    assert mode(path) == 0o600
+    assert shown(path.read_text(), f"--auth_secret_file={secret}")["name"] == "alice"
+    again = run_main("token", "make", "bob", f"--file={path}", f"--auth_secret_file={secret}")
+    assert again.err == f"trio-cogment: --file: {path}: it exists already\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("make", "alice", "--role=god"), "role: 'god': expected one of admin, operator, participant, observer"),
+        (("make", "a#b"), "name: expected no '#'"),
+        (("make", ""), "name: expected 1 to 128 printable characters, got ''"),
+        (("make", "alice", "--expires=soon"), "--expires: expected a duration such as 90d, 12h or 30m, or never"),
+        (("make", "alice", "--expires=0d"), "--expires: expected a duration"),
+        (("make", "alice", "--expires=nand"), "--expires: expected a duration"),
+        (("make", "alice", "--max_trials=-1"), "--max_trials: -1 is not in the range"),
+        (("show", "abc"), "TOKEN: expected a token of the form tc1.KEY.CLAIMS.SIGNATURE"),
+        (("revoke",), "--auth_revocation_file: it is needed"),
+        (("revoke", "--auth_revocation_file=x"), "expected a token, its id, or --name"),
+        (("revoke", "a", "--name=b", "--auth_revocation_file=x"), "expected a token, its id, or --name"),
+        (("revoke", "not-an-id", "--auth_revocation_file=x"), "line 1: expected a token's id or name=NAME"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(secret: Path, arguments: tuple[str, ...], expected: str) -> None:
+    done = run_main("token", *arguments, variables={"COGMENT_AUTH_SECRET_FILE": str(secret)})
+    assert done.code == 1
+    assert expected in done.err
+    assert not os.path.exists("x")
+
+
+def test_without_a_secret_nothing_is_made(tmp_path: Path) -> None:
+    missing: Output = run_main("token", "make", "alice")
+    assert "--auth_secret_file: it is needed" in missing.err
+    gone = run_main("token", "make", "alice", f"--auth_secret_file={tmp_path / 'x'}")
+    assert gone.err == f"trio-cogment: --auth_secret_file: {tmp_path / 'x'}: No such file or directory\n"
+    (tmp_path / "y").write_bytes(b"\xff")
+    (tmp_path / "y").chmod(0o600)
+    assert "expected text" in run_main("token", "make", "alice", f"--auth_secret_file={tmp_path / 'y'}").err
