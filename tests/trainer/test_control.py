@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from tests.trainer.bench import Client, fails, serving, steps
-from trio_cogment.api.trainer.trainer_pb2 import ControlEvent
-from trio_cogment.errors import StatusCode
+from tests.trainer.bench import Client, FakeDispatcher, fails, serving, steps
+from tests.trainer.configs import a_config
+from trio_cogment.api.trainer.trainer_pb2 import ControlEvent, RunStatus
+from trio_cogment.errors import ResourceExhaustedError, StatusCode
 from trio_cogment.rpc import ClientCall
+from trio_cogment.trainer.config_check import parse_config
+from trio_cogment.trainer.storage import Batch, MemoryDatabase
 
 
 async def ready(client: Client, run_id: str = "a", **options: Any) -> str:
@@ -320,6 +326,72 @@ async def test_a_rate_is_relayed_to_all_workers() -> None:
             for call in (one, other):
                 assert await event_of(call) == {"max_rate_hz": 20}
         assert trainer.reports.control("a").max_rate_hz == 20
+
+
+async def test_a_rate_outlives_the_server(tmp_path: Path) -> None:
+    storage = f"sqlite:{tmp_path / 'runs.db'}"
+    async with serving(storage, FakeDispatcher()) as (client, _):
+        await ready(client)
+        await client.submit("b", run_name="b", entry_point="python")
+        for run_id in "ab":
+            assert await client.command(run_id, max_rate_hz=2**32 - 1)
+    async with serving(storage, FakeDispatcher()) as (client, trainer):
+        assert trainer.reports.control("b").max_rate_hz == 2**32 - 1, "of a run that is started again"
+        async with client.control(await client.register("a")) as call:
+            assert await event_of(call) == {"max_rate_hz": 2**32 - 1}
+        await client.command("a", max_rate_hz=0)
+    async with serving(storage, FakeDispatcher()) as (client, trainer):
+        assert trainer.reports.control("a").max_rate_hz == 0
+        async with client.watch(3) as changes:
+            await client.cancel("a")
+            record = await changes.receive()
+            assert (record.status, record.seq_id) == (RunStatus.RUN_STATUS_TERM, 4), "rates are no changes to watch"
+
+
+async def test_a_rate_holds_at_once_and_is_stored_when_there_is_room_again(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with serving() as (client, trainer):
+        await ready(client)
+        write, failures = MemoryDatabase.write, 3
+
+        def failing(self: MemoryDatabase, batch: Batch) -> None:
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise ResourceExhaustedError("the disk is full")
+            write(self, batch)
+
+        monkeypatch.setattr(MemoryDatabase, "write", failing)
+        async with client.control() as controller:
+            await controller.send(ControlEvent(run_id="a", max_rate_hz=5))
+            assert await event_of(controller) == {"max_rate_hz": 5}
+            assert trainer.reports.control("a").max_rate_hz == 5
+            entry = trainer.board.entry("a")
+            assert entry.shown is not None
+            assert entry.shown.max_rate_hz == 0
+            await controller.done_sending()
+            assert await controller.receive() is None
+            assert entry.shown.max_rate_hz == 5, "its stream ends when the rate is stored"
+        # A run that could not be stored takes its rate with it.
+        failures = 1
+        trainer.board.create("new", "", parse_config(a_config(entry_point="external"), max_characters=10_000))
+        with trio.fail_after(5):
+            await trainer.commanding.limit_rate("new", 5).wait()
+        assert trainer.board.find("new") is None
+        assert await ready(client, "b")
+
+
+async def test_runs_of_a_file_from_before_rates_were_stored(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    async with serving(f"sqlite:{path}") as (client, _):
+        await ready(client)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("ALTER TABLE runs DROP COLUMN max_rate_hz; PRAGMA user_version = 2")
+    for before in (0, 3):
+        async with serving(f"sqlite:{path}") as (client, trainer):
+            assert trainer.reports.control("a").max_rate_hz == before
+            await client.command("a", max_rate_hz=3)
 
 
 @pytest.mark.parametrize("event", [{"pause": False}, {"resume": False}, {"grant_steps": 0}, {"grant_steps": 9}, {}])

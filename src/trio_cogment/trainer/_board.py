@@ -161,13 +161,8 @@ class Board:
             FailedPreconditionError: the state of the run does not allow it.
         """
         while True:
-            position = self.change(entry, cause, reason, detail)
-            try:
-                await self.commits.wait(position)
-            except CogmentError as error:
-                _log.warning("run %s: its %s is not stored yet: %s", entry.run_id, cause.value, error)
-                await trio.sleep(RETRY_SECONDS)
-            else:
+            self.change(entry, cause, reason, detail)
+            if await self._stored(entry, cause.value):
                 return entry.latest
 
     async def link(self, entry: Entry, checkpoint: str) -> None:
@@ -181,13 +176,29 @@ class Board:
             if after is not entry.latest:
                 entry.latest = after
                 self._store(entry)
-            try:
-                await self.commits.wait(entry.position)
-            except CogmentError as error:
-                _log.warning("run %s: its checkpoint %s is not stored yet: %s", entry.run_id, checkpoint, error)
-                await trio.sleep(RETRY_SECONDS)
-            else:
+            if await self._stored(entry, f"checkpoint {checkpoint}"):
                 return
+
+    async def keep_rate(self, entry: Entry, done: trio.Event) -> None:
+        """Store the rate that controllers allow a run, however often it has to be tried; then set `done`."""
+        # A new run that could not be stored is not there any more.
+        while self._entries.get(entry.run_id) is entry:
+            if entry.latest.max_rate_hz != entry.max_rate_hz:
+                entry.latest = replace(self.with_heartbeat(entry, entry.latest), max_rate_hz=entry.max_rate_hz)
+                entry.position = self.commits.put_run(RunWrite(entry.number, entry.latest))
+            if await self._stored(entry, "rate"):
+                break
+        done.set()
+
+    async def _stored(self, entry: Entry, what: str) -> bool:
+        """Wait until a change of a run is stored; after a failure, wait a while and return False."""
+        try:
+            await self.commits.wait(entry.position)
+        except CogmentError as error:
+            _log.warning("run %s: its %s is not stored yet: %s", entry.run_id, what, error)
+            await trio.sleep(RETRY_SECONDS)
+            return False
+        return True
 
     async def report_if_possible(
         self, entry: Entry, cause: Cause, reason: str = "", done: trio.Event | None = None

@@ -77,7 +77,7 @@ class Commanding:
         )
         return done
 
-    def limit_rate(self, run_id: str, max_rate_hz: int) -> None:
+    def limit_rate(self, run_id: str, max_rate_hz: int) -> trio.Event:
         """See `Commands.limit_rate`."""
         entry = self._board.entry(run_id)
         if entry.over:
@@ -88,6 +88,9 @@ class Commanding:
                 worker.stream.tell_rate(max_rate_hz)
         tell(entry, "rate", ControlEvent(run_id=run_id, max_rate_hz=max_rate_hz))
         entry.changed.unpark_all()
+        done = trio.Event()
+        self.nursery.start_soon(self._board.keep_rate, entry, done, name=f"rate of run {run_id}")
+        return done
 
     def control(self, run_id: str) -> RunControl:
         """See `RunSink.control`."""

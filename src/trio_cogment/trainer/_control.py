@@ -30,8 +30,8 @@ class Commands(Protocol):
     def resume(self, run_id: str) -> trio.Event:
         """Let a run go on; return what is set when it does."""
 
-    def limit_rate(self, run_id: str, max_rate_hz: int) -> None:
-        """Limit the steps a second of a run."""
+    def limit_rate(self, run_id: str, max_rate_hz: int) -> trio.Event:
+        """Limit the steps a second of a run, at once; return what is set when that is stored."""
 
     def entry(self, run_id: str) -> Entry:
         """Return a run."""
@@ -203,7 +203,7 @@ class ControllerStream:
             elif event.resume:
                 self._follow(self._commands.resume(event.run_id))
             elif event.WhichOneof("event") == "max_rate_hz":
-                self._commands.limit_rate(event.run_id, event.max_rate_hz)
+                self._follow(self._commands.limit_rate(event.run_id, event.max_rate_hz))
 
     def _follow(self, done: trio.Event) -> None:
         self._at_work = [event for event in self._at_work if not event.is_set()]

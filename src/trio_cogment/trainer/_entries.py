@@ -126,7 +126,7 @@ class Entry:
         heartbeat_stored_at: when that was stored last by itself.
         began_at: on Trio's clock, when its worker was started or has registered.
         registers: its worker has to register soon after its start.
-        max_rate_hz: what controllers allow; 0: no limit.
+        max_rate_hz: what controllers allow, although that may not be stored yet; 0: no limit.
         pause_wanted: a controller wants it to pause.
         started: set when the dispatcher has it, or has refused it.
         refusal: why it was refused.
@@ -147,7 +147,7 @@ class Entry:
         self.was_heard = self.is_registered = False
         self.registers = True
         self.heartbeat_stored_at = trio.current_time()
-        self.max_rate_hz = 0
+        self.max_rate_hz = run.max_rate_hz
         self.pause_wanted = run.state is RunState.PAUSED
         self.started = trio.Event()
         self.refusal: CogmentError | None = None

@@ -29,7 +29,8 @@ CREATE TABLE runs (
     detail TEXT NOT NULL,
     gpu_slots TEXT NOT NULL,
     published INTEGER NOT NULL,
-    checkpoints TEXT NOT NULL DEFAULT '[]'
+    checkpoints TEXT NOT NULL DEFAULT '[]',
+    max_rate_hz INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE configs (number INTEGER PRIMARY KEY, config TEXT NOT NULL);
 CREATE TABLE events (seq INTEGER PRIMARY KEY AUTOINCREMENT, data BLOB NOT NULL);
@@ -59,9 +60,12 @@ INSERT INTO recoveries VALUES (0);
 FORMAT = SqliteFormat(
     user="trainer",
     application_id=0x54435472,  # "TCTr"
-    version=2,
+    version=3,
     schema=_SCHEMA,
-    migrations={1: "ALTER TABLE runs ADD COLUMN checkpoints TEXT NOT NULL DEFAULT '[]'"},
+    migrations={
+        1: "ALTER TABLE runs ADD COLUMN checkpoints TEXT NOT NULL DEFAULT '[]'",
+        2: "ALTER TABLE runs ADD COLUMN max_rate_hz INTEGER NOT NULL DEFAULT 0",
+    },
 )
 
 _TABLES = {Kind.STEPS: "steps", Kind.EPISODES: "episodes"}
@@ -71,9 +75,9 @@ _FORGOTTEN_AT_ONCE = 20_000
 _ROWS = 1000
 _COLUMNS = (
     "number, run_id, digest, external, created_ns, updated_ns, heartbeat_ns, state, outcome, failure_reason, detail, "
-    "gpu_slots, published, checkpoints"
+    "gpu_slots, published, checkpoints, max_rate_hz"
 )
-_PUT_RUN = f"INSERT OR REPLACE INTO runs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT_RUN = f"INSERT OR REPLACE INTO runs ({_COLUMNS}) VALUES ({', '.join('?' * len(_COLUMNS.split(',')))})"
 #: SQLite's integers end here; numbers of workers may be larger.
 _MOST = 2**63
 
@@ -234,6 +238,7 @@ def _values_of(number: int, run: Run) -> tuple[object, ...]:
         json.dumps(run.gpu_slots),
         run.published,
         json.dumps(run.checkpoints),
+        run.max_rate_hz,
     )
 
 
@@ -252,4 +257,5 @@ def _run_of(row: tuple[Any, ...]) -> Run:
         gpu_slots=tuple(json.loads(row[11])),
         published=bool(row[12]),
         checkpoints=tuple(json.loads(row[13])),
+        max_rate_hz=row[14],
     )

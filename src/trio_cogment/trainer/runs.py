@@ -164,6 +164,7 @@ class Run:
         gpu_slots: the GPUs that it has, or had.
         published: whether a step or an episode was ever accepted.
         checkpoints: the latest versions of models that it has saved, as `model@version`, in order.
+        max_rate_hz: how many steps, or starts of trials, a second controllers allow; 0: any number.
     """
 
     run_id: str
@@ -179,6 +180,7 @@ class Run:
     gpu_slots: tuple[int, ...] = ()
     published: bool = False
     checkpoints: tuple[str, ...] = ()
+    max_rate_hz: int = 0
 
     @property
     def ended(self) -> bool:
