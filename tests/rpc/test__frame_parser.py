@@ -17,6 +17,7 @@ from tests.rpc.raw_peer import (
     PADDED,
     PING,
     PREFACE,
+    RST,
     SETTINGS,
     WINDOW_UPDATE,
     frame,
@@ -50,7 +51,7 @@ class Recorder:
             streams=self.streams,
             window=self.window,
             blocks=self.blocks,
-            floods=Floods(CONFIG, float),
+            floods=Floods(CONFIG, float, lambda: True),
             handler=self,
         )
 
@@ -350,3 +351,28 @@ def test_frames_in_any_split_give_the_same_messages_and_the_same_accounts(plan: 
         accounts.append((recorder.window.size, [(stream.held, stream.recv_window) for stream in streams]))
         assert not any(stream.inside_message for stream in streams)
     assert accounts[0] == accounts[1] == accounts[2]
+
+
+# --- turns ---
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+def test_requests_beyond_the_limit_wait_as_if_they_had_come_later(limit: int) -> None:
+    data = b"".join(
+        frame(HEADERS, 4, number, bytes([number])) + frame(RST, 0, number, bytes(4)) for number in range(1, 11, 2)
+    )
+    data += frame(PING, 0, 0, bytes(8))[:12]  # the rest comes later
+    rest = frame(PING, 0, 0, bytes(8))[12:]
+    whole, limited = Recorder(), Recorder()
+    for recorder in (whole, limited):
+        recorder.open_up()
+    whole.feed(data, rest)
+    limited.parser.limit_requests(limit)
+    limited.feed(data)
+    turns = 1
+    while limited.parser.paused:
+        limited.feed(b"")
+        turns += 1
+    limited.feed(rest)
+    assert limited.told == whole.told
+    assert turns == max(1, -(-5 // limit))

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, roles, the table of rights, and quotas. Pure: no I/O, no clock, no randomness."""
+"""Who may do what: tokens, roles, the table of rights, quotas, limits per peer. Pure: no I/O, clock or randomness."""
 
 from trio_cogment.access.control import AUTHORIZATION as AUTHORIZATION
 from trio_cogment.access.control import AccessControl as AccessControl
@@ -18,6 +18,8 @@ from trio_cogment.access.identity import lasting as lasting
 from trio_cogment.access.networks import Networks as Networks
 from trio_cogment.access.networks import parse_networks as parse_networks
 from trio_cogment.access.networks import reach_of as reach_of
+from trio_cogment.access.peer_limits import PeerConnection as PeerConnection
+from trio_cogment.access.peer_limits import PeerLimits as PeerLimits
 from trio_cogment.access.quotas import Ledger as Ledger
 from trio_cogment.access.rights import RIGHTS as RIGHTS
 from trio_cogment.access.rights import Scope as Scope

@@ -35,6 +35,17 @@ class RpcConfig:
         max_settings: SETTINGS frames.
         max_empty_frames: frames that carry nothing: DATA and CONTINUATION without payload, PRIORITY, unknown types,
             and tiny WINDOW_UPDATEs beyond those that sent data explains.
+        max_connections: the most connections of a server; more are refused (GOAWAY, ENHANCE_YOUR_CALM).
+        max_calls: the most open calls of a server, on all its connections; a connection may have as many as are free.
+            More are refused (RESOURCE_EXHAUSTED).
+        max_peer_connections: the most connections of one peer to a server. A peer is a token, a certificate, or an
+            address, but not one on this machine; for this and the next four.
+        max_peer_connects: how often one peer may connect in `flood_interval_seconds`.
+        max_peer_calls_per_second: how many calls one peer may begin each second, over all its connections.
+        peer_call_burst: how many calls one peer may begin at once.
+        max_peer_resets: as `max_resets`, for all connections of one peer together.
+        reserved_descriptors: file descriptors that a server leaves for files and for connections of its own: with
+            fewer free ones it refuses connections.
         handshake_timeout_seconds: how long a peer may take for its first SETTINGS.
         idle_timeout_seconds: how long a server keeps a connection without calls; 0: for ever.
         keepalive_seconds: a server sends a PING to a client that has been silent for this long; 0: never.
@@ -75,6 +86,14 @@ class RpcConfig:
     max_pings: int = 200
     max_settings: int = 100
     max_empty_frames: int = 1000
+    max_connections: int = 4096
+    max_calls: int = 10_000
+    max_peer_connections: int = 1000
+    max_peer_connects: int = 3000
+    max_peer_calls_per_second: float = 5000.0
+    peer_call_burst: int = 20_000
+    max_peer_resets: int = 2000
+    reserved_descriptors: int = 32
     handshake_timeout_seconds: float = 20.0
     idle_timeout_seconds: float = 1800.0
     keepalive_seconds: float = 20.0
@@ -113,6 +132,14 @@ _RANGES: dict[str, Range] = {
     "max_pings": SIZE,
     "max_settings": SIZE,
     "max_empty_frames": SIZE,
+    "max_connections": SIZE,
+    "max_calls": SIZE,
+    "max_peer_connections": SIZE,
+    "max_peer_connects": SIZE,
+    "max_peer_calls_per_second": (0.001, 10.0**9),
+    "peer_call_burst": SIZE,
+    "max_peer_resets": SIZE,
+    "reserved_descriptors": (0, 2**20),
     "handshake_timeout_seconds": SECONDS,
     "idle_timeout_seconds": SECONDS_OR_NEVER,
     "keepalive_seconds": SECONDS_OR_NEVER,

@@ -14,6 +14,7 @@ from trio_cogment.rpc._shared_channels import IDLE_CHANNEL_SECONDS as IDLE_CHANN
 from trio_cogment.rpc._shared_channels import SharedChannels as SharedChannels
 from trio_cogment.rpc._shared_message import SharedMessage as SharedMessage
 from trio_cogment.rpc._standard import standard_services as standard_services
+from trio_cogment.rpc._turns import measure_turns_by as measure_turns_by
 from trio_cogment.rpc._with_metadata import WithMetadata as WithMetadata
 from trio_cogment.rpc.calls import IN_PROCESS as IN_PROCESS
 from trio_cogment.rpc.calls import Call as Call

@@ -5,6 +5,9 @@ piece (see `_writer`). Other tasks only put bytes into the engine and wake the w
 their own: the reader's task runs their callbacks, and one task watches their deadlines (`_deadlines`). Another task
 looks for what has become overdue (`_liveness`). How connections end is in `_drain` (in order) and `_lingering_close`
 (the last bytes).
+
+Reading takes turns with the other connections of the process (`_turn_order`), and so do the beginnings of calls
+(`_call_starts`) and their ends when the connection is lost.
 """
 
 from __future__ import annotations
@@ -16,12 +19,18 @@ from typing import Any
 
 import trio
 
-from trio_cogment.access import Identity, Visitor, anonymous
+from trio_cogment.access import Identity, PeerConnection, Visitor, anonymous
 from trio_cogment.config import RpcConfig
-from trio_cogment.errors import CogmentError, RemoteProtocolError, RpcError, StatusCode, status_of
+from trio_cogment.errors import (
+    RemoteProtocolError,
+    RpcError,
+    StatusCode,
+)
 from trio_cogment.rpc import _grpc_headers
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._call_protocols import Route
+from trio_cogment.rpc._call_starts import CallStarts
+from trio_cogment.rpc._connection_lane import ConnectionLane
 from trio_cogment.rpc._deadlines import Deadlines
 from trio_cogment.rpc._drain import Drain
 from trio_cogment.rpc._engine import Engine
@@ -29,22 +38,29 @@ from trio_cogment.rpc._fairness import OPERATIONS_PER_CHECKPOINT
 from trio_cogment.rpc._frames import ErrorCode, Kind
 from trio_cogment.rpc._lingering_close import LingeringClose
 from trio_cogment.rpc._liveness import Liveness
+from trio_cogment.rpc._request_gate import RequestGate
 from trio_cogment.rpc._streams import Stream
+from trio_cogment.rpc._turn_order import Lane
+from trio_cogment.rpc._turns import turns_of_run
 from trio_cogment.rpc._writer import Writer
 from trio_cogment.rpc.refusals import refusals
 
 logger = logging.getLogger(__name__)
 
 _MESSAGE = Kind.MESSAGE
-#: Handlers that may still be cleaning up after their streams have gone, beside as many as there may be streams.
-_LEAVING_HANDLERS = 100
+#: Requests are what costs most to receive; a client that sends many at once waits for its turn in between.
+_REQUESTS_PER_TURN = 16
+#: What is received costs a unit, and one more for so many bytes and for each request.
+_BYTES_PER_UNIT = 4096
+#: What the first bytes of a client cost, before anything is known of it.
+_FIRST_UNITS = 8
 
 
 class Connection:
     """One HTTP/2 connection of either role; `run` owns it and returns when it is closed.
 
     To calls it is a `ClientTransport` or a `ServerTransport`, also with these functions of its parts: `wake`,
-    `flush_soon`, `arm` and `handler_leaves`.
+    `flush_soon` and `arm`.
 
     Attributes:
         peer: the other end, for logs.
@@ -66,6 +82,7 @@ class Connection:
         peer: str,
         routes: dict[str, Route] | None = None,
         visitor: Visitor | None = None,
+        account: PeerConnection | None = None,
         on_change: Callable[[Connection], None] | None = None,
     ) -> None:
         self.peer = peer
@@ -75,9 +92,12 @@ class Connection:
         self.closed = False
         self.number = 0
         self.ready = trio.Event()
-        self._routes = routes or {}
-        self._visitor = visitor  # decides about each call; None: every call is let in
+        self._turns = turns_of_run()
+        self._lane = ConnectionLane(self.engine)
+        if not client_side:
+            self.engine.limit_requests(_REQUESTS_PER_TURN)
         self.identity = anonymous(peer) if visitor is None else visitor.identity
+        self._gate = RequestGate(self.engine, routes or {}, self.identity, visitor, account)
         self._on_change = on_change  # client: whether a call can be opened here may have changed
         self._writer = Writer(self.engine, byte_stream)
         self.wake = self._writer.wake
@@ -85,11 +105,10 @@ class Connection:
         self._deadlines = Deadlines(self.engine.streams)
         self.arm = self._deadlines.arm
         self._lingering_close = LingeringClose(byte_stream, config)
-        self.handler_leaves = self._lingering_close.handler_leaves
         self._liveness = Liveness(self)
         self.engine.on_queue = self._liveness.look_soon  # a message waits for the room that another one holds
         self._drain = Drain(self)
-        self._nursery: trio.Nursery | None = None
+        self._starts: CallStarts | None = None
         self._io_nursery: trio.Nursery | None = None
         self._io_scope = trio.CancelScope()
         # How long the peer may take to read the last bytes. An ordinary end grants it `farewell_timeout_seconds`, which
@@ -128,7 +147,7 @@ class Connection:
         """
         try:
             async with trio.open_nursery() as nursery:  # the handlers; they may take longer than the socket lives
-                self._nursery = nursery
+                self._starts = starts = CallStarts(self._turns, nursery, self._gate.leave)
                 try:
                     async with trio.open_nursery() as io_nursery:
                         self._io_nursery = io_nursery
@@ -141,10 +160,12 @@ class Connection:
                         task_status.started()
                         try:
                             await self._read_until_over()
+                            await self._lose_calls_in_turns()
                             if self.engine.fault is None and self._patient_until > self._close_deadline():
                                 self._begin_close()
                                 await self._lingering_close.linger(self._patient_until)
                         finally:
+                            starts.drop()
                             deadline = self._close_deadline()
                             await self._lingering_close.wait_for_handlers(nursery)
                             self._begin_close()
@@ -188,20 +209,49 @@ class Connection:
     async def _read_loop(self) -> None:
         receive_some = self.byte_stream.receive_some
         current_time = trio.lowlevel.current_clock().current_time  # as `trio.current_time`, without its two other calls
-        liveness, writer = self._liveness, self._writer
+        liveness, turns, connection_lane = self._liveness, self._turns, self._lane
+        engine, writer, handle = self.engine, self._writer, self._handle
+        units = 1 if engine.client_side else _FIRST_UNITS
         while True:
             data = await receive_some()
+            liveness.heard = now = current_time()
+            if now >= connection_lane.until:
+                connection_lane.look(now)
+            lane = connection_lane.lane
+            if not turns.take(lane, units):
+                await turns.turn(lane, units)
             if not data:
                 return
-            liveness.heard = current_time()
+            expected, calls = units, engine.calls_begun
             writer.in_batch = True
             try:
-                self._handle(data)
+                handle(data)
             finally:
                 writer.in_batch = False
             writer.flush()
-            if self.engine.fault is not None:
-                raise self.engine.fault
+            if engine.fault is not None:
+                raise engine.fault
+            # What it has cost is what the next is expected to cost.
+            units = 1 + len(data) // _BYTES_PER_UNIT + (engine.calls_begun - calls >> 1)
+            if units != expected:
+                turns.charge(lane, units - expected)
+            if engine.waits_for_turn:
+                await self._handle_rest()
+
+    async def _handle_rest(self) -> None:
+        """Handle the requests of a batch beyond those that are handled at once."""
+        engine, writer = self.engine, self._writer
+        while engine.waits_for_turn:
+            self._lane.crowd()
+            await self._turns.turn(Lane.OTHERS, _REQUESTS_PER_TURN)
+            writer.in_batch = True
+            try:
+                self._handle(b"")
+            finally:
+                writer.in_batch = False
+            writer.flush()
+            if engine.fault is not None:
+                raise engine.fault
 
     def _handle(self, data: bytes) -> None:
         engine = self.engine
@@ -229,6 +279,18 @@ class Connection:
             if stream.call is not None:
                 stream.call.on_lost(self._reason)
         self._tell_change()
+
+    async def _lose_calls_in_turns(self) -> None:
+        """End a server's calls one by one: a thousand handlers that end in one pass would delay everybody."""
+        self.closed = True
+        if self._starts is not None:
+            self._starts.drop()
+        if self.engine.client_side:
+            return  # its calls run no handlers
+        for stream in list(self.engine.streams.values()):
+            if stream.call is not None and not stream.call.over:
+                await self._turns.turn(Lane.OTHERS)
+                stream.call.on_lost(self._reason)
 
     def close(self, reason: RpcError, *, patient_until: float = -math.inf) -> None:
         """Close the connection; calls that run end with `reason`.
@@ -286,33 +348,19 @@ class Connection:
             await trio.lowlevel.checkpoint_if_cancelled()
 
     def _on_request(self, stream: Stream, head: _grpc_headers.RequestHead) -> None:
-        identity = self.identity
-        if self._visitor is not None:
-            try:
-                identity = self._visitor.admit(head.path, head.metadata)
-            except CogmentError as error:
-                self._answer(stream, *status_of(error))
-                return
-        route = self._routes.get(head.path)
-        if route is None:
-            self._answer(stream, StatusCode.UNIMPLEMENTED, f"{head.path} is not implemented here")
+        assert self._starts is not None
+        admitted = self._gate.admit(stream, head, self._starts.handlers())
+        if admitted is None:
             return
-        assert self._nursery is not None
-        if len(self._nursery.child_tasks) >= 2 * self.config.max_concurrent_streams + _LEAVING_HANDLERS:
-            # A stream that was reset is gone at once, its handler only when it has cleaned up: both are bounded. An
-            # honest client that opens the next call at once must not feel it, hence so many more than streams.
-            stream.refused = True
-            self.engine.reset(stream, ErrorCode.REFUSED_STREAM)
-            return
-        make_call, method, function = route
+        (make_call, method, function), identity = admitted
         stream.call = call = make_call(self, stream, method, function, head)
         call.identity = identity
-        self._nursery.start_soon(call.run, name=head.path)
+        self._starts.start(call, head.path)
 
-    def _answer(self, stream: Stream, code: StatusCode, message: str) -> None:
-        """Refuse a call before its handler starts."""
-        stream.refused = True
-        self.engine.finish_now(stream, _grpc_headers.trailer_headers(code, message, (), alone=b"200"))
+    def handler_leaves(self) -> None:
+        """See `ServerTransport.handler_leaves`."""
+        self._gate.leave()
+        self._lingering_close.handler_leaves()
 
     def end_calls_of_others(self, valid: Callable[[Identity], bool]) -> None:
         """Server: end the calls whose callers may not make them any more."""

@@ -84,6 +84,10 @@ def _nothing() -> None:
     """What a callback does that nobody has set."""
 
 
+def _allowed() -> bool:
+    return True
+
+
 class Engine:
     """One connection; see the module.
 
@@ -102,6 +106,8 @@ class Engine:
         streams: those that are open, by number.
         on_queue: called when a message has to wait for a grant, and none has before it.
         on_drained: called when no new streams are accepted (`refuse_new`) and the last stream is over.
+        on_reset: called for each call that its client has made for nothing (`Floods.count_reset`); returns whether it
+            may, also in view of its other connections.
         fault: why the connection cannot go on.
     """
 
@@ -111,9 +117,10 @@ class Engine:
         self.streams: dict[int, Stream] = {}
         self.on_queue: Callable[[], None] = _nothing
         self.on_drained: Callable[[], None] = _nothing
+        self.on_reset: Callable[[], bool] = _allowed
         self.fault: RemoteProtocolError | None = None
         max_block = max_block_bytes(config.max_header_list_bytes)
-        floods = Floods(config, clock)
+        floods = Floods(config, clock, self._peer_may_reset)
         blocks = HeaderBlocks(max_block)
         self._control = control = ControlPlane(client_side=client_side, max_block_bytes=max_block)
         self._send_queue = queue = SendQueue(config, client_side=client_side)
@@ -185,6 +192,9 @@ class Engine:
         if more > 0:
             self._send_queue.write_window_update(0, more)
 
+    def _peer_may_reset(self) -> bool:
+        return self.on_reset()
+
     def _message_waits(self) -> None:
         self.on_queue()
 
@@ -217,6 +227,23 @@ class Engine:
     def calls_begun(self) -> int:
         """A number that changes with every call of the peer."""
         return self._table.newest
+
+    @property
+    def oldest(self) -> int:
+        """The number of the stream that has been open for longest; 0 if none is."""
+        return next(iter(self.streams), 0)
+
+    @property
+    def waits_for_turn(self) -> bool:
+        """Whether `receive_data` has stopped after as many requests as it may handle at once (`limit_requests`).
+
+        Then it is to be called again, with no bytes, before any more are read.
+        """
+        return self._parser.paused
+
+    def limit_requests(self, number: int) -> None:
+        """Handle at most so many header blocks in one `receive_data`; without this, all that come."""
+        self._parser.limit_requests(number)
 
     def data_mark(self) -> object:
         """Return something that changes when DATA passes in either direction, but for rare coincidences."""

@@ -73,18 +73,26 @@ class RateLimit:
 class Floods:
     """The rates of one connection; see the module.
 
+    Args:
+        config: the limits.
+        clock: the time in seconds.
+        peer_may_reset: counts a reset for all connections of the peer together; False if it is one too many.
+
     Attributes:
         settings: each is answered, and may change the window of every stream.
         empty: frames that carry nothing, or next to nothing.
     """
 
-    __slots__ = ("_data_mark", "_pings", "_resets", "_updates", "empty", "settings")
+    __slots__ = ("_data_mark", "_peer_may_reset", "_pings", "_resets", "_updates", "empty", "settings")
 
-    def __init__(self, config: RpcConfig, clock: Callable[[], float]) -> None:
+    def __init__(self, config: RpcConfig, clock: Callable[[], float], peer_may_reset: Callable[[], bool]) -> None:
+        self._peer_may_reset = peer_may_reset
         interval = config.flood_interval_seconds
-        self._resets = RateLimit(config.max_resets, interval, clock, "too many calls reset")
-        self.settings = RateLimit(config.max_settings, interval, clock, "too many SETTINGS")
-        self.empty = RateLimit(config.max_empty_frames, interval, clock, "too many frames without content")
+        self._resets = RateLimit(config.max_resets, interval, clock, "too many calls reset (max_resets)")
+        self.settings = RateLimit(config.max_settings, interval, clock, "too many SETTINGS (max_settings)")
+        self.empty = RateLimit(
+            config.max_empty_frames, interval, clock, "too many frames without content (max_empty_frames)"
+        )
         # gRPC's clients know this text: they PING half as often from then on (gRPC's A8).
         self._pings = RateLimit(config.max_pings, interval, clock, "too_many_pings")
         self._data_mark: object = None
@@ -100,6 +108,10 @@ class Floods:
             ConnectionFaultError: it is one too many.
         """
         self._resets.count()
+        if not self._peer_may_reset():
+            raise ConnectionFaultError(
+                ErrorCode.ENHANCE_YOUR_CALM, "too many calls reset on the connections of one peer (max_peer_resets)"
+            )
 
     def count_ping(self, data_mark: object) -> None:
         """Count a PING, unless data has passed since the last one.

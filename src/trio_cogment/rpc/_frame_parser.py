@@ -11,10 +11,14 @@ accounting, and tests hold the parser to it: the same bytes in any split come to
 
 The order of the bytes is the order of everything: a handler may close a stream that the next frame is for. So frames
 are handled one by one, in the middle of parsing, and not first collected in a list.
+
+A request costs a hundred times what its bytes cost to send. So the parser can be told to stop after some
+(`limit_requests`); the rest of the bytes then waits, as if it had come later.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -25,7 +29,9 @@ from trio_cogment.rpc._frames import (
     CONTINUATION,
     DATA,
     END_STREAM,
+    GOAWAY,
     HEADER,
+    HEADERS,
     MAX_CONTROL_FRAME,
     MAX_WINDOW,
     MESSAGE_HEADER,
@@ -43,6 +49,7 @@ from trio_cogment.rpc._receive_window import ReceiveWindow
 from trio_cogment.rpc._streams import PREFIX_BYTES, BadMessageError, Stream
 
 _MESSAGE = Kind.MESSAGE
+_MAX_REASON = 200
 
 
 class Handler(Protocol):
@@ -81,6 +88,8 @@ class FrameParser:
 
     Attributes:
         opened: the peer has sent what it must send first.
+        paused: as many requests as are allowed at once have been handled, and there are more bytes. `feed` must be
+            called with none to go on.
     """
 
     def __init__(
@@ -95,6 +104,9 @@ class FrameParser:
         handler: Handler,
     ) -> None:
         self.opened = False
+        self.paused = False
+        self._max_requests = sys.maxsize
+        self._unread: tuple[bytes, int] = (b"", 0)  # while paused: what came, and where to go on
         self._max_frame = config.max_frame_bytes
         self._max_control_frame = min(MAX_CONTROL_FRAME, config.max_frame_bytes)
         self._streams = streams
@@ -102,6 +114,7 @@ class FrameParser:
         self._blocks = blocks
         self._floods = floods
         self._handler = handler
+        self._client_side = client_side
         self._preface_done = client_side
         self._tail = bytearray()  # of a frame that is not whole
         self._need = 0  # bytes the tail must have before another look is worth while
@@ -111,6 +124,10 @@ class FrameParser:
         self._pad_left = 0  # also the rest of a large frame of an unknown type
         self._data_ends = False
 
+    def limit_requests(self, number: int) -> None:
+        """Pause after so many header blocks in one `feed`."""
+        self._max_requests = number
+
     def feed(self, data: bytes, events: list[Event]) -> None:
         """Handle all frames that are whole with these bytes; add the messages to `events`.
 
@@ -118,7 +135,12 @@ class FrameParser:
             ConnectionFaultError: the peer has broken the connection. What came before that is in `events`. The parser
                 cannot be used any more.
         """
-        if self._tail:
+        position = 0
+        if self.paused:
+            assert not data
+            self.paused = False
+            (data, position), self._unread = self._unread, (b"", 0)
+        elif self._tail:
             self._tail += data
             # A large control frame that comes byte by byte would otherwise be copied for each byte.
             if len(self._tail) < self._need:
@@ -126,12 +148,13 @@ class FrameParser:
             data = bytes(self._tail)
             self._tail.clear()
         self._need = 0
-        position = 0
         if not self.opened:
             position = self._parse_opening(data, events)
         if self.opened:
             position = self._parse_frames(data, position, events)
-        if position < len(data):
+        if self.paused:
+            self._unread = data, position
+        elif position < len(data):
             self._tail += data[position:] if position else data
 
     def _parse_opening(self, data: bytes, events: list[Event]) -> int:
@@ -149,6 +172,12 @@ class FrameParser:
             return position
         high, low, kind, flags, stream_id = HEADER.unpack_from(data, position)
         size: int = high << 8 | low
+        if kind == GOAWAY and self._client_side and size <= self._max_control_frame:
+            if len(data) - position < 9 + size:
+                return position
+            # The reason of a server that takes no connections (`_admission`).
+            reason = data[position + 17 : position + 9 + size][:_MAX_REASON].decode("ascii", "backslashreplace")
+            raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, f"the server refuses the connection: {reason!r}")
         if kind != SETTINGS or flags & ACK or size > self._max_control_frame:
             raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "expected SETTINGS first")
         if len(data) - position < 9 + size:
@@ -169,6 +198,7 @@ class FrameParser:
         window = self._window
         blocks = self._blocks
         window_update = self._handler.window_update
+        requests = self._max_requests
         while total - position >= 9:
             # One `unpack` reads the frame's header and the message's prefix that most likely follows it.
             if total - position >= 14:
@@ -230,6 +260,11 @@ class FrameParser:
                 break
             if blocks.unfinished and (kind != CONTINUATION or stream_id != blocks.unfinished):
                 raise ConnectionFaultError(ErrorCode.PROTOCOL_ERROR, "a header block is not finished")
+            if kind == HEADERS:
+                if not requests:
+                    self.paused = True
+                    break
+                requests -= 1
             self._handler.control_frame(data[position : position + 9 + size], kind, flags, stream_id, events)
             position += 9 + size
         # Once for all that one read brought, and only below half: see `_receive_window`.

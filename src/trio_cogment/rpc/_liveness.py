@@ -16,6 +16,8 @@ from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc._byte_stream import ByteStream
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._stalled_messages import StalledMessages
+from trio_cogment.rpc._turn_order import Lane
+from trio_cogment.rpc._turns import turns_of_run
 
 _LIFE_PING = b"alive?\0\0"
 _LOOK_SECONDS = 10.0
@@ -68,6 +70,8 @@ class Liveness:
     def __init__(self, connection: Watched) -> None:
         now = trio.current_time()
         self.heard = now
+        self._turns = turns_of_run()
+        self._lane = Lane.ESTABLISHED if connection.engine.client_side else Lane.OTHERS
         self._scope = trio.CancelScope()  # its deadline is when `run` looks again
         self._connection = connection
         self._engine = connection.engine
@@ -93,6 +97,8 @@ class Liveness:
             # If the process had been stopped (SIGSTOP, a debugger), timers and input are due in the same step. Let the
             # reader take the input first, or a peer that has answered in time would be given up.
             await trio.lowlevel.checkpoint()
+            # Thousands of connections that were opened together become due together.
+            await self._turns.turn(self._lane)
 
     def look_soon(self) -> None:
         """Something may be due earlier than it was when `look` looked last."""

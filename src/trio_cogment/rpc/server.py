@@ -4,8 +4,8 @@ Each connection runs in a task of its own from the moment it is accepted. The TL
 limit, so a client that is slow to shake hands delays nobody else. `Connection.run` lets no `Exception` out: one
 connection cannot end the others.
 
-When descriptors or memory run out, `accept` fails, but the connection stays in the kernel's queue and the listener
-stays readable. Trying again at once would be a busy loop, so accepting pauses. Other errors of `accept` end the server.
+Which connections are taken is decided in `_admission`, which also says what happens when descriptors or memory run out.
+Other errors of `accept` end the server.
 
 A drain closes the listeners first and leaves the connections to end in order (`_drain`). New clients are refused by
 the kernel meanwhile and can go to another server.
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import math
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -25,10 +24,11 @@ from typing import Any
 import trio
 from purerpc import Service
 
-from trio_cogment.access import AccessControl
+from trio_cogment.access import AccessControl, anonymous
 from trio_cogment.config import RpcConfig
-from trio_cogment.errors import RemoteProtocolError
+from trio_cogment.errors import RemoteProtocolError, ResourceExhaustedError
 from trio_cogment.host.binding import format_address
+from trio_cogment.rpc._admission import Admission, ReserveDescriptor
 from trio_cogment.rpc._byte_stream import ByteStream, byte_stream_over, peer_name
 from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._connection import Connection
@@ -36,6 +36,8 @@ from trio_cogment.rpc._first_bytes import look
 from trio_cogment.rpc._observer import ServerObserver
 from trio_cogment.rpc._routes import routes_of
 from trio_cogment.rpc._server_group import ServerGroup
+from trio_cogment.rpc._turn_order import Lane
+from trio_cogment.rpc._turns import turns_of_run
 from trio_cogment.rpc.health import HealthService
 from trio_cogment.rpc.listeners import socket_of
 from trio_cogment.rpc.refusals import refusals
@@ -45,9 +47,11 @@ from trio_cogment.rpc.tls import certificate_names, left_without_a_word, shake_h
 logger = logging.getLogger(__name__)
 
 _ACCEPT_PAUSE_SECONDS = 0.1
-_ACCEPT_LOG_SECONDS = 1.0
 #: `accept` fails with these when descriptors or memory run out; the connection stays in the kernel's queue.
 _ACCEPT_EXHAUSTED = frozenset([errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS])
+#: What a connection's tasks and tables, and a handshake, cost in units; see `_turn_order`.
+_CONNECTION_UNITS = 5
+_HANDSHAKE_UNITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +121,14 @@ async def serve(
     half that time at most, reaches its caller first. A failing handler or connection harms no other.
     """
     config = config or RpcConfig()
-    complaint = _Complaint()
     group = ServerGroup(None if health is None else health.stop)
     try:
         routes = routes_of(services, observer)
         door = None if web is None else _Door(web, relay_routes(routes, observer))
+        server = _Server(routes, config, group, access, door, Admission(config))
         async with trio.open_nursery() as nursery:
             for listener in listeners:
-                nursery.start_soon(_accept, listener, routes, config, complaint, group, access, door)
+                nursery.start_soon(_accept, listener, server)
             if access is not None:
                 nursery.start_soon(_recheck, access, group, config.access_recheck_seconds)
             task_status.started(_running_server(listeners, group, config))
@@ -149,8 +153,10 @@ async def serve_stream(
 ) -> None:
     """Serve one connection over a stream that is there already, until either end closes it."""
     routes = routes_of(services)
+    config = config or RpcConfig()
     door = None if web is None else _Door(web, relay_routes(routes, None))
-    await _run_connection(stream, routes, config or RpcConfig(), ServerGroup(), access, door, task_status)
+    server = _Server(routes, config, ServerGroup(), access, door, Admission(config))
+    await _run_connection(stream, server, task_status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,61 +167,84 @@ class _Door:
     routes: dict[str, RelayRoute]
 
 
-class _Complaint:
-    """Says that no connection can be accepted, for all listeners of a server together once a second at most."""
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """What all connections of one server share."""
 
-    def __init__(self) -> None:
-        self._quiet_until = -math.inf
-
-    def log(self, error: OSError) -> None:
-        now = trio.current_time()
-        if now >= self._quiet_until:
-            self._quiet_until = now + _ACCEPT_LOG_SECONDS
-            logger.warning("cannot accept connections: %s", os.strerror(error.errno or 0))
+    routes: dict[str, Route]
+    config: RpcConfig
+    group: ServerGroup
+    access: AccessControl | None
+    door: _Door | None
+    admission: Admission
 
 
-async def _accept(
-    listener: trio.abc.Listener[Any],
-    routes: dict[str, Route],
-    config: RpcConfig,
-    complaint: _Complaint,
-    group: ServerGroup,
-    access: AccessControl | None,
-    door: _Door | None,
-) -> None:
-    async with trio.open_nursery() as nursery:
-        with group.accepting():
-            while True:
-                try:
-                    stream = await listener.accept()
-                except OSError as error:
-                    if error.errno not in _ACCEPT_EXHAUSTED:
-                        raise
-                    complaint.log(error)
-                    await trio.sleep(_ACCEPT_PAUSE_SECONDS)
-                    continue
-                nursery.start_soon(_run_connection, stream, routes, config, group, access, door, name="connection")
-        await listener.aclose()  # draining: who connects now is refused and goes elsewhere
+async def _accept(listener: trio.abc.Listener[Any], server: _Server) -> None:
+    reserve = ReserveDescriptor()
+    try:
+        async with trio.open_nursery() as nursery:
+            with server.group.accepting():
+                while True:
+                    stream = await _accept_one(listener, server.admission, reserve)
+                    if stream is not None:
+                        nursery.start_soon(_run_connection, stream, server, name="connection")
+            await listener.aclose()  # draining: who connects now is refused and goes elsewhere
+    finally:
+        reserve.close()
+
+
+async def _accept_one(
+    listener: trio.abc.Listener[Any], admission: Admission, reserve: ReserveDescriptor
+) -> trio.abc.Stream | None:
+    """Return the next connection; None if there was nothing to take it with."""
+    try:
+        stream: trio.abc.Stream = await listener.accept()
+        return stream
+    except OSError as error:
+        if error.errno not in _ACCEPT_EXHAUSTED:
+            raise
+        admission.out_of(os.strerror(error.errno or 0))
+    with reserve.given_up():
+        try:
+            with trio.move_on_after(_ACCEPT_PAUSE_SECONDS):
+                await trio.aclose_forcefully(await listener.accept())
+                return None
+        except OSError as error:
+            if error.errno not in _ACCEPT_EXHAUSTED:
+                raise
+    await trio.sleep(_ACCEPT_PAUSE_SECONDS)
+    return None
 
 
 async def _run_connection(
     stream: trio.abc.Stream,
-    routes: dict[str, Route],
-    config: RpcConfig,
-    group: ServerGroup,
-    access: AccessControl | None,
-    door: _Door | None,
+    server: _Server,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     peer = peer_name(stream)
+    turns = turns_of_run()
+    config, access, door = server.config, server.access, server.door
+
+    async def turn() -> None:
+        await turns.turn(Lane.OTHERS, _HANDSHAKE_UNITS)
+
     async with AsyncExitStack() as on_failure:
         on_failure.push_async_callback(trio.aclose_forcefully, stream)
+        await turns.turn(Lane.OTHERS, _CONNECTION_UNITS)
         try:
-            await shake_hands(stream, config.handshake_timeout_seconds, http1=door is not None)
+            account = server.admission.admit(stream, anonymous(peer))
+        except ResourceExhaustedError as reason:
+            on_failure.pop_all()
+            await server.admission.refuse(stream, reason)
+            task_status.started()
+            return
+        on_failure.callback(account.close)
+        try:
+            await shake_hands(stream, config.handshake_timeout_seconds, http1=door is not None, turn=turn)
             visitor = None if access is None else access.visitor(peer, certificate_names(stream))
             looked: tuple[ByteStream, bool] | None = None
             if door is not None:
-                with group.beginning():
+                with server.group.beginning():
                     looked = await look(stream, config.handshake_timeout_seconds)
             # While the server drains nobody waits for what comes: the engine says GOAWAY.
             byte_stream, speaks_http2 = looked or (byte_stream_over(stream), True)
@@ -230,13 +259,22 @@ async def _run_connection(
     connection: Served
     if door is None or speaks_http2:
         connection = Connection(
-            byte_stream, client_side=False, config=config, peer=peer, routes=routes, visitor=visitor
+            byte_stream,
+            client_side=False,
+            config=config,
+            peer=peer,
+            routes=server.routes,
+            visitor=visitor,
+            account=account,
         )
     else:
         secure = isinstance(stream, trio.SSLStream)
         connection = door.side.connection(Accepted(byte_stream, peer, secure, door.routes, config, visitor))
-    with group.connected(connection):
-        await connection.run(task_status)
+    try:
+        with server.group.connected(connection):
+            await connection.run(task_status)
+    finally:
+        account.close()
 
 
 async def _recheck(access: AccessControl, group: ServerGroup, seconds: float) -> None:

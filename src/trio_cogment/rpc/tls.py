@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import trio
@@ -134,13 +134,20 @@ def client_stream(stream: trio.abc.Stream, context: ssl.SSLContext, server_name:
     return trio.SSLStream(stream, context, server_hostname=server_name, https_compatible=True)
 
 
-async def shake_hands(stream: trio.abc.Stream, timeout: float, *, http1: bool = False) -> None:
+async def shake_hands(
+    stream: trio.abc.Stream,
+    timeout: float,
+    *,
+    http1: bool = False,
+    turn: Callable[[], Awaitable[None]] | None = None,
+) -> None:
     """Finish the TLS handshake of a stream, and check that both sides speak HTTP/2; nothing to do without TLS.
 
     Args:
         stream: of either side.
         timeout: in seconds.
         http1: a server that serves browsers, too: who has not agreed on HTTP/2 speaks HTTP/1.1.
+        turn: awaited when the peer has begun, before that is answered, which takes a while of the processor's time.
 
     Raises:
         RemoteProtocolError: it failed, took too long, or led to something else; the stream is of no use any more.
@@ -148,6 +155,10 @@ async def shake_hands(stream: trio.abc.Stream, timeout: float, *, http1: bool = 
     if not isinstance(stream, trio.SSLStream):
         return
     with trio.move_on_after(timeout) as scope:
+        if turn is not None:
+            if isinstance(stream.transport_stream, trio.SocketStream):
+                await trio.lowlevel.wait_readable(stream.transport_stream.socket)
+            await turn()
         try:
             await stream.do_handshake()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:

@@ -6,7 +6,6 @@ announced their ports before; what one of them serves is its `Application`.
 
 from __future__ import annotations
 
-import gc
 import ipaddress
 import logging
 import socket
@@ -21,6 +20,7 @@ from trio_cogment.cli.announced import merged
 from trio_cogment.cli.errors import failure_of
 from trio_cogment.cli.opening import EarlySignals, say
 from trio_cogment.cli.services.directory_access import Directory, directory_token, opened_directory, stay_registered
+from trio_cogment.cli.services.garbage import leave, settle
 from trio_cogment.cli.services.process import INITIALIZING, READY, StatusFile, Stop, run_until_signal
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application, Resources, Running, Start
@@ -52,6 +52,7 @@ def serve_until_signal(start: Start, early: EarlySignals) -> None:
         Failure: it cannot start.
     """
     failure = trio.run(run_until_signal, partial(_serve, start), early, start.reload)
+    leave()
     if failure is not None:
         raise failure
 
@@ -108,8 +109,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         ]
         servings, healths = await _start_servers(nursery, pairs, start, _observer(registry))
         _warn_if_anybody_may_call(start)
-        # What has been loaded so far stays: full collections need not look at it again, which would be a pause for all.
-        gc.freeze()
+        settle()
         status.write(READY)
         ready = [application.ready.format(port=servings[0][1].port)] if application.ready else []
         for line in ready:

@@ -14,6 +14,7 @@ import trio
 import trio.testing
 
 from trio_cogment._version import __version__
+from trio_cogment.rpc import measure_turns_by
 from trio_cogment.testing.history import History
 from trio_cogment.testing.sim._garbage import own_garbage
 from trio_cogment.testing.sim._step_recorder import Step, StepRecorder
@@ -159,6 +160,7 @@ def run_seeded(
     values: list[T] = []
 
     async def main() -> None:  # its name is part of each task's, and so of every schedule
+        measure_turns_by(trio.current_time)
         with recorder.scope:
             awaitable: object = async_fn(world, *args)
             if not inspect.isawaitable(awaitable):

@@ -1,0 +1,87 @@
+"""Fair turns between the connections of a run of Trio: see `_turn_order` for the rules, here are the tasks.
+
+All servers and channels of a run share one `Turns`, because they share its loop: what a datastore's connections do
+delays the trials of an orchestrator beside it.
+
+While there are units for everybody, nobody waits and no task runs. When somebody has to wait, a task is started that
+gives out units, once in each pass of Trio's loop, until nobody waits any more. Its time is that of the thread's
+processor, which does not grow when other processes are busy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from trio_cogment.rpc._turn_order import Lane, TurnOrder
+
+
+class Turns:
+    """See the module.
+
+    Args:
+        clock: measures passes, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+        self._clock = clock
+        self._order = order = TurnOrder()
+        self._giving = False
+        self.take = order.take
+        self.charge = order.charge
+        self.leave = order.leave
+
+    async def turn(self, lane: Lane, units: int = 1) -> None:
+        """Return when the caller may do so much work: at once and without a checkpoint when nobody waits."""
+        if self.take(lane, units):
+            return
+        task = trio.lowlevel.current_task()
+
+        def abort(_: Any) -> trio.lowlevel.Abort:
+            self.leave(lane, task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self.wait(lane, task, lambda: trio.lowlevel.reschedule(task), units)
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def wait(self, lane: Lane, owner: object, go: Callable[[], None], units: int = 1) -> None:
+        """Have `go` called when it is the owner's turn. It must not raise, and may call this again."""
+        self._order.wait(lane, owner, go, units)
+        if not self._giving:
+            self._giving = True
+            trio.lowlevel.spawn_system_task(self._give, name="turns of connections")
+
+    async def _give(self) -> None:
+        order, clock = self._order, self._clock
+        try:
+            while order.crowded:
+                order.next_pass()
+                began = clock()
+                await trio.lowlevel.checkpoint()
+                order.adapt(clock() - began)
+        finally:
+            self._giving = False
+
+
+_turns: trio.lowlevel.RunVar[Turns] = trio.lowlevel.RunVar("trio_cogment.rpc turns")
+
+
+def turns_of_run() -> Turns:
+    """Return the turns of this run of Trio."""
+    try:
+        return _turns.get()
+    except LookupError:
+        turns = Turns()
+        _turns.set(turns)
+        return turns
+
+
+def measure_turns_by(clock: Callable[[], float]) -> None:
+    """Measure passes by another clock in this run: a simulation must not depend on how fast the machine is.
+
+    Call it before the first connection is made.
+    """
+    _turns.set(Turns(clock))

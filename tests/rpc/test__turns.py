@@ -1,0 +1,98 @@
+"""Turns between tasks: nobody waits while there is room, and a task gives turns only while somebody waits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+import trio.testing
+
+from trio_cogment.rpc._turn_order import Lane
+from trio_cogment.rpc._turns import Turns, measure_turns_by, turns_of_run
+
+
+@asynccontextmanager
+async def crowded() -> AsyncIterator[Turns]:
+    """A run's turns, of which the lane of the others has none left in this pass."""
+    turns = Turns(trio.current_time)
+    while turns.take(Lane.OTHERS):
+        pass
+    yield turns
+
+
+async def test_while_there_are_units_nobody_waits() -> None:
+    turns = Turns(trio.current_time)
+    with trio.testing.assert_no_checkpoints():
+        await turns.turn(Lane.OTHERS)
+        await turns.turn(Lane.ESTABLISHED, 5)
+
+
+async def test_who_waits_goes_in_order() -> None:
+    went: list[int] = []
+
+    async def one(number: int) -> None:
+        await turns.turn(Lane.OTHERS)
+        went.append(number)
+
+    async with crowded() as turns, trio.open_nursery() as nursery:
+        before = trio.lowlevel.current_statistics().tasks_living
+        for number in range(5):
+            turns.wait(Lane.OTHERS, number, partial(went.append, number))
+        nursery.start_soon(one, 5)
+        await trio.testing.wait_all_tasks_blocked()
+        assert sorted(went) == list(range(6))
+        assert went[:5] == list(range(5))
+        assert trio.lowlevel.current_statistics().tasks_living == before  # nothing runs when nobody waits
+
+
+async def test_a_cancelled_one_does_not_wait_any_more() -> None:
+    async with crowded() as turns:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await turns.turn(Lane.OTHERS)
+        assert scope.cancelled_caught
+        await trio.testing.wait_all_tasks_blocked()
+        await turns.turn(Lane.OTHERS)
+
+
+async def test_slow_passes_are_noticed() -> None:
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 1.0  # every pass takes a second
+        return now
+
+    turns = Turns(clock)
+    passes: list[int] = []
+
+    def go() -> None:
+        passes.append(0)
+        if len(passes) < 1000:
+            turns.wait(Lane.OTHERS, "busy", go)
+
+    turns.wait(Lane.OTHERS, "busy", go)
+    others = 0
+    while len(passes) < 1000:
+        await trio.lowlevel.checkpoint()
+        others += 1
+    assert others >= 1000 / 16  # between the turns everybody else goes on
+
+
+async def test_a_run_has_one() -> None:
+    assert turns_of_run() is turns_of_run()
+
+
+async def test_simulations_measure_by_their_own_clock() -> None:
+    measure_turns_by(trio.current_time)
+    assert turns_of_run() is turns_of_run()
+    assert turns_of_run()._clock is trio.current_time
+
+
+def test_each_run_has_its_own() -> None:
+    async def main() -> Turns:
+        return turns_of_run()
+
+    assert trio.run(main) is not trio.run(main)
