@@ -231,7 +231,8 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
     ) -> ClientCall:
         """See `CallOpener.call`."""
         if self._token is not None:
-            metadata = Metadata.from_wire((*Metadata(metadata), *self._authorization()))
+            who = self._authorization()
+            metadata = Metadata.from_wire((*Metadata(metadata), *who)) if metadata else who
         return Http2ClientCall(self, method, metadata, timeout, wait_for_ready, compression or self.compression)
 
     def unary_nowait(
