@@ -12,7 +12,7 @@ from pathlib import Path
 
 import nox
 
-nox.options.sessions = ["lint", "types", "docs", "tests", "sim", "interop"]
+nox.options.sessions = ["lint", "types", "docs", "tests", "sim", "interop", "browser"]
 nox.options.default_venv_backend = "none"
 
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -64,7 +64,9 @@ EXTRAS_PYTHONS = ["3.11", "3.12", "3.13"]
 MERMAID = "mermaid@11.17.2"
 
 JAVASCRIPT_SDK = "@cogment/cogment-js-sdk@2.0.1"
-JAVASCRIPT_NEEDS = ["protobufjs@7", "typescript@5"]
+JAVASCRIPT_NEEDS = ["protobufjs@7", "typescript@5", "grpc-web@2.1.1", "google-protobuf@3", "xhr2@0.2"]
+#: Names of a Chromium on PATH.
+CHROMIUM = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 
 # The programs in tests/fuzz, and the modules of which they have to reach nine tenths: engine and framing.
 FUZZED = ["engine_server", "engine_client", "framing", "headers", "endpoints"]
@@ -126,7 +128,7 @@ def environment(
 
 def checks(session: nox.Session) -> dict[str, str]:
     """Make the environment of the checks: the project, editable, and all that tests, lints and generates."""
-    groups = nox.project.dependency_groups(PROJECT, "test", "lint", "types", "protos", "news", "docs")
+    groups = nox.project.dependency_groups(PROJECT, "test", "browser", "lint", "types", "protos", "news", "docs")
     return environment(session, "checks", ["-e", ".", *groups])
 
 
@@ -166,7 +168,7 @@ def tests(session: nox.Session) -> None:
         checks(session),
         "pytest",
         "-m",
-        "not interop and not javascript and not soak and not rl_peers",
+        "not interop and not javascript and not browser and not soak and not rl_peers",
         *PARALLEL,
         *session.posargs,
     )
@@ -206,20 +208,63 @@ def interop(session: nox.Session) -> None:
     run(session, env, "pytest", "-m", "interop and not soak", *PARALLEL, *session.posargs)
 
 
-@nox.session
-def javascript(session: nox.Session) -> None:
-    """Generated JavaScript, on the JavaScript SDK; needs Node.js and npm."""
+def published_javascript(session: nox.Session) -> dict[str, str]:
+    """Make the folder of the published JavaScript SDK and of what is tested with it, and tell the tests where it is."""
     folder = (Path(session.cache_dir).parent / "javascript").absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "package" / "dist").exists():
+    wanted, marker = " ".join([JAVASCRIPT_SDK, *JAVASCRIPT_NEEDS]), folder / "installed"
+    if not (marker.exists() and marker.read_text() == wanted):
         npm = ["npm", "--prefix", str(folder), "--no-fund", "--no-audit"]
         session.run(*npm, "install", *JAVASCRIPT_NEEDS, external=True)
         # Its own requirements include one from a git server; what it consists of needs none of them.
         session.run("npm", "pack", "--pack-destination", str(folder), JAVASCRIPT_SDK, external=True, silent=True)
         (archive,) = folder.glob("*.tgz")
         session.run("tar", "-xzf", str(archive), "-C", str(folder), external=True)
-    env = {**checks(session), "TRIO_COGMENT_JAVASCRIPT": str(folder)}
+        marker.write_text(wanted)
+    return {"TRIO_COGMENT_JAVASCRIPT": str(folder)}
+
+
+@nox.session
+def javascript(session: nox.Session) -> None:
+    """Generated JavaScript on the JavaScript SDK, that SDK and grpc-web against a server; needs Node.js and npm."""
+    env = {**checks(session), **published_javascript(session)}
     run(session, env, "pytest", "-m", "javascript", *session.posargs)
+
+
+@nox.session
+def browser(session: nox.Session) -> None:
+    """The JavaScript SDK in Chromium: one on PATH, or Playwright's own, or Debian's package; needs npm."""
+    env = {**checks(session), **published_javascript(session)}
+    if not any(map(shutil.which, CHROMIUM)) and not installed_chromium(session, env):
+        text = "there is no Chromium, and none could be installed: nothing was tested in a browser"
+        if os.environ.get("CI"):
+            session.error(text)
+        session.warn(text)
+        return
+    run(session, env, "pytest", "-m", "browser and not soak", *session.posargs)
+
+
+def installed_chromium(session: nox.Session, env: dict[str, str]) -> bool:
+    """Try to install a Chromium; return whether there is one now."""
+    python = str(Path(env["VIRTUAL_ENV"]) / "bin" / "python")
+    attempts = [[python, "-m", "playwright", "install", "--only-shell", "chromium"]]
+    if hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
+        attempts += [
+            ["apt-get", "update", "-q"],
+            ["apt-get", "install", "-q", "-y", "--no-install-recommends", "chromium"],
+        ]
+    for command in attempts:
+        done = session.run(*command, external=True, silent=True, success_codes=range(256))
+        session.log("%s: %s", " ".join(command), "done" if done is not None else "failed")
+    own = session.run(
+        python,
+        "-c",
+        "import pathlib, playwright.sync_api as p\nwith p.sync_playwright() as x: "
+        "print(pathlib.Path(x.chromium.executable_path).exists())",
+        external=True,
+        silent=True,
+    )
+    return any(map(shutil.which, CHROMIUM)) or "True" in str(own)
 
 
 @nox.session

@@ -164,30 +164,15 @@ def test_a_group_alone_shows_its_help(
         (("demo", "--ticks=1"), "--ticks: 1 is not in the range"),
         (("serve", "--gc_frequency=-1"), "--gc_frequency: expected a number of starts, 0 or more, got '-1'"),
         (("serve", "--prometheus_port=x"), "--prometheus_port: expected a port from 0 to 65535, got 'x'"),
+        (("serve", "--actor_web_port=x"), "--actor_web_port: expected a port from 0 to 65535, got 'x'"),
+        (("serve", "--actor_http_port=x"), "--actor_http_port: expected a port, got 'x'"),
+        (("serve", "--web_host=a:1"), "--web_host, --web_allow_origin: host 'a:1': expected a name without a port"),
+        (("serve", "--web_allow_origin=a"), "--web_host, --web_allow_origin: origin 'a': expected https://NAME"),
         (("serve", "--host=,"), "--host: expected an address or a name at least"),
     ],
 )
 def test_wrong_usage(arguments: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert expected in failure(capsys, *arguments)
-
-
-NOT_BUILT = [
-    ("--actor_web_port", "COGMENT_WEB_PROXY_PORT", "9001"),
-    ("--actor_http_port", None, "9001"),
-]
-
-
-@pytest.mark.parametrize(("flag", "variable", "value"), NOT_BUILT)
-def test_flags_not_built_yet_are_refused(
-    flag: str, variable: str | None, value: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert failure(capsys, "services", "orchestrator", f"{flag}={value}") == f"{flag} is not built yet"
-    if variable is not None:
-        monkeypatch.setenv(variable, value)
-        line = failure(capsys, "services", "orchestrator")
-        assert line.startswith(flag)
-        assert variable in line
-        assert line.endswith("is not built yet")
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,18 @@ async def test_calls_that_fail(
         assert text in message
 
 
+async def test_a_refused_call_says_whether_another_request_may_follow(autojump_clock: object) -> None:
+    async with served() as there:
+        answer = await there.ask("POST", "/a.B/C", request(), content_type=PROTO)
+        assert "connection" not in answer.headers
+        assert (await there.ask("GET", "/")).status == 200
+        head = f"POST /a.B/C HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: {PROTO}\r\ncontent-length: 9\r\n\r\n"
+        await there.send(head.encode())
+        rest = await there.rest()
+        assert b"connection: close" in rest
+        assert b"grpc-status: 12" in rest
+
+
 async def test_a_client_that_leaves_cancels_the_handler(autojump_clock: object) -> None:
     async with served() as there:
         data = request()
@@ -281,6 +293,20 @@ async def test_a_drain_ends_calls_in_time_and_closes_what_is_idle() -> None:
         await idle.aclose()
         await silent.aclose()
     assert parsed(answers[0].body)[1:] == (StatusCode.UNAVAILABLE, "the server is stopping")
+
+
+async def test_a_drain_while_a_connection_ends() -> None:
+    service = CheckService()
+    async with trio.open_nursery() as nursery:
+        serve_it = partial(serve, web=WebSide())
+        serving = await nursery.start(serve_it, [service.service()], await open_listeners("127.0.0.1"))
+        client = await trio.open_tcp_stream("127.0.0.1", serving.port)
+        await client.send_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        while await client.receive_some():
+            pass
+        with trio.fail_after(5):  # the server waits until the client has closed, too
+            await serving.drain(0.2)
+        await client.aclose()
 
 
 async def test_cancelled_servers_say_so() -> None:

@@ -30,14 +30,16 @@ class OpenPorts:
     Attributes:
         servers: the sockets of each server, in the order of their ports.
         metrics: the sockets of the metrics.
+        web: the sockets for pages of any origin.
     """
 
     def __init__(self) -> None:
         self.servers: list[list[socket.socket]] = []
         self.metrics: list[socket.socket] = []
+        self.web: list[socket.socket] = []
 
-    def open(self, hosts: Sequence[str], ports: Sequence[int], metrics_port: int) -> None:
-        """Open the ports of the servers, each once, and that of the metrics if it is not 0.
+    def open(self, hosts: Sequence[str], ports: Sequence[int], metrics_port: int, web_port: int = 0) -> None:
+        """Open the ports of the servers, each once, and those of the metrics and for any page if they are not 0.
 
         Raises:
             OSError: one of them cannot be opened; others may be open.
@@ -47,10 +49,12 @@ class OpenPorts:
             self.servers.append(listening_sockets(hosts, port))
         if metrics_port:
             self.metrics = listening_sockets(hosts, metrics_port)
+        if web_port:
+            self.web = listening_sockets(hosts, web_port)
 
     def close(self) -> None:
         """Close what is still open."""
-        for sockets in (*self.servers, self.metrics):
+        for sockets in (*self.servers, self.metrics, self.web):
             for one in sockets:
                 one.close()
 

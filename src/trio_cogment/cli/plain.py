@@ -257,6 +257,9 @@ def _orchestrator_flags() -> dict[str, Flag]:
         "status_file": Flag(None, None, "COGMENT_STATUS_FILE"),
         **_OUTGOING,
         "gc_frequency": Flag(_is_count, None, "COGMENT_GC_FREQUENCY"),
+        "web": Flag(_is_boolean, "true", "TRIO_COGMENT_WEB"),
+        "web_host": Flag(None, None, "TRIO_COGMENT_WEB_HOST"),
+        "web_allow_origin": Flag(None, None, "TRIO_COGMENT_WEB_ALLOW_ORIGIN"),
         "actor_web_port": Flag(None, None, "COGMENT_WEB_PROXY_PORT"),
         "actor_http_port": Flag(None, None),
     }

@@ -107,20 +107,24 @@ class RenewableListener(trio.abc.Listener[Any]):
     Args:
         listener: of the connections below.
         context: returns the present context; ALPN is set on it.
+        http1: browsers are served, too.
 
     Attributes:
         transport_listener: see above.
     """
 
-    def __init__(self, listener: trio.abc.Listener[Any], context: Callable[[], ssl.SSLContext]) -> None:
+    def __init__(
+        self, listener: trio.abc.Listener[Any], context: Callable[[], ssl.SSLContext], *, http1: bool = False
+    ) -> None:
         self.transport_listener = listener
+        self._protocols = ALPN_WITH_HTTP1 if http1 else (ALPN,)
         self._context = context
 
     async def accept(self) -> trio.SSLStream[Any]:
         """Accept a connection; the handshake is the stream's business."""
         stream = await self.transport_listener.accept()
         context = self._context()
-        context.set_alpn_protocols([ALPN])
+        context.set_alpn_protocols(self._protocols)
         return trio.SSLStream(stream, context, server_side=True, https_compatible=True)
 
     async def aclose(self) -> None:

@@ -97,6 +97,7 @@ class WebConnection:
                             with self._scope:
                                 await self._serve()
                         finally:
+                            self._io = None
                             self.writer.finish()
                             self._closing.hurry(trio.current_time() + self.config.farewell_timeout_seconds)
                             io.cancel_scope.cancel()  # the writer is shielded, its deadline runs

@@ -100,7 +100,10 @@ class _Body:
                 return  # the next request: it waits, and that its client leaves is noticed when it is answered
             else:
                 connection.send_soon(connection.http.go_on())
-                connection.http.receive(await connection.byte_stream.receive_some())
+                data = await connection.byte_stream.receive_some()
+                if not data:
+                    raise RpcError(StatusCode.CANCELLED, "the caller left")
+                connection.http.receive(data)
 
     async def _messages(self, call: RelayedCall, data: bytes) -> None:
         if self._text is not None:
@@ -136,6 +139,7 @@ async def serve_call(connection: Hosting, request: Request, route: RelayRoute | 
         if route is None:
             raise RpcError(StatusCode.UNIMPLEMENTED, f"{request.path} is not implemented here")
     except RpcError as error:
+        connection.http.discard()
         answering.refuse(error)
         return
     body = _Body(connection, answering, route, text=asked_in_text)

@@ -93,6 +93,11 @@ class Http1:
         headers = tuple(event.headers)
         return Request(event.method.decode("latin-1"), path, query, headers, self._secure)
 
+    def discard(self) -> None:
+        """Drop what has come of the request's body."""
+        while isinstance(self.next_event(), bytes):
+            pass
+
     @property
     def pipelined(self) -> bool:
         """Whether bytes have come that are not of this request."""
@@ -138,7 +143,7 @@ class Http1:
     def head(self, status: int, headers: Iterable[tuple[bytes, bytes]], *, close: bool = False) -> bytes:
         """Return the head of an answer; its body follows in pieces unless there is a length among the headers."""
         fields = [*headers, *common_headers(self._foreign)]
-        if close:
+        if close or self._h11.their_state is h11.SEND_BODY:  # what comes of the body then is not waited for
             fields.append((b"connection", b"close"))
         return self._send(h11.Response(status_code=status, reason=_PHRASES[status], headers=fields))
 

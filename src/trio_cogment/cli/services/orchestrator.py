@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from trio_cogment.cli.announced import orchestrator_parts
-from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.logs import log_options
 from trio_cogment.cli.options import FilePath, applied, as_list, port_option
 from trio_cogment.cli.services.default_params import ParamsSettings, check_hooks, load_default_params
@@ -29,6 +27,7 @@ from trio_cogment.cli.services.settings import ANYWHERE, ServerSettings, common_
 from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage, refuse_storage_in_use
 from trio_cogment.cli.services.types_option import load_types
+from trio_cogment.cli.services.web_flags import web_options, web_settings
 from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ def orchestrator_options(*, host: str = ANYWHERE) -> Callable[[_Decorated], _Dec
     """
     path = FilePath(path_type=Path)
     options = (
-        *(_refused(*flag) for flag in _NOT_BUILT),
+        web_options,
         log_options,
         directory_options("ORCHESTRATOR"),
         click.option(
@@ -126,32 +125,6 @@ def orchestrator_options(*, host: str = ANYWHERE) -> Callable[[_Decorated], _Dec
     return lambda command: applied(options, command)
 
 
-#: Flags of the reference: name, environment variables, and the default, which means the same as leaving the flag out.
-_NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("--actor_web_port", ("COGMENT_WEB_PROXY_PORT",), "0"),
-    ("--actor_http_port", (), "0"),
-)
-
-
-def _refuse(default: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
-    def refuse(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-        if value is None:
-            return
-        if param.name and ctx.get_parameter_source(param.name) is ParameterSource.ENVIRONMENT:
-            if value.strip().lower() == default:
-                return
-            names = " or ".join(param.envvar or ())
-            raise Failure(f"{param.opts[0]} (environment: {names}) is not built yet")
-        raise Failure(f"{param.opts[0]} is not built yet")
-
-    return refuse
-
-
-def _refused(flag: str, variables: tuple[str, ...], default: str) -> Callable[[_Decorated], _Decorated]:
-    # To ignore such a flag would be worse than to refuse it.
-    return click.option(flag, envvar=list(variables), hidden=True, expose_value=False, callback=_refuse(default))
-
-
 def orchestrator_settings(
     ctx: click.Context,
     *,
@@ -185,10 +158,11 @@ def orchestrator_settings(
         trainer=trainer,
         trainer_spec=trainer_spec,
         legacy=ctx.params["legacy"],
+        web=web_settings(ctx),
     )
 
 
-@click.command(epilog="Flags of the reference that are missing here are refused: they are not built yet.")
+@click.command()
 @port_option(
     "--lifecycle_port",
     default=DEFAULT_PORT,

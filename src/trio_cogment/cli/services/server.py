@@ -7,6 +7,7 @@ announced their ports before; what one of them serves is its `Application`.
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import logging
 import socket
 from collections.abc import Iterable, Sequence
@@ -24,19 +25,25 @@ from trio_cogment.cli.services.garbage import leave, settle
 from trio_cogment.cli.services.process import INITIALIZING, READY, StatusFile, Stop, run_until_signal
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application, Resources, Running, Start
+from trio_cogment.cli.services.web_flags import open_side, web_side
 from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, serve, standard_services
 from trio_cogment.rpc.refusals import refusals
 from trio_cogment.rpc.tls import RenewableListener
+from trio_cogment.service_names import CLIENT_ACTOR, LIFECYCLE
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from trio_cogment.cli.tls import Tls
+    from trio_cogment.web import WebSide
 
 Sockets: TypeAlias = Sequence[trio.SocketListener] | Sequence[RenewableListener]
 
 #: How long the port stays open for a directory that does not answer when the services are deregistered.
 _DEREGISTRATION_SECONDS = 0.5
+
+#: What the JavaScript SDK calls: the services on the port for pages of any origin.
+_FOR_PAGES = (LIFECYCLE, CLIENT_ACTOR)
 
 _log = logging.getLogger(__name__)
 
@@ -104,10 +111,15 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         servers: list[list[Service]] = merged(application.ports, running.services)
         servers[0].extend(directory.services)
         _check_announced(application, servers)
+        side = web_side(settings.web, configuration.web)
         pairs = [
-            (services, _listeners(sockets, tls)) for services, sockets in zip(servers, start.ports.servers, strict=True)
+            (services, _listeners(sockets, tls, http1=side is not None))
+            for services, sockets in zip(servers, start.ports.servers, strict=True)
         ]
-        servings, healths = await _start_servers(nursery, pairs, start, _observer(registry))
+        observer = _observer(registry)
+        servings, healths = await _start_servers(nursery, pairs, start, observer, side)
+        for_pages, more_healths = await _start_for_pages(nursery, servers, start, observer)
+        healths += more_healths
         _warn_if_anybody_may_call(start)
         settle()
         status.write(READY)
@@ -139,7 +151,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         for health in healths:
             health.stop()
         await _say_farewell(running, directory)
-        await _stop_serving(directory, unregistered, servings)
+        await _stop_serving(directory, unregistered, [*servings, *for_pages])
         nursery.cancel_scope.cancel()
 
 
@@ -172,9 +184,9 @@ def _ports(start: Start) -> list[int]:
     return [sockets[0].getsockname()[1] for sockets in start.ports.servers]
 
 
-def _listeners(sockets: Iterable[socket.socket], tls: Tls | None = None) -> Any:
+def _listeners(sockets: Iterable[socket.socket], tls: Tls | None = None, *, http1: bool = False) -> Any:
     plain = [trio.SocketListener(trio.socket.from_stdlib_socket(one)) for one in sockets]
-    return plain if tls is None else [RenewableListener(listener, tls.of_servers) for listener in plain]
+    return plain if tls is None else [RenewableListener(listener, tls.of_servers, http1=http1) for listener in plain]
 
 
 def _warn_if_anybody_may_call(start: Start) -> None:
@@ -192,9 +204,14 @@ def _warn_if_anybody_may_call(start: Start) -> None:
         )
 
 
+def _short(service: Service) -> str:
+    name: str = service.name
+    return name.rpartition(".")[2]
+
+
 def _check_announced(application: Application, servers: Iterable[Iterable[Service]]) -> None:
     """Raise AssertionError unless what is served is what was announced: a bug in this package."""
-    served = [[service.name.rpartition(".")[2] for service in services] for services in servers]
+    served = [[_short(service) for service in services] for services in servers]
     assert served == merged(application.ports, application.services), served
 
 
@@ -203,6 +220,7 @@ async def _start_servers(
     servers: Iterable[tuple[list[Service], Sockets]],
     start: Start,
     observer: ServerObserver | None,
+    side: WebSide | None,
 ) -> tuple[list[tuple[list[Service], RunningServer]], list[HealthService]]:
     settings = start.settings
     servings: list[tuple[list[Service], RunningServer]] = []
@@ -212,11 +230,30 @@ async def _start_servers(
         health = HealthService(service.name for service in services)
         everything = [*services, *standard_services(services, health, reflection=settings.grpc_reflection)]
         serve_them = partial(
-            serve, config=settings.configuration.rpc, health=health, observer=observer, access=start.access.control
+            serve,
+            config=settings.configuration.rpc,
+            health=health,
+            observer=observer,
+            access=start.access.control,
+            web=side,
         )
         servings.append((services, await nursery.start(serve_them, everything, sockets)))
         healths.append(health)
     return servings, healths
+
+
+async def _start_for_pages(
+    nursery: trio.Nursery,
+    servers: Iterable[Iterable[Service]],
+    start: Start,
+    observer: ServerObserver | None,
+) -> tuple[list[tuple[list[Service], RunningServer]], list[HealthService]]:
+    """Start the server for pages of any origin, if there is to be one."""
+    if not start.ports.web:
+        return [], []
+    services = [service for service in itertools.chain(*servers) if _short(service) in _FOR_PAGES]
+    side = open_side(start.settings.configuration.web)
+    return await _start_servers(nursery, [(services, _listeners(start.ports.web))], start, observer, side)
 
 
 def _registry(settings: ServerSettings) -> CollectorRegistry | None:

@@ -16,6 +16,7 @@ from trio_cogment.cli.logs import LogSettings, log_options, log_settings
 from trio_cogment.cli.options import applied, as_list, boolean_option, port_option
 from trio_cogment.cli.services.auth import AuthSettings, auth_options, auth_settings
 from trio_cogment.cli.services.directory_flags import DirectorySettings, directory_settings
+from trio_cogment.cli.services.web_flags import WebSettings
 from trio_cogment.cli.tls import TlsFiles, tls_files, tls_options
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -38,6 +39,7 @@ class ServerSettings:
         configuration: what no flag says.
         directory: where, and as what, the services are registered.
         log: where it goes.
+        web: what it has for browsers; None: nothing.
     """
 
     hosts: Sequence[str]
@@ -49,6 +51,7 @@ class ServerSettings:
     configuration: Configuration = field(default_factory=Configuration)
     directory: DirectorySettings | None = None
     log: LogSettings = field(default_factory=LogSettings)
+    web: WebSettings | None = None
 
 
 def server_options(

@@ -151,7 +151,8 @@ class Start:
     def _open(self) -> None:
         hosts = self.settings.hosts
         try:
-            self.ports.open(hosts, self.application.ports, self.settings.prometheus_port)
+            web_port = 0 if self.settings.web is None else self.settings.web.open_port
+            self.ports.open(hosts, self.application.ports, self.settings.prometheus_port, web_port)
         except (OSError, UnicodeError) as error:
             raise Failure(_cannot_listen(error, hosts)) from error
 

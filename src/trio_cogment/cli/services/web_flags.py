@@ -1,0 +1,114 @@
+"""Flags of what a server has for browsers, and the sides that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import applied, as_list, boolean_option, port_option
+
+if TYPE_CHECKING:
+    from trio_cogment.config import WebConfig
+    from trio_cogment.web import WebSide
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSettings:
+    """What a server has for browsers.
+
+    Attributes:
+        enabled: its ports serve them.
+        hosts: names by which it is known.
+        origins: of pages that may use it.
+        open_port: of the port that pages of any origin may use; 0: there is none.
+    """
+
+    enabled: bool = True
+    hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
+    open_port: int = 0
+
+
+def web_options(command: _Decorated) -> _Decorated:
+    """Add the flags."""
+    options = (
+        # The old name of the reference.
+        click.option("--actor_http_port", hidden=True, default="0", metavar="PORT"),
+        port_option(
+            "--actor_web_port",
+            default=0,
+            variables=["COGMENT_WEB_PROXY_PORT"],
+            text="Port for pages of any origin, as with the reference's web proxy, without TLS; 0: none.",
+        ),
+        _list_option(
+            "--web_allow_origin",
+            "TRIO_COGMENT_WEB_ALLOW_ORIGIN",
+            metavar="ORIGINS",
+            text="Pages of other servers that may use this one, as https://example.org, separated by commas; "
+            "repeatable; *: any.",
+        ),
+        _list_option(
+            "--web_host",
+            "TRIO_COGMENT_WEB_HOST",
+            metavar="NAMES",
+            text="Names by which browsers find this server, besides addresses and localhost, separated by commas; "
+            "repeatable; *: any.",
+        ),
+        boolean_option("--web", variable="TRIO_COGMENT_WEB", text="Serve browsers, on the ports of gRPC."),
+    )
+    return applied(options, command)
+
+
+def _list_option(flag: str, variable: str, *, metavar: str, text: str) -> Callable[[_Decorated], _Decorated]:
+    return click.option(
+        flag, multiple=True, callback=as_list, metavar=metavar, envvar=variable, show_envvar=True, help=text
+    )
+
+
+def web_settings(ctx: click.Context) -> WebSettings:
+    """Collect the settings from the flags of `web_options`.
+
+    Raises:
+        Failure: a flag has another form.
+    """
+    old = ctx.params["actor_http_port"]
+    if not (old.isascii() and old.isdecimal() and len(old) <= 5):
+        raise Failure(f"--actor_http_port: expected a port, got {old!r}")
+    settings = WebSettings(
+        enabled=ctx.params["web"],
+        hosts=ctx.params["web_host"],
+        origins=ctx.params["web_allow_origin"],
+        open_port=ctx.params["actor_web_port"] or int(old),
+    )
+    if settings.hosts or settings.origins:
+        from trio_cogment.errors import InvalidArgumentError
+        from trio_cogment.web.origins import OriginPolicy
+
+        try:
+            OriginPolicy(settings.hosts, settings.origins)
+        except InvalidArgumentError as error:
+            raise Failure(f"--web_host, --web_allow_origin: {error}") from None
+    return settings
+
+
+def web_side(settings: WebSettings | None, config: WebConfig) -> WebSide | None:
+    """Return what the ports of gRPC have for browsers; None: nothing."""
+    if settings is None or not settings.enabled:
+        return None
+    from trio_cogment.web import OriginPolicy, WebSide
+
+    return WebSide(OriginPolicy(settings.hosts, settings.origins), config=config)
+
+
+def open_side(config: WebConfig) -> WebSide:
+    """Return what the port has that pages of any origin may use."""
+    from trio_cogment.web import OriginPolicy, WebSide
+    from trio_cogment.web.origins import ANY
+
+    return WebSide(OriginPolicy([ANY], [ANY]), config=config)

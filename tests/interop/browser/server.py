@@ -1,0 +1,60 @@
+"""A platform for pages: an environment that counts, one client actor; `python -m tests.interop.browser.server`.
+
+Prints its port when it serves, and what it has seen of each trial when it ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from functools import partial
+
+import trio
+
+from trio_cogment import EnvironmentSession, actor_params, open_platform, trial_params
+from trio_cogment.config import WebConfig
+from trio_cogment.rpc import open_listeners, serve
+from trio_cogment.web import OriginPolicy, WebSide
+
+seen: list[dict[str, object]] = []
+
+
+async def counter(session: EnvironmentSession) -> None:
+    """Count ticks, reward each action, and send each message back."""
+    record: dict[str, object] = {"actions": 0, "messages": 0, "details": None}
+    seen.append(record)
+    actions = messages = 0
+    await session.start([("*", b"\x00")])
+    async for event in session.all_events():
+        if event.message is not None:
+            messages += 1
+            await session.send_message(event.message.payload, ["web"])
+        if event.actions is not None:
+            actions += 1
+            await session.add_reward(1.0, 1.0, "web")
+            await session.produce_observations([("*", bytes([(event.tick_id + 1) % 256]))])
+    record |= {"actions": actions, "messages": messages, "details": session.details}
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--origin", action="append", default=[])
+    arguments = parser.parse_args()
+    async with open_platform(
+        default_params=trial_params([actor_params("web", "player", endpoint="cogment://client")])
+    ) as platform:
+        platform.participants.register_environment(counter)
+        side = WebSide(OriginPolicy(origins=arguments.origin), config=WebConfig())
+        async with trio.open_nursery() as nursery:
+            listeners = await open_listeners("127.0.0.1")
+            serving = await nursery.start(partial(serve, web=side), platform.services, listeners)
+            print(serving.port, flush=True)
+            await trio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
+            await platform.stop()
+            await serving.drain(2)
+    print(json.dumps(seen), flush=True)
+
+
+if __name__ == "__main__":
+    trio.run(main)
