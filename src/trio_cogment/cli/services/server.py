@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import trio
 from purerpc import Service
 
-from trio_cogment.cli.announced import merged
+from trio_cogment.cli.announced import FOR_PAGES, merged
 from trio_cogment.cli.errors import failure_of
 from trio_cogment.cli.opening import EarlySignals, say
 from trio_cogment.cli.services.directory_access import Directory, directory_token, opened_directory, stay_registered
@@ -29,7 +29,6 @@ from trio_cogment.cli.services.web_flags import open_side, web_side
 from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, serve, standard_services
 from trio_cogment.rpc.refusals import refusals
 from trio_cogment.rpc.tls import RenewableListener
-from trio_cogment.service_names import CLIENT_ACTOR, LIFECYCLE
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -41,9 +40,6 @@ Sockets: TypeAlias = Sequence[trio.SocketListener] | Sequence[RenewableListener]
 
 #: How long the port stays open for a directory that does not answer when the services are deregistered.
 _DEREGISTRATION_SECONDS = 0.5
-
-#: What the JavaScript SDK calls: the services on the port for pages of any origin.
-_FOR_PAGES = (LIFECYCLE, CLIENT_ACTOR)
 
 _log = logging.getLogger(__name__)
 
@@ -251,7 +247,7 @@ async def _start_for_pages(
     """Start the server for pages of any origin, if there is to be one."""
     if not start.ports.web:
         return [], []
-    services = [service for service in itertools.chain(*servers) if _short(service) in _FOR_PAGES]
+    services = [service for service in itertools.chain(*servers) if _short(service) in FOR_PAGES]
     side = open_side(start.settings.configuration.web)
     return await _start_servers(nursery, [(services, _listeners(start.ports.web))], start, observer, side)
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trio_cogment.cli.announced import announcements
+from trio_cogment.cli.announced import FOR_PAGES, announcements
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.opening import OpenPorts, say
 
@@ -165,7 +165,10 @@ class Start:
     def announcements(self) -> list[str]:
         """Return the lines."""
         application = self.application
-        return announcements(application.name, application.ports, application.services, self.ports.servers)
+        lines = announcements(application.name, application.ports, application.services, self.ports.servers)
+        if self.ports.web:
+            lines += announcements("pages of any origin", [0], [FOR_PAGES], [self.ports.web])
+        return lines
 
 
 def _cannot_listen(error: OSError | UnicodeError, hosts: Iterable[str]) -> str:

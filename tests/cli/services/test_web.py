@@ -1,0 +1,92 @@
+"""The web side of servers, by their flags."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from pathlib import Path
+
+import httpx
+import pytest
+import trio
+
+from tests.cli.process import PATIENCE_SECONDS, server
+from tests.ports import free_port
+from tests.rpc.tls_files import make_party
+from trio_cogment.api import orchestrator_pb2
+from trio_cogment.api.common_pb2 import VersionRequest
+from trio_cogment.rpc import Channel, client_tls, methods_of
+
+SERVE = ("serve", "--host=127.0.0.1", "--port=0", "--storage=none", "--archive_dir=none", "--persistence_file=none")
+VERSION = methods_of(orchestrator_pb2.DESCRIPTOR.services_by_name["TrialLifecycleSP"])["Version"]
+PAGE = "https://app.example.org"
+
+
+async def status(url: str, **fields: str) -> int:
+    async with httpx.AsyncClient(verify=False) as client:
+        return (await client.get(url, headers=fields)).status_code
+
+
+@pytest.mark.parametrize(
+    ("flags", "variables", "host", "origin", "expected"),
+    [
+        ((), {}, "127.0.0.1", "", 200),
+        ((), {}, "127.0.0.1", PAGE, 403),
+        ((), {}, "lab.example.org", "", 403),
+        (("--web_host=a,lab.example.org",), {}, "lab.example.org", "", 200),
+        (("--web_allow_origin", PAGE), {}, "127.0.0.1", PAGE, 200),
+        ((), {"TRIO_COGMENT_WEB_HOST": "a lab.example.org"}, "lab.example.org", "", 200),
+        ((), {"TRIO_COGMENT_WEB_ALLOW_ORIGIN": PAGE}, "127.0.0.1", PAGE, 200),
+    ],
+)
+async def test_who_may(
+    flags: tuple[str, ...], variables: dict[str, str], host: str, origin: str, expected: int
+) -> None:
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server(*SERVE, *flags, variables=variables) as running:
+            await running.wait_serving()
+            fields = {"host": host, **({"origin": origin} if origin else {})}
+            assert await status(f"http://127.0.0.1:{running.port}/", **fields) == expected
+            async with Channel("127.0.0.1", running.port) as channel:
+                assert (await channel.unary(VERSION, VersionRequest())).versions
+            await running.stop()
+
+
+async def test_without() -> None:
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server(*SERVE, "--web=false") as running:
+            await running.wait_serving()
+            with pytest.raises(httpx.HTTPError):
+                await status(f"http://127.0.0.1:{running.port}/")
+            await running.stop()
+
+
+@pytest.mark.parametrize("how", ["--actor_web_port", "--actor_http_port", "COGMENT_WEB_PROXY_PORT"])
+async def test_a_port_for_any_page(how: str) -> None:
+    port = free_port()
+    flags = (f"{how}={port}",) if how.startswith("-") else ()
+    variables = {} if flags else {how: str(port)}
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server(*SERVE, *flags, variables=variables) as running:
+            await running.wait_serving()
+            assert await status(f"http://127.0.0.1:{port}/", host="any.example", origin=PAGE) == 200
+            assert await status(f"http://127.0.0.1:{running.port}/", origin=PAGE) == 403
+            async with httpx.AsyncClient() as client:
+                answer = await client.get(f"http://127.0.0.1:{port}/", headers={"origin": PAGE})
+                assert answer.headers["access-control-allow-origin"] == PAGE
+                assert json.loads(answer.text)["message"]
+            await running.stop()
+
+
+async def test_tls(tmp_path: Path) -> None:
+    party = make_party(tmp_path, "server", "127.0.0.1")
+    flags = (f"--trust_chain={party.chain}", f"--private_key={party.key}")
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with server(*SERVE, *flags) as running:
+            context = ssl.create_default_context(cafile=str(party.roots))
+            async with httpx.AsyncClient(verify=context) as client:
+                answer = await client.get(f"https://127.0.0.1:{running.port}/")
+                assert (answer.status_code, answer.http_version) == (200, "HTTP/1.1")
+            async with Channel("127.0.0.1", running.port, tls=client_tls(party.roots)) as channel:
+                assert (await channel.unary(VERSION, VersionRequest())).versions
+            await running.stop()
