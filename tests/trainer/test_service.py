@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -505,6 +507,33 @@ async def test_an_external_run_goes_on_after_a_restart(tmp_path: Path) -> None:
             await client.cancel("a")
             assert await statuses(call, 1) == [("TERM", 4)]
         assert await client.all_of("a", 2) == [3, 4, 5]
+
+
+async def test_the_name_of_a_run_is_shown_and_stored(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    names = {"a": "one\0 'two' é", "b": "b"}
+    async with serving(f"sqlite:{path}") as (client, _):
+        for run_id, name in names.items():
+            await client.submit(run_id, run_name=name)
+        await client.cancel("b")
+        async with client.watch() as call:
+            assert [(await next_of(call)).run_name for _ in names] == list(names.values())
+    async with serving(f"sqlite:{path}") as (client, _):
+        assert {record.run_id: record.run_name for record in await client.runs()} == names
+
+
+async def test_runs_of_a_file_from_before_names_were_stored(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    async with serving(f"sqlite:{path}") as (client, _):
+        for run_id in "ab":
+            await client.submit(run_id, run_name=f"{run_id} é")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE runs DROP COLUMN run_name")
+        connection.execute("DELETE FROM configs WHERE number = 2")
+        connection.execute("UPDATE runs SET state = 7, outcome = 'canceled' WHERE number = 2")
+        connection.execute("PRAGMA user_version = 3")
+    async with serving(f"sqlite:{path}") as (client, _):
+        assert [record.run_name for record in await client.runs()] == ["a é", ""]
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

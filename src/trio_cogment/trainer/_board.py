@@ -116,7 +116,14 @@ class Board:
     def create(self, run_id: str, digest: str, config: RunConfig) -> Entry:
         """Add a run that was submitted, and queue it for the storage."""
         now = self._wall_clock()
-        run = Run(run_id=run_id, digest=digest, external=config.external, created_ns=now, updated_ns=now)
+        run = Run(
+            run_id=run_id,
+            digest=digest,
+            external=config.external,
+            created_ns=now,
+            updated_ns=now,
+            run_name=config.run_name,
+        )
         last, marks = dict.fromkeys(Kind, 0), {kind: dict[str, int]() for kind in Kind}
         entry = self.add(self._next_number, run, config, last, marks)
         self._store(entry, config.with_run_id(run_id))

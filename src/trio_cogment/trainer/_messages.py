@@ -27,6 +27,7 @@ def record_of(run: Run, seq: int = 0, *, detailed: bool = False) -> RunRecord:
         checkpoints=run.checkpoints,
         outcome=run.outcome.value if run.outcome is not None else "",
         detail=run.detail if detailed else "",
+        run_name=run.run_name,
         seq_id=seq,
     )
     record.created_at.FromNanoseconds(run.created_ns)

@@ -165,6 +165,7 @@ class Run:
         published: whether a step or an episode was ever accepted.
         checkpoints: the latest versions of models that it has saved, as `model@version`, in order.
         max_rate_hz: how many steps, or starts of trials, a second controllers allow; 0: any number.
+        run_name: what its configuration calls it, for people.
     """
 
     run_id: str
@@ -181,6 +182,7 @@ class Run:
     published: bool = False
     checkpoints: tuple[str, ...] = ()
     max_rate_hz: int = 0
+    run_name: str = ""
 
     @property
     def ended(self) -> bool:

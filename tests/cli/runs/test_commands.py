@@ -100,11 +100,11 @@ async def test_submit_of_what_cannot_be(tmp_path: Path) -> None:
 
 async def test_list() -> None:
     async with here() as of:
-        assert (await of.run("list")).out.splitlines() == ["RUN  STATUS  OUTCOME  UPDATED  GPUS  REASON"]
+        assert (await of.run("list")).out.splitlines() == ["RUN  NAME  STATUS  OUTCOME  UPDATED  GPUS  REASON"]
         await of.client.submit("a")
         await ended_run(of, "b")
         lines = (await of.run("list")).out.splitlines()
-        assert [line.split()[:2] for line in lines[1:]] == [["a", "INIT"], ["b", "TERM"]]
+        assert [line.split()[:3] for line in lines[1:]] == [["a", "cartpole", "INIT"], ["b", "b", "TERM"]]
         (found,) = await of.json("list", "--status", "term")
         assert (found["run_id"], found["status"], found["failure_reason"]) == ("b", "RUN_STATUS_TERM", "user_cancel")
 

@@ -20,12 +20,33 @@ def record(**fields: object) -> RunRecord:
 
 
 def test_a_table() -> None:
-    text = table([record(gpu_slots=[0, 2], failure_reason="out of\x1b memory", outcome="failed"), record()])
+    text = table(
+        [record(gpu_slots=[0, 2], failure_reason="out of\x1b memory", outcome="failed"), record(run_name="one")]
+    )
     assert text.splitlines() == [
-        "RUN  STATUS  OUTCOME  UPDATED              GPUS  REASON",
-        "r    TERM    failed   1970-01-01 00:01:30  0,2   out of\\x1b memory",
-        "r    TERM    -        1970-01-01 00:01:30  -     -",
+        "RUN  NAME  STATUS  OUTCOME  UPDATED              GPUS  REASON",
+        "r    -     TERM    failed   1970-01-01 00:01:30  0,2   out of\\x1b memory",
+        "r    one   TERM    -        1970-01-01 00:01:30  -     -",
     ]
+
+
+def test_a_table_that_is_too_wide() -> None:
+    records = [record(gpu_slots=[0], run_name="n" * 31, failure_reason="why " * 16, outcome="failed"), record()]
+    whole = table(records).splitlines()
+    assert whole[1].startswith(f"r    {'n' * 30}... (31 characters)  TERM ")
+    assert whole[1].endswith("why ... (64 characters)")
+    widest = max(map(len, whole))
+    assert table(records, width=widest).splitlines() == whole
+    assert table(records, width=widest - 1).splitlines()[0].split() == [
+        "RUN", "NAME", "STATUS", "OUTCOME", "UPDATED", "REASON",
+    ]  # fmt: skip
+    for width in (80, 40, 1):
+        narrow = table(records, width=width).splitlines()
+        assert len(narrow) == 3
+        assert max(map(len, narrow)) == width
+    assert table(records, width=80).splitlines()[0].split() == ["RUN", "NAME", "STATUS", "OUTCOME", "REASON"]
+    assert "  failed   why " in table(records, width=80).splitlines()[1]
+    assert table([], width=5) == "RUN  "
 
 
 def test_lines() -> None:

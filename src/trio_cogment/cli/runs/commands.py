@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.runs.common import data_of, print_json, run_options, with_client
+from trio_cogment.cli.runs.common import data_of, print_json, run_options, terminal_width, with_client
 from trio_cogment.cli.runs.view import table
 from trio_cogment.cli.text import printable
 
@@ -86,7 +86,7 @@ def list_(ctx: click.Context, /, status: tuple[str, ...], as_json: bool, **_opti
 
     records = with_client(ctx, ask)
     if not as_json:
-        click.echo(table(records))
+        click.echo(table(records, width=terminal_width()))
         return
     for record in records:
         print_json(data_of(record))

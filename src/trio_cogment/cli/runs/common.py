@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -88,6 +90,11 @@ def data_of(message: Message) -> dict[str, Any]:
             field = message.DESCRIPTOR.fields_by_name[name]
             found[name] = found[name] if field.enum_type is not None else value
     return found
+
+
+def terminal_width() -> int | None:
+    """Return how many characters a line of standard output may have; None: it is no terminal, and any number."""
+    return max(1, shutil.get_terminal_size().columns - 1) if sys.stdout.isatty() else None
 
 
 def print_json(data: Any) -> None:

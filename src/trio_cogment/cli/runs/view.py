@@ -12,8 +12,11 @@ from trio_cogment.cli.text import columns, printable, shortened
 if TYPE_CHECKING:
     from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunRecord, RunStep
 
-_HEADINGS = ("RUN", "STATUS", "OUTCOME", "UPDATED", "GPUS", "REASON")
+_HEADINGS = ("RUN", "NAME", "STATUS", "OUTCOME", "UPDATED", "GPUS", "REASON")
+#: Columns that are left out of a table that is too wide, in this order.
+_LESS_IMPORTANT = ("GPUS", "UPDATED")
 _REASON_CHARACTERS = 60
+_NAME_CHARACTERS = 30
 #: Sums of smaller values are numbers.
 _TOO_LARGE = 1e300
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
@@ -26,14 +29,30 @@ def status_of(record: RunRecord) -> str:
     return RunStatus.Name(record.status).removeprefix("RUN_STATUS_")
 
 
-def table(records: Iterable[RunRecord]) -> str:
-    """Return runs as a table, one on each line."""
-    return columns([_HEADINGS, *map(_row, records)])
+def table(records: Iterable[RunRecord], *, width: int | None = None) -> str:
+    """Return runs as a table, one on each line.
+
+    Args:
+        records: the runs.
+        width: how many characters a line has at most: less important columns are left out, and reasons are cut.
+    """
+    rows = [_HEADINGS, *map(_row, records)]
+    lines = columns(rows).splitlines()
+    if width is None:
+        return "\n".join(lines)
+    for name in _LESS_IMPORTANT:
+        if max(map(len, lines)) <= width:
+            break
+        place = rows[0].index(name)
+        rows = [(*row[:place], *row[place + 1 :]) for row in rows]
+        lines = columns(rows).splitlines()
+    return "\n".join(line[:width] for line in lines)
 
 
 def _row(record: RunRecord) -> tuple[str, ...]:
     return (
         record.run_id,
+        shortened(record.run_name, _NAME_CHARACTERS) or "-",
         status_of(record),
         record.outcome or "-",
         _time(record.updated_at.ToJsonString()),
