@@ -186,6 +186,17 @@ async def test_watch_of_a_failed_run_shows_the_last_lines_of_its_errors() -> Non
         assert (last["outcome"], last["detail"]) == ("failed", "Traceback:\nno\x1bdata")
 
 
+async def test_a_list_of_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with here() as of:
+        await of.client.submit("a")
+        record = await of.client.record("a")
+        reason = "why " * 1000
+        record.failure_reason = reason
+        monkeypatch.setattr(of.trainer, "records", lambda *_: [record] * 2000)
+        found = await of.json("list")
+        assert [one["failure_reason"] for one in found] == [reason] * 2000, "8 MB"
+
+
 async def test_watch_of_all_runs_ends_with_the_trainer() -> None:
     async with here(dispatcher=FakeDispatcher()) as of:
         await ended_run(of)

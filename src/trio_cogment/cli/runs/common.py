@@ -16,6 +16,7 @@ from trio_cogment.cli.client.common import ClientSettings, channel_to, run_clien
 from trio_cogment.cli.options import applied, as_endpoint, timeout_option
 from trio_cogment.cli.services.trainer import DEFAULT_PORT
 from trio_cogment.cli.tls import tls_files, tls_options
+from trio_cogment.config import RpcConfig
 from trio_cogment.endpoints import GrpcEndpoint
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _Result = TypeVar("_Result")
+
+#: A list of all runs is one message; the published client takes as much.
+_RPC = RpcConfig(max_receive_message_bytes=64 * 1024 * 1024)
 
 
 def run_options(command: _Decorated) -> _Decorated:
@@ -75,7 +79,7 @@ def with_client(ctx: click.Context, function: Callable[[TrainerClient], Any]) ->
 async def _opened(settings: ClientSettings, endpoint: GrpcEndpoint, secret: str) -> AsyncIterator[TrainerClient]:
     from trio_cogment.trainer.client import TrainerClient
 
-    async with channel_to(settings, endpoint) as channel:
+    async with channel_to(settings, endpoint, config=_RPC) as channel:
         yield TrainerClient(channel, secret=secret, timeout_seconds=settings.timeout_seconds)
 
 
