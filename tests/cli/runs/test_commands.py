@@ -28,14 +28,15 @@ class Here:
         self.trainer = trainer
         self.variables = {"COGMENT_TRAINER_ENDPOINT": endpoint}
 
-    async def run(self, *arguments: str, data: str = "") -> Output:
+    async def run(self, *arguments: str, data: str = "", code: int = 0) -> Output:
         output = await run_here("run", *arguments, variables=self.variables, data=data.encode())
         assert output.err == ""
-        assert output.code == 0
+        assert output.code == code
         return output
 
-    async def json(self, *arguments: str, data: str = "") -> list[Any]:
-        return [json.loads(line) for line in (await self.run(*arguments, "--json", data=data)).out.splitlines()]
+    async def json(self, *arguments: str, data: str = "", code: int = 0) -> list[Any]:
+        lines = (await self.run(*arguments, "--json", data=data, code=code)).out.splitlines()
+        return [json.loads(line) for line in lines]
 
     async def refused(self, *arguments: str) -> str:
         output = await run_here("run", *arguments, variables=self.variables)
@@ -157,7 +158,7 @@ async def test_watch_of_a_run_ends_with_it() -> None:
         outputs: list[Output] = []
 
         async def watch() -> None:
-            outputs.append(await of.run("watch", "a"))
+            outputs.append(await of.run("watch", "a", code=1))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch)
@@ -166,7 +167,7 @@ async def test_watch_of_a_run_ends_with_it() -> None:
         lines = outputs[0].out.splitlines()
         assert "       1  episode 0 -: return 7 in 0 steps" in lines
         assert lines[-1] == "a  TERM  episodes 1  steps 0  return 7  mean of 1 7  canceled: user_cancel"
-        *episodes, last = await of.json("watch", "a")
+        *episodes, last = await of.json("watch", "a", code=1)
         assert [episode["total_reward"] for episode in episodes] == [7]
         assert last["status"] == "RUN_STATUS_TERM"
 
@@ -176,14 +177,24 @@ async def test_watch_of_a_failed_run_shows_the_last_lines_of_its_errors() -> Non
         await of.client.submit("a", entry_point="python")
         await of.trainer.reports.starting("a")
         await of.trainer.reports.ended("a", Cause.FAILED, "exit_code_1", "Traceback:\nno\x1bdata")
-        lines = (await of.run("watch", "a")).out.splitlines()
+        lines = (await of.run("watch", "a", code=1)).out.splitlines()
         assert lines[-3:] == [
             "a  TERM  episodes 0  steps 0  return -  mean of 0 -  failed: exit_code_1",
             "  Traceback:",
             "  no\\x1bdata",
         ]
-        (last,) = await of.json("watch", "a")
+        (last,) = await of.json("watch", "a", code=1)
         assert (last["outcome"], last["detail"]) == ("failed", "Traceback:\nno\x1bdata")
+
+
+async def test_the_exit_code_of_watch_is_0_if_the_run_has_succeeded() -> None:
+    async with here(dispatcher=FakeDispatcher()) as of:
+        await of.client.submit("a", entry_point="python")
+        await of.trainer.reports.starting("a")
+        await of.trainer.reports.ended("a", Cause.FINISHED)
+        assert (await of.run("watch", "a", code=0)).out.endswith("  succeeded\n")
+        (last,) = await of.json("watch", "a", code=0)
+        assert last["outcome"] == "succeeded"
 
 
 async def test_a_list_of_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,7 @@ def test_progress() -> None:
         progress.add(RunEpisode(total_reward=total, steps=2))
     assert progress.summary == "r  TERM  episodes 3  steps 6  return nan  mean of 2 2  failed: why"
     assert progress.detail == ["one", "\\x1btwo"]
+    assert not progress.succeeded
     assert progress.screen(width=60, height=6).splitlines() == [
         "RUN  STATUS  EPISODES  STEPS  RETURN  MEAN OF 2",
         "r    TERM    3         6      nan     2",

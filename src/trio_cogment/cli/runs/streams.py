@@ -34,12 +34,12 @@ _CURVE_LINES = 12
 def watch(ctx: click.Context, /, run: str | None, since: int, as_json: bool, **_options: Any) -> None:
     """Watch all runs, until Control-C; or RUN and the returns of its episodes, until it has ended.
 
-    On a terminal the returns are a curve.
+    On a terminal the returns are a curve. The exit code is 0 if RUN has succeeded, and 1 if it failed or was cancelled.
     """
     if run is None:
         with_client(ctx, lambda client: watch_runs(client, since, as_json))
-    else:
-        with_client(ctx, lambda client: watch_run(client, run, since, as_json))
+    elif not with_client(ctx, lambda client: watch_run(client, run, since, as_json)):
+        ctx.exit(1)
 
 
 async def watch_runs(client: TrainerClient, since: int, as_json: bool) -> None:
@@ -53,8 +53,8 @@ async def watch_runs(client: TrainerClient, since: int, as_json: bool) -> None:
             sys.stdout.flush()
 
 
-async def watch_run(client: TrainerClient, run_id: str, since: int, as_json: bool) -> None:
-    """Print the returns of a run until it has ended, or draw them on a terminal.
+async def watch_run(client: TrainerClient, run_id: str, since: int, as_json: bool) -> bool:
+    """Print the returns of a run until it has ended, or draw them on a terminal; return whether it has succeeded.
 
     Args:
         client: of its trainer.
@@ -89,6 +89,7 @@ async def watch_run(client: TrainerClient, run_id: str, since: int, as_json: boo
     if not as_json:
         for line in progress.detail:
             click.echo(f"  {line}")
+    return progress.succeeded
 
 
 async def _follow_state(client: TrainerClient, run_id: str, progress: Progress, silent: bool) -> None:

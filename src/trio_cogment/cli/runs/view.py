@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from trio_cogment.cli.text import columns, printable, shortened
+from trio_cogment.trainer.runs import RunOutcome
 
 if TYPE_CHECKING:
     from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunRecord, RunStep
@@ -176,6 +177,11 @@ class Progress:
         """How the run has ended, and why; empty: it goes on."""
         record = self.record
         return "" if record is None else ": ".join(filter(None, (record.outcome, record.failure_reason)))
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the run has ended well."""
+        return self.record is not None and self.record.outcome == RunOutcome.SUCCEEDED.value
 
     @property
     def detail(self) -> list[str]:
