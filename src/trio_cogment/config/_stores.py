@@ -74,6 +74,11 @@ class ModelRegistryConfig:
         max_page_bytes: the approximate size of the descriptions in one reply; the rest is on the next page.
         max_uploads: how many versions are received at the same time; further uploads wait.
         max_downloads: how many versions are sent at the same time; further downloads wait.
+        max_peer_transfers: how many of these slots, in each direction, one peer may have: a token, a certificate, or an
+            address that is not on this machine.
+        transfer_least_bytes: a transfer of which fewer bytes pass in `transfer_least_seconds` loses its slot when
+            others wait for one.
+        transfer_least_seconds: see there.
         transfer_stall_seconds: how long an upload or download may wait for its client to send or read a chunk.
         watch_queue_versions: how many versions wait for a client that follows a model; a slow client misses the oldest
             of them, never the newest.
@@ -87,6 +92,9 @@ class ModelRegistryConfig:
     max_page_bytes: int = 2 * 1024 * 1024
     max_uploads: int = 32
     max_downloads: int = 32
+    max_peer_transfers: int = 8
+    transfer_least_bytes: int = 16 * 1024
+    transfer_least_seconds: float = 1.0
     transfer_stall_seconds: float = 120.0
     watch_queue_versions: int = 256
     storage_threads: int = 4

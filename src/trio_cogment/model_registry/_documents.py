@@ -15,6 +15,7 @@ from trio_cogment.errors import CogmentError
 _BASE: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NANOSECONDS = 10**9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+datetime.strptime("1970", "%Y")  # loads what it needs now, and not when there are no descriptors left to load it with
 _TIME = re.compile(r"(\d{4}-\d\d?-\d\d?)[Tt ]+(\d\d?:\d\d:\d\d)(?:\.(\d{1,9})\d*)?\s*(?:[Zz]|([+-])(\d\d?):?(\d\d)?)?")
 
 

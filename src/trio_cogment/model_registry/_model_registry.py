@@ -24,6 +24,7 @@ from trio_cogment.model_registry._archive import Archive
 from trio_cogment.model_registry._local_blobs import LocalBlobs
 from trio_cogment.model_registry._model import Model, shown
 from trio_cogment.model_registry._storage_errors import storage_errors
+from trio_cogment.model_registry._transfer_slots import Transfer, TransferSlots
 from trio_cogment.model_registry._transfers import IncomingVersion, OutgoingVersion, ToMemory, ToStore, UploadMemory
 from trio_cogment.model_registry._version_cache import Payload, Transient, TransientCache
 from trio_cogment.model_registry._version_watch import VersionWatch
@@ -76,8 +77,8 @@ class ModelRegistry:
         self._cache = TransientCache(self.config.cache_max_items, self.config.cache_max_bytes)
         self._receiving = UploadMemory(self.config.cache_max_bytes)
         self._changing = trio.Lock()
-        self._uploads = trio.Semaphore(self.config.max_uploads)
-        self._downloads = trio.Semaphore(self.config.max_downloads)
+        self.uploads = TransferSlots(self.config.max_uploads, self.config)
+        self.downloads = TransferSlots(self.config.max_downloads, self.config)
         self._stopping = False
 
     async def __aenter__(self) -> ModelRegistry:
@@ -223,16 +224,16 @@ class ModelRegistry:
         raise model.missing(wanted)
 
     @asynccontextmanager
-    async def receiving(self, info: ModelVersionInfo) -> AsyncIterator[IncomingVersion]:
+    async def receiving(self, info: ModelVersionInfo, transfer: Transfer) -> AsyncIterator[IncomingVersion]:
         """Take a new version: write its bytes in the block, then `add` it; otherwise it leaves nothing.
 
-        Waits for its turn while too many are being received.
+        Waits for a slot while too many are being received.
         """
         self.check_metadata("version_info", info)
         model = self.find(info.model_id)
         run = self._runner()
         target = ToStore(self._archive.store.upload) if info.archived else ToMemory(self._receiving, info.data_size)
-        async with self._uploads:
+        async with self.uploads.slot(transfer):
             upload = IncomingVersion(model, info, target, run)
             try:
                 yield upload
@@ -291,7 +292,7 @@ class ModelRegistry:
                 evicted.owner.drop(evicted.info.version_number)
 
     @asynccontextmanager
-    async def sending(self, model_id: str, wanted: int) -> AsyncIterator[OutgoingVersion]:
+    async def sending(self, model_id: str, wanted: int, transfer: Transfer) -> AsyncIterator[OutgoingVersion]:
         """Hand out a version's bytes; see `version` for the number. Waits while too many versions are being sent.
 
         Raises:
@@ -299,7 +300,7 @@ class ModelRegistry:
         """
         model = self.find(model_id)
         run = self._runner()
-        async with self._downloads:
+        async with self.downloads.slot(transfer):
             info = await self.version(model, wanted)
             source = await self._source(model, info)
             async with OutgoingVersion(model, info, source, self.config.sent_version_chunk_bytes, run) as sending:

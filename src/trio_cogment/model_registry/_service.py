@@ -30,6 +30,7 @@ from trio_cogment.errors import InvalidArgumentError, NotFoundError, RpcError, S
 from trio_cogment.model_registry._model import Model
 from trio_cogment.model_registry._model_registry import ModelRegistry
 from trio_cogment.model_registry._paging import AFTER, Page, check_named, position_of, start_among
+from trio_cogment.model_registry._transfer_slots import Transfer, transfer_of
 from trio_cogment.rpc import ServerCall, bind
 from trio_cogment.services import SERVICES, ServiceKind
 
@@ -100,11 +101,14 @@ class RegistryService(About):
 
     async def CreateVersion(self, call: ServerCall) -> CreateVersionReply:
         """Take a version: the header first, then its bytes."""
-        given = _header_of(await self._next_chunk(call, self._patience_ends()))
-        async with self._registry.receiving(given) as upload:
+        taken = 0
+        transfer = transfer_of(call, lambda: taken)
+        given = _header_of(await self._next_chunk(call, self._patience_ends(), transfer))
+        async with self._registry.receiving(given, transfer) as upload:
             deadline = self._patience_ends()
             # Chunks count against the limit while they are held: with many uploads they would add up.
-            while (data := _data_of(await self._next_chunk(call, deadline))) is not None:
+            while (data := _data_of(await self._next_chunk(call, deadline, transfer))) is not None:
+                taken += len(data)
                 await upload.write(data)
                 if data:  # who sends chunks with nothing in them sends nothing
                     deadline = self._patience_ends()
@@ -114,10 +118,13 @@ class RegistryService(About):
     def _patience_ends(self) -> float:
         return trio.current_time() + self._registry.config.transfer_stall_seconds
 
-    async def _next_chunk(self, call: ServerCall, deadline: float) -> CreateVersionRequestChunk | None:
+    async def _next_chunk(
+        self, call: ServerCall, deadline: float, transfer: Transfer
+    ) -> CreateVersionRequestChunk | None:
         chunk: CreateVersionRequestChunk | None = None
-        with trio.move_on_at(deadline) as scope:
+        with trio.move_on_at(deadline) as scope, transfer.clients_turn(scope):
             chunk = await call.receive()
+        self._registry.uploads.check(transfer)
         if scope.cancelled_caught:
             seconds = self._registry.config.transfer_stall_seconds
             raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"no chunk came for {seconds:g} s")
@@ -165,17 +172,21 @@ class RegistryService(About):
 
     async def RetrieveVersionData(self, request: RetrieveVersionDataRequest, call: ServerCall) -> None:
         """Send a version's bytes; one empty chunk when there are none."""
-        async with self._registry.sending(request.model_id, request.version_number) as version:
+        given = 0
+        transfer = transfer_of(call, lambda: given)
+        async with self._registry.sending(request.model_id, request.version_number, transfer) as version:
             if not version.info.data_size:
                 await call.send(RetrieveVersionDataReplyChunk())
             while (chunk := _chunk_of(await version.next_chunk())) is not None:
-                await self._send_chunk(call, chunk)
+                await self._send_chunk(call, chunk, transfer)
+                given += len(chunk.data_chunk)
                 del chunk
 
-    async def _send_chunk(self, call: ServerCall, chunk: RetrieveVersionDataReplyChunk) -> None:
+    async def _send_chunk(self, call: ServerCall, chunk: RetrieveVersionDataReplyChunk, transfer: Transfer) -> None:
         seconds = self._registry.config.transfer_stall_seconds
-        with trio.move_on_after(seconds) as scope:
+        with trio.move_on_after(seconds) as scope, transfer.clients_turn(scope):
             await call.send(chunk)
+        self._registry.downloads.check(transfer)
         if scope.cancelled_caught:
             raise RpcError(StatusCode.DEADLINE_EXCEEDED, f"no chunk was taken for {seconds:g} s")
 

@@ -95,6 +95,9 @@ class Http2ServerCall(Http2Call, ServerCall):
             self._send_headers()
         super()._put(*payloads)
 
+    def under_way(self) -> tuple[int, int]:
+        return self._stream.held, self._stream.outbox_bytes
+
     # --- the task ---
 
     async def run(self) -> None:

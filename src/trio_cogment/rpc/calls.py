@@ -11,6 +11,8 @@ Rules that hold for every implementation:
 * `send` is all or nothing: after `Cancelled` the message has either been taken whole or not at all. So is
   `send_together`, for all of its messages.
 * Every call ends with exactly one status.
+
+This module is long because it says what holds for every call, over HTTP/2 and in process, in one place.
 """
 
 from __future__ import annotations
@@ -208,6 +210,10 @@ class ServerCall(Call):
     peer: str
     identity: Identity
     deadline: float
+
+    def under_way(self) -> tuple[int, int]:
+        """Return how many bytes have come and were not taken, and how many wait to be sent; 0 in process."""
+        return 0, 0
 
     @abc.abstractmethod
     def set_initial_metadata(self, metadata: MetadataLike) -> None:
