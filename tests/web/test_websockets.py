@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,8 @@ import h11
 import pytest
 import trio
 import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
 from purerpc import Cardinality, RPCSignature, Service
 from wsproto import ConnectionType
 from wsproto.connection import Connection
@@ -26,7 +29,8 @@ from trio_cogment.rpc.relay import parse_trailers
 from trio_cogment.testing.conformance.channel import CheckService
 from trio_cogment.web import WebSide
 from trio_cogment.web.frames import message_frame
-from trio_cogment.web.requests import lines
+from trio_cogment.web.requests import Request, lines
+from trio_cogment.web.websockets import Answer, BrokenSocketError, Closed, WebSocket
 
 HEAD = b"content-type: application/grpc-web+proto\r\nx-grpc-web: 1\r\n"
 
@@ -392,3 +396,84 @@ async def test_cancelled_servers_say_so_and_close() -> None:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
                 assert await socket.status() == (StatusCode.UNAVAILABLE, "the server is stopping")
                 assert await stream.receive_some() == b""
+
+
+# --- frames in pieces of any size ---
+
+WHOLE = Request(
+    "GET",
+    "/",
+    "",
+    (
+        (b"host", b"localhost"),
+        (b"connection", b"upgrade"),
+        (b"upgrade", b"websocket"),
+        (b"sec-websocket-version", b"13"),
+        (b"sec-websocket-protocol", b"grpc-websockets"),
+        (b"sec-websocket-key", b"dGhlIHNhbXBsZSBub25jZQ=="),
+    ),
+)
+#: Of a message's pieces, each with a ping behind it or not.
+MESSAGE = st.lists(st.tuples(st.binary(max_size=200) | st.just(bytes(70_000)), st.booleans()), min_size=1, max_size=3)
+
+
+def opened_socket() -> WebSocket:
+    socket = WebSocket(WHOLE, 100_000)
+    socket.accept("grpc-websockets")
+    return socket
+
+
+def cut(data: bytes, sizes: list[int]) -> list[bytes]:
+    found, at, index = [], 0, 0
+    while at < len(data):
+        size = sizes[index % len(sizes)]
+        found.append(data[at : at + size])
+        at, index = at + size, index + 1
+    return found
+
+
+@given(st.lists(MESSAGE, max_size=4), st.lists(st.sampled_from([1, 2, 3, 5, 7, 130, 4096, 70_000]), min_size=1))
+def test_messages_are_the_same_however_they_come(messages: list[list[tuple[bytes, bool]]], sizes: list[int]) -> None:
+    if min(sizes) < 100 and sum(len(piece) for message in messages for piece, _ in message) > 60_000:
+        sizes = [4096, *sizes]
+    client, data, pings = Connection(ConnectionType.CLIENT), b"", 0
+    for message in messages:
+        for index, (piece, ping) in enumerate(message):
+            data += client.send(BytesMessage(data=piece, message_finished=index == len(message) - 1))
+            if ping:
+                data, pings = data + client.send(Ping(payload=b"x")), pings + 1
+    socket = opened_socket()
+    wholes = [b"".join(piece for piece, _ in message) for message in messages]
+    expected = list(itertools.takewhile(lambda whole: len(whole) <= 100_000, wholes))
+    found, code = outcome(socket, cut(data, sizes))
+    assert [one for one in found if isinstance(one, bytes)] == expected
+    assert code == (None if expected == wholes else 1009)
+    if code is None:
+        assert sum(isinstance(one, Answer) for one in found) == pings
+
+
+def outcome(socket: WebSocket, parts: list[bytes]) -> tuple[list[Any], int | None]:
+    """Return what parts mean, until the end of the stream, and the code of what is wrong with it."""
+    found: list[Any] = []
+    try:
+        for part in parts:
+            for one in socket.receive(part):
+                found.append(one)
+                if isinstance(one, Closed):
+                    return found, None
+    except BrokenSocketError as error:
+        return found, error.code
+    return found, None
+
+
+@given(st.binary(max_size=60), st.lists(st.integers(1, 9), min_size=1))
+def test_any_bytes_mean_the_same_however_they_come(data: bytes, sizes: list[int]) -> None:
+    assert outcome(opened_socket(), [data]) == outcome(opened_socket(), cut(data, sizes))
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 65535, 65536, 70_000])
+def test_messages_are_written_as_wsproto_writes_them(size: int) -> None:
+    data = bytes(range(256)) * (size // 256 + 1)
+    assert opened_socket().message(data[:size]) == Connection(ConnectionType.SERVER).send(
+        BytesMessage(data=data[:size])
+    )

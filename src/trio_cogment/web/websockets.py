@@ -2,11 +2,16 @@
 
 The parser is wsproto. This adds a limit on messages, which it does not have; messages are never compressed, since what
 they inflate to could not be limited either.
+
+Nearly all frames are of one kind: a whole message of bytes that has come as a whole. wsproto takes longer for one than
+everything else that is done with a message, so these are read, and written, here. It gets every other frame, and of
+one that has come in part what is there of it.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,6 +28,48 @@ from trio_cogment.web.requests import Request
 _MAX_REASON_CHARACTERS = 100
 _KEY = re.compile(rb"[A-Za-z0-9+/]{22}==\Z")
 _OPEN = (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING)
+
+
+#: The first byte of a frame, and what is in it: FIN and the code of bytes.
+_WHOLE_MESSAGE = 0x82
+_FINAL = 0x80
+_CONTROL = 0x08
+#: The second byte: whether the content is masked, and the length, or in how many bytes the length follows.
+_MASKED = 0x80
+_LENGTH = 0x7F
+_TWO_BYTES = 126
+_EIGHT_BYTES = 127
+_LONG = 0x10000
+_MASK_BYTES = 4
+_SHORT_HEAD = struct.Struct("!BBH")
+_LONG_HEAD = struct.Struct("!BBQ")
+
+
+def _head(data: bytes, at: int) -> tuple[int | None, int]:
+    """Return where the content of a frame begins, and how long it is; None: that cannot be said yet."""
+    if len(data) - at < 2:
+        return None, 0
+    size = data[at + 1] & _LENGTH
+    begin = at + 2
+    if size >= _TWO_BYTES:
+        more = 2 if size == _TWO_BYTES else 8
+        if len(data) < begin + more:
+            return None, 0
+        written = int.from_bytes(data[begin : begin + more], "big")
+        begin += more
+        if written < (_TWO_BYTES if more == 2 else _LONG):
+            raise BrokenSocketError(CloseReason.PROTOCOL_ERROR, "this is not a WebSocket's frame")
+        size = written
+    if data[at + 1] & _MASKED:
+        begin += _MASK_BYTES
+    return (begin, size) if len(data) >= begin else (None, 0)
+
+
+def _unmasked(data: bytes, begin: int, end: int) -> bytes:
+    size = end - begin
+    mask = data[begin - _MASK_BYTES : begin] * ((size + 3) // _MASK_BYTES)
+    content = int.from_bytes(data[begin:end], "little") ^ int.from_bytes(mask[:size], "little")
+    return content.to_bytes(size, "little")
 
 
 class BrokenSocketError(Exception):
@@ -77,6 +124,9 @@ class WebSocket:
         self._size = 0
         self._peer_closed = False
         self._closed = False
+        self._begun = b""  # the first bytes of a frame, too few to know its length
+        self._missing = 0  # bytes of a frame that wsproto has got a part of
+        self._in_pieces = False  # a message has begun that further frames belong to
         if not _KEY.match(request.first(b"sec-websocket-key")):
             raise BadHandshakeError("expected a key of 16 bytes")
         self._wsproto = WSConnection(ConnectionType.SERVER)
@@ -100,6 +150,30 @@ class WebSocket:
         Raises:
             BrokenSocketError: nothing can be read after that.
         """
+        if self._begun:
+            data, self._begun = self._begun + data, b""
+        at = min(self._missing, len(data))  # of the frame before
+        if at:
+            self._missing -= at
+            yield from self._parsed(data[:at])
+        while at < len(data):
+            begin, size = _head(data, at)
+            if begin is None:
+                self._begun = data[at:]
+                return
+            end = begin + size
+            if data[at] == _WHOLE_MESSAGE and data[at + 1] & _MASKED and end <= len(data) and not self._in_pieces:
+                if size > self._max_message_bytes:
+                    raise BrokenSocketError(CloseReason.MESSAGE_TOO_BIG, "the message is too large")
+                yield _unmasked(data, begin, end)
+            else:
+                if not data[at] & _CONTROL:
+                    self._in_pieces = not data[at] & _FINAL
+                self._missing = max(end - len(data), 0)
+                yield from self._parsed(data[at:end])
+            at = end
+
+    def _parsed(self, data: bytes) -> Iterator[bytes | Answer | Alive | Closed]:
         try:
             self._wsproto.receive_data(data)
             for event in self._wsproto.events():
@@ -143,7 +217,14 @@ class WebSocket:
 
     def message(self, data: bytes) -> bytes:
         """Return the bytes of a message; nothing once either end has closed it."""
-        return b"" if self._closed or self._peer_closed else self._wsproto.send(BytesMessage(data=data))
+        if self._closed or self._peer_closed:
+            return b""
+        size = len(data)
+        if size < _TWO_BYTES:
+            return bytes((_WHOLE_MESSAGE, size)) + data
+        if size < _LONG:
+            return _SHORT_HEAD.pack(_WHOLE_MESSAGE, _TWO_BYTES, size) + data
+        return _LONG_HEAD.pack(_WHOLE_MESSAGE, _EIGHT_BYTES, size) + data
 
     def ping(self) -> bytes:
         """Return a ping; nothing once either end has closed it."""
