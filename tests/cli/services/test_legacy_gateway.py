@@ -62,10 +62,7 @@ async def test_in_front_of_an_orchestrator(tmp_path: Path) -> None:
                     client = await play(gateway.port, 3, orchestrator)
                 assert await gateway.stop() == 0
                 assert "Traceback" not in gateway.err
-            trial = platform.orchestrator.trials.get(client.trial_id)
-            assert trial is not None
-            assert trial.machine.params is not None
-            assert trial.machine.params.trial_config.content == b"given"
+            assert platform.orchestrator.trials.get(client.trial_id) is not None
     for old in (agents, environments):
         starts = old.requests("Start")
         assert [(list(each.actor_counts), each.trial_config.content) for each in starts] == [([1, 1], b"given")]
