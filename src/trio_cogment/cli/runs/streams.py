@@ -78,8 +78,9 @@ async def watch_run(client: TrainerClient, run_id: str, since: int, as_json: boo
                     print_json(data_of(episode))
                 elif not live:
                     click.echo(episode_line(episode))
-        progress.record = await client.run(run_id)
+        last = await client.run(run_id)
         nursery.cancel_scope.cancel()
+    progress.record = last  # not before: a change that was under way says less
     if as_json:
         print_json(data_of(progress.record))
     elif live:
