@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.cli.process import Output, listening, run_here, run_main
+from tests.cli.process import PATIENCE_SECONDS, Output, environment_variables, listening, run_here, run_main
 from tests.trainer.bench import Client, FakeDispatcher, serving, steps
 from tests.trainer.configs import a_config, a_document
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode
@@ -226,6 +230,80 @@ async def test_watch_of_all_runs_ends_with_the_trainer() -> None:
     records = [json.loads(line) for line in outputs[0].out.splitlines()]
     assert [record["run_id"] for record in records] == ["a"]
     assert "is stopping" in outputs[0].err
+
+
+class Screen:
+    """A terminal with a command about runs."""
+
+    def __init__(self, stream: trio.lowlevel.FdStream, process: trio.Process) -> None:
+        self._stream = stream
+        self._out = ""
+        self.process = process
+
+    async def until(self, *rows: tuple[str, ...]) -> None:
+        """Read until the first words of the lines that were drawn last are these."""
+        with trio.fail_after(PATIENCE_SECONDS):
+            while not self._shows(rows):
+                try:
+                    self._out += (await self._stream.receive_some()).decode()
+                except trio.BrokenResourceError:  # a terminal whose program has ended
+                    assert self._shows(rows), self._out
+                    return
+
+    def _shows(self, rows: tuple[tuple[str, ...], ...]) -> bool:
+        lines = self._out.rpartition("\x1b[H\x1b[J")[2].splitlines()
+        words = [tuple(line.split()) for line in lines]
+        if not self._out.endswith("\n"):
+            return False
+        return tuple(line[: len(row)] for line, row in zip(words, rows, strict=False)) == rows
+
+
+@asynccontextmanager
+async def on_terminal(of: Here, *arguments: str, columns: int = 80, lines: int = 24) -> AsyncIterator[Screen]:
+    ours, theirs = pty.openpty()
+    variables = environment_variables(**of.variables, COLUMNS=str(columns), LINES=str(lines))
+    async with trio.lowlevel.FdStream(ours) as stream:
+        try:
+            process = await trio.lowlevel.open_process(
+                [sys.executable, "-m", "trio_cogment", "run", *arguments],
+                env=variables,
+                stdin=theirs,
+                stdout=theirs,
+                stderr=subprocess.DEVNULL,
+            )
+        finally:
+            os.close(theirs)
+        try:
+            yield Screen(stream, process)
+            with trio.fail_after(PATIENCE_SECONDS):
+                await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                with trio.CancelScope(shield=True):
+                    await process.wait()
+
+
+async def test_list_and_watch_on_a_terminal() -> None:
+    async with here(dispatcher=FakeDispatcher()) as of:
+        await of.client.submit("a" * 26)
+        await ended_run(of, "b" * 26)
+        first, second = "a" * 26, "b" * 26
+        narrow = ("RUN", "NAME", "STATUS", "OUTCOME", "UPDATED", "REASON")
+        async with on_terminal(of, "list", columns=110) as screen:
+            await screen.until(narrow, (first, "cartpole", "INIT"), (second, second, "TERM", "canceled"))
+        assert screen.process.returncode == 0
+        async with on_terminal(of, "watch", columns=40, lines=5) as screen:
+            await screen.until((), (first,), (second,))
+            await of.client.register(first)
+            await screen.until(("RUN", "NAME"), (first, "cartpole"), (second,))
+            for name in "cd":
+                await of.client.submit(name, run_name=name)
+            await screen.until((), ("c", "c", "INIT"), ("d", "d", "INIT"), ("and", "2", "that", "changed", "earlier"))
+            await of.client.register("c")
+            await screen.until((), ("c", "c", "RDY"), ("d", "d", "INIT"), ("and", "2"))
+            of.trainer.stop()
+        assert screen.process.returncode == 1
 
 
 async def test_export(tmp_path: Path) -> None:

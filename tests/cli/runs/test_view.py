@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_cogment.api.trainer.trainer_pb2 import RunEpisode, RunRecord, RunStatus, RunStep
-from trio_cogment.cli.runs.view import Progress, curve, episode_line, record_line, step_line, table
+from trio_cogment.cli.runs.view import Overview, Progress, curve, episode_line, record_line, step_line, table
 
 
 def record(**fields: object) -> RunRecord:
@@ -77,6 +77,39 @@ def test_a_curve_fits(values: list[float], width: int, height: int) -> None:
     assert len(lines) in (0, height)
     widest = len("-1.234e+299")
     assert all(len(line) <= max(width, widest + 2) for line in lines)
+
+
+def named(run_id: str, status: RunStatus = RunStatus.RUN_STATUS_INIT) -> RunRecord:
+    found = record()
+    found.run_id, found.status = run_id, status
+    return found
+
+
+def test_an_overview_has_the_runs_as_they_were_seen_last() -> None:
+    overview = Overview()
+    assert overview.screen(width=80, height=5) == table([], width=80)
+    for run_id in "abc":
+        overview.add(named(run_id))
+    overview.add(named("a", RunStatus.RUN_STATUS_TERM))
+    whole = table([named("a", RunStatus.RUN_STATUS_TERM), named("b"), named("c")], width=79)
+    assert overview.screen(width=79, height=4) == whole
+    few = overview.screen(width=15, height=3).splitlines()
+    assert [line.split()[0] for line in few] == ["RUN", "a", "and"], "the one that has changed last"
+    overview.add(named("b"))
+    assert [line.split()[0] for line in overview.screen(width=15, height=3).splitlines()] == ["RUN", "b", "and"]
+    assert overview.screen(width=80, height=3).splitlines()[-1] == "and 2 that changed earlier"
+    overview.add(named("d"))
+    assert [line.split()[0] for line in overview.screen(width=15, height=4).splitlines()] == ["RUN", "b", "d", "and"]
+
+
+@given(st.lists(st.sampled_from("abcdefgh")), st.integers(1, 90), st.integers(3, 12))
+def test_an_overview_fits(changes: list[str], width: int, height: int) -> None:
+    overview = Overview()
+    for run_id in changes:
+        overview.add(named(run_id))
+    lines = overview.screen(width=width, height=height).splitlines()
+    assert len(lines) == min(height, 1 + len(set(changes)))
+    assert all(len(line) <= width for line in lines)
 
 
 def test_progress() -> None:

@@ -13,7 +13,7 @@ import click
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath
 from trio_cogment.cli.runs.common import data_of, print_json, run_options, with_client
-from trio_cogment.cli.runs.view import Progress, episode_line, record_line, step_line
+from trio_cogment.cli.runs.view import Overview, Progress, episode_line, record_line, step_line
 
 if TYPE_CHECKING:
     from trio_cogment.trainer.client import TrainerClient
@@ -23,7 +23,6 @@ _SINCE = click.option(
 )
 #: A screen is not drawn more often.
 _DRAW_SECONDS = 0.1
-_CURVE_LINES = 12
 
 
 @click.command("watch")
@@ -34,7 +33,8 @@ _CURVE_LINES = 12
 def watch(ctx: click.Context, /, run: str | None, since: int, as_json: bool, **_options: Any) -> None:
     """Watch all runs, until Control-C; or RUN and the returns of its episodes, until it has ended.
 
-    On a terminal the returns are a curve. The exit code is 0 if RUN has succeeded, and 1 if it failed or was cancelled.
+    On a terminal runs are a table, and returns a curve. The exit code is 0 if RUN has succeeded, and 1 if it failed or
+    was cancelled.
     """
     if run is None:
         with_client(ctx, lambda client: watch_runs(client, since, as_json))
@@ -43,7 +43,10 @@ def watch(ctx: click.Context, /, run: str | None, since: int, as_json: bool, **_
 
 
 async def watch_runs(client: TrainerClient, since: int, as_json: bool) -> None:
-    """Print every change of all runs, for ever."""
+    """Print every change of all runs, or draw them on a terminal as a table, for ever."""
+    if not as_json and sys.stdout.isatty():
+        await _draw_runs(client, since)
+        return
     async with client.watch(since=since) as changes:
         async for record in changes:
             if as_json:
@@ -51,6 +54,21 @@ async def watch_runs(client: TrainerClient, since: int, as_json: bool) -> None:
             else:
                 click.echo(record_line(record))
             sys.stdout.flush()
+
+
+async def _draw_runs(client: TrainerClient, since: int) -> None:
+    import trio
+
+    overview = Overview()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_draw_often, overview)
+            async with client.watch(since=since) as changes:
+                async for record in changes:
+                    overview.add(record)
+            nursery.cancel_scope.cancel()
+    finally:
+        _draw(overview)  # what came since it was drawn last
 
 
 async def watch_run(client: TrainerClient, run_id: str, since: int, as_json: bool) -> bool:
@@ -102,18 +120,18 @@ async def _follow_state(client: TrainerClient, run_id: str, progress: Progress, 
                     click.echo(record_line(record))
 
 
-async def _draw_often(progress: Progress) -> None:
+async def _draw_often(seen: Progress | Overview) -> None:
     import trio
 
     while True:
-        _draw(progress)
+        _draw(seen)
         await trio.sleep(_DRAW_SECONDS)
 
 
-def _draw(progress: Progress) -> None:
+def _draw(seen: Progress | Overview) -> None:
     """Draw the screen anew: the cursor goes up to its first line, and all below is emptied."""
     size = shutil.get_terminal_size()
-    text = progress.screen(width=size.columns - 1, height=min(_CURVE_LINES, size.lines - 1))
+    text = seen.screen(width=size.columns - 1, height=size.lines - 1)
     click.echo(f"\x1b[H\x1b[J{text}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from collections.abc import Iterable, Sequence
@@ -138,7 +139,37 @@ def _drawable(values: Sequence[float]) -> list[float]:
     return [value for value in values if abs(value) < _TOO_LARGE]  # NaN is not less than anything
 
 
+class Overview:
+    """All runs as they were seen last while they are watched."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, RunRecord] = {}
+        self._changed: dict[str, int] = {}
+        self._changes = 0
+
+    def add(self, record: RunRecord) -> None:
+        """Take note of a run, or of its change."""
+        self._records[record.run_id] = record
+        self._changes += 1
+        self._changed[record.run_id] = self._changes
+
+    def screen(self, *, width: int, height: int) -> str:
+        """Return a table for a terminal, in the order in which the runs were seen first.
+
+        If there are too many, those that have changed last are shown, and how many others there are.
+        """
+        room = max(1, height - 1)
+        if len(self._records) > room:
+            room = max(1, room - 1)
+        recent = frozenset(heapq.nlargest(room, self._changed, key=self._changed.__getitem__))
+        text = table((record for run_id, record in self._records.items() if run_id in recent), width=width)
+        others = len(self._records) - len(recent)
+        return f"{text}\n{f'and {others} that changed earlier'[:width]}" if others else text
+
+
 _LATEST = 100
+#: A screen with a curve has no more lines.
+_CURVE_LINES = 12
 
 
 class Progress:
@@ -190,6 +221,7 @@ class Progress:
 
     def screen(self, *, width: int, height: int) -> str:
         """Return all of it, as lines for a terminal: a table, how the run has ended, and the curve of its returns."""
+        height = min(_CURVE_LINES, height)
         figures = self._figures()
         head = columns([[name.upper() for name in figures], list(figures.values())]).splitlines()
         if self.end:
