@@ -173,13 +173,14 @@ class ServerAccess:
     """
 
     def __init__(self, settings: AuthSettings, name: str) -> None:
-        from trio_cogment.access import AccessControl
-        from trio_cogment.host import Host
-
         self._settings = settings
         self._name = f"server:{name}"
         self._own: AccessControl | None = None
         if settings.mode == TOKEN or settings.secret_file is not None:
+            # Not before: a server without tokens listens first.
+            from trio_cogment.access import AccessControl
+            from trio_cogment.host import Host
+
             host = Host()
             self._own = AccessControl(read_rules(settings), wall_clock=host.wall_clock, new_id=host.new_id)
         self.control = self._own if settings.mode == TOKEN else None
