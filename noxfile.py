@@ -234,14 +234,22 @@ def javascript(session: nox.Session) -> None:
 @nox.session
 def browser(session: nox.Session) -> None:
     """The JavaScript SDK in Chromium: one on PATH, or Playwright's own, or Debian's package; needs npm."""
+    if shutil.which("npm") is None:
+        untested(session, "there is no npm")
+        return
     env = {**checks(session), **published_javascript(session)}
     if not any(map(shutil.which, CHROMIUM)) and not installed_chromium(session, env):
-        text = "there is no Chromium, and none could be installed: nothing was tested in a browser"
-        if os.environ.get("CI"):
-            session.error(text)
-        session.warn(text)
+        untested(session, "there is no Chromium, and none could be installed")
         return
     run(session, env, "pytest", "-m", "browser and not soak", *session.posargs)
+
+
+def untested(session: nox.Session, why: str) -> None:
+    """Say why nothing was tested in a browser; with CI set, the run fails."""
+    text = f"{why}: nothing was tested in a browser"
+    if os.environ.get("CI"):
+        session.error(text)
+    session.warn(text)
 
 
 def installed_chromium(session: nox.Session, env: dict[str, str]) -> bool:

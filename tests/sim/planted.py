@@ -87,15 +87,16 @@ MUTATIONS = (
         "a duplicate id answered",
         "the second start of an id gets the id, not an empty reply",
         "orchestrator/_orchestrator.py",
-        '        if trial is None:\n            return ""',
-        "        if trial is None:\n            return trial_id",
+        '        if trial_id in self.trials:\n            return ""',
+        "        if trial_id in self.trials:\n            return trial_id",
     ),
     Mutation(
         "a watcher missing one transition",
         "where one input changes the state twice, the first change is not reported",
         "orchestrator/_watch.py",
-        "        if self._end is not None or (self._states and state not in self._states):",
-        "        if self._end is not None or (self._states and state not in self._states) or state != info().state:",
+        "        if self._end is not None or (self._states and change.state not in self._states):",
+        "        known = self._end is not None or (self._states and change.state not in self._states)\n"
+        "        if known or change.state != change.info().state:",
     ),
     Mutation(
         "a late action given to the next tick",
@@ -233,7 +234,7 @@ MUTATIONS = (
         "a watch's filter ignored",
         "everybody is told everything",
         "orchestrator/_watch.py",
-        "(self._states and state not in self._states)",
+        "(self._states and change.state not in self._states)",
         "False",
     ),
     Mutation(
@@ -310,7 +311,7 @@ MUTATIONS = (
         "no trial can start",
         "whatever its parameters",
         "orchestrator/_orchestrator.py",
-        "        params = validate_params(params)\n",
-        "        params = validate_params(params)\n        raise UnavailableError('no')\n",
+        "            params = validate_params(params)\n",
+        "            params = validate_params(params)\n            raise UnavailableError('no')\n",
     ),
 )

@@ -19,11 +19,10 @@ from trio_cogment.api.orchestrator_pb2 import (
     TrialStartReply,
     TrialStartRequest,
 )
-from trio_cogment.errors import InvalidArgumentError, UnavailableError
+from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.orchestrator._orchestrator import Orchestrator
 from trio_cogment.orchestrator._reply_room import ReplyRoom, replies_ledger
 from trio_cogment.orchestrator._trial import Trial
-from trio_cogment.orchestrator._watch import STOPPING
 from trio_cogment.rpc import IN_PROCESS, ServerCall
 from trio_cogment.services import TRIAL_ID
 
@@ -135,4 +134,4 @@ class LifecycleService(About):
                 await call.send_initial_metadata()
                 async for entry in watch:
                     await call.send(entry)
-            raise UnavailableError(STOPPING)  # iterating never ends without an error, so it has been cut off
+            raise watch.error  # iterating never ends without an error, so it has been cut off

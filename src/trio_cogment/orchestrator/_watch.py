@@ -245,6 +245,11 @@ class Watch:
         return self._end is not None
 
     @property
+    def error(self) -> Exception:
+        """With what the watch ends, or has ended; that the orchestrator stops, if there was nothing before."""
+        return self._end or UnavailableError(STOPPING)
+
+    @property
     def queued_entries(self) -> int:
         """How many entries wait."""
         return self._receive.statistics().current_buffer_used
