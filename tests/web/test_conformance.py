@@ -12,6 +12,7 @@ import trio.testing
 from purerpc import Service
 
 from tests.web.clients import Forward, channel_over, over_http, over_websocket
+from trio_cogment.config import RpcConfig
 from trio_cogment.rpc import CallOpener, open_listeners, serve, serve_stream
 from trio_cogment.testing.conformance.channel import CASES, CheckService, MakeChannel, check_case
 from trio_cogment.web import WebSide
@@ -21,7 +22,9 @@ from trio_cogment.web import WebSide
 async def over_tcp(forward: Forward, services: list[Service]) -> AsyncIterator[CallOpener]:
     async with trio.open_nursery() as nursery:
         listeners = await open_listeners("127.0.0.1")
-        serving = await nursery.start(partial(serve, web=WebSide()), services, listeners)
+        # Each call has a connection here.
+        config = RpcConfig(max_peer_connections=5000)
+        serving = await nursery.start(partial(serve, web=WebSide(), config=config), services, listeners)
 
         async def connect() -> trio.abc.Stream:
             return await trio.open_tcp_stream("127.0.0.1", serving.port)

@@ -11,9 +11,10 @@ import trio
 import trio.testing
 
 from tests.web.peers import COUNT, ECHO_ONE, HOST, WAIT, Answer, read_answer, served
+from trio_cogment.access import EVERYTHING, AccessControl, Identity, Rules
 from trio_cogment.api.common_pb2 import Action, Observation
 from trio_cogment.config import RpcConfig, WebConfig
-from trio_cogment.errors import StatusCode
+from trio_cogment.errors import StatusCode, UnauthenticatedError
 from trio_cogment.rpc import Channel, open_listeners, serve, serve_stream
 from trio_cogment.rpc.relay import parse_trailers
 from trio_cogment.testing.conformance.channel import ECHO_ONE as ECHO_ONE_METHOD
@@ -260,12 +261,12 @@ async def test_metadata_of_browsers_is_not_that_of_calls(autojump_clock: object)
         assert "cookie" not in answer.headers
 
 
-async def call(port: int, path: str, tick: int) -> Answer:
+async def call(port: int, path: str, tick: int, **fields: str) -> Answer:
     data = request(tick)
     stream = await trio.open_tcp_stream("127.0.0.1", port)
     async with stream:
         client = h11.Connection(h11.CLIENT)
-        headers = [("host", HOST), ("content-type", PROTO), ("content-length", str(len(data)))]
+        headers = [("host", HOST), ("content-type", PROTO), ("content-length", str(len(data))), *fields.items()]
         await stream.send_all(client.send(h11.Request(method="POST", target=path, headers=headers)) or b"")
         await stream.send_all((client.send(h11.Data(data=data)) or b"") + (client.send(h11.EndOfMessage()) or b""))
         return await read_answer(client, stream)
@@ -336,3 +337,70 @@ async def test_native_calls_beside() -> None:
             assert parsed((await call(serving.port, ECHO_ONE, 5)).body)[1] is StatusCode.OK
             assert (await channel.unary(ECHO_ONE_METHOD, Action(tick_id=6))).tick_id == 6
         nursery.cancel_scope.cancel()
+
+
+async def test_calls_are_counted() -> None:
+    service = CheckService()
+    async with trio.open_nursery() as nursery:
+        serve_it = partial(serve, web=WebSide(), config=RpcConfig(max_calls=1))
+        serving = await nursery.start(serve_it, [service.service()], await open_listeners("127.0.0.1"))
+
+        async def code(path: str, **fields: str) -> StatusCode:
+            return parsed((await call(serving.port, path, 5, **fields)).body)[1]
+
+        assert [await code(ECHO_ONE) for _ in range(3)] == [StatusCode.OK] * 3
+        async with trio.open_nursery() as clients:
+            clients.start_soon(code, WAIT)
+            await service.entered.wait()
+            assert await code(ECHO_ONE) is StatusCode.RESOURCE_EXHAUSTED
+            clients.cancel_scope.cancel()
+        await service.cancelled.wait()
+        while await code(ECHO_ONE) is not StatusCode.OK:
+            pass  # the server has to notice that the other one is over
+        nursery.cancel_scope.cancel()
+
+
+class SomeControl(AccessControl):
+    """Lets a caller with the token `good` do everything, until it is taken back."""
+
+    def __init__(self) -> None:
+        super().__init__(Rules(), wall_clock=lambda: 0, new_id=lambda: "a")
+        self.good = True
+
+    def verified(self, text: str, *, local: bool) -> Identity:
+        if text != "good":
+            raise UnauthenticatedError("the token is not valid here")
+        return Identity(account="token:somebody", local=local, grant=EVERYTHING)
+
+    def valid(self, identity: Identity) -> bool:
+        return self.good
+
+
+async def test_tokens_count_here_too(autojump_clock: object) -> None:
+    async with served(access=SomeControl()) as there:
+        for fields, expected in (
+            ({}, StatusCode.UNAUTHENTICATED),
+            ({"authorization": "Bearer bad"}, StatusCode.UNAUTHENTICATED),
+            ({"authorization": "Bearer good"}, StatusCode.OK),
+        ):
+            answer = await there.ask("POST", ECHO_ONE, request(), content_type=PROTO, **fields)
+            assert parsed(answer.body)[1] is expected
+
+
+async def test_calls_end_when_their_token_does_not_count_any_more() -> None:
+    service, control = CheckService(), SomeControl()
+    answers: list[Answer] = []
+
+    async def wait() -> None:
+        answers.append(await call(serving.port, WAIT, 1, authorization="Bearer good"))
+
+    async with trio.open_nursery() as nursery:
+        serve_it = partial(serve, web=WebSide(), access=control, config=RpcConfig(access_recheck_seconds=0.05))
+        serving = await nursery.start(serve_it, [service.service()], await open_listeners("127.0.0.1"))
+        async with trio.open_nursery() as clients:
+            clients.start_soon(wait)
+            await service.entered.wait()
+            control.good = False
+            await service.cancelled.wait()
+        nursery.cancel_scope.cancel()
+    assert parsed(answers[0].body)[1] is StatusCode.UNAUTHENTICATED

@@ -14,8 +14,7 @@ from typing import Any, Protocol
 import trio
 from google.protobuf.message import Message
 
-from trio_cogment.access import Identity
-from trio_cogment.access.control import Visitor
+from trio_cogment.access import Identity, PeerConnection, Visitor
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError
 from trio_cogment.rpc._byte_stream import ByteStream as ByteStream
@@ -154,6 +153,7 @@ class Accepted:
         routes: what can be called.
         config: of the server.
         visitor: decides about its calls; None: all are let in.
+        account: counts them; None: nobody does.
     """
 
     byte_stream: ByteStream
@@ -162,6 +162,7 @@ class Accepted:
     routes: Mapping[str, RelayRoute]
     config: RpcConfig
     visitor: Visitor | None
+    account: PeerConnection | None = None
 
 
 class ServerSide(Protocol):

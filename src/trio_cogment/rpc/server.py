@@ -269,7 +269,15 @@ async def _run_connection(
         )
     else:
         secure = isinstance(stream, trio.SSLStream)
-        connection = door.side.connection(Accepted(byte_stream, peer, secure, door.routes, config, visitor))
+        accepted = Accepted(byte_stream, peer, secure, door.routes, config, visitor, account)
+        try:
+            connection = door.side.connection(accepted)
+        except OSError as error:  # what it needs could not be imported: no descriptor was left
+            account.close()
+            await byte_stream.aclose()
+            server.admission.out_of(f"connections of browsers: {error.strerror}")
+            task_status.started()
+            return
     try:
         with server.group.connected(connection):
             await connection.run(task_status)

@@ -41,7 +41,7 @@ class WebConnection:
         on_end: called when it has been closed.
 
     Attributes:
-        config, limits, peer, visitor, http, output, writer, byte_stream, relay, anybody: see `Hosting`.
+        config, limits, peer, visitor, account, http, output, writer, byte_stream, relay, anybody: see `Hosting`.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class WebConnection:
         self.limits = limits
         self.peer = accepted.peer
         self.visitor = accepted.visitor
+        self.account = accepted.account
         self.byte_stream = accepted.byte_stream
         self.http = Http1(limits.max_head_bytes, secure=accepted.secure)
         self.output = Pending()
@@ -261,3 +262,5 @@ class WebConnection:
             yield
         finally:
             self._call = self._identity = None
+            if self.account is not None:
+                self.account.end_call()

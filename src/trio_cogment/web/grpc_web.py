@@ -18,7 +18,7 @@ from trio_cogment.rpc import Metadata
 from trio_cogment.rpc.relay import RelayedCall, RelayRoute, encode_metadata
 from trio_cogment.web.answering import Answering, relayed
 from trio_cogment.web.frames import FrameReader, TextReader
-from trio_cogment.web.hosting import Hosting, admitted
+from trio_cogment.web.hosting import Hosting, admitted, counted
 from trio_cogment.web.http1 import BadRequestError, Http1, Sign
 from trio_cogment.web.requests import Request, call_head, is_text, reply_type, wants_text
 
@@ -138,6 +138,7 @@ async def serve_call(connection: Hosting, request: Request, route: RelayRoute | 
         identity = admitted(connection, request.path, head.metadata)
         if route is None:
             raise RpcError(StatusCode.UNIMPLEMENTED, f"{request.path} is not implemented here")
+        counted(connection, identity)
     except RpcError as error:
         connection.http.discard()
         answering.refuse(error)

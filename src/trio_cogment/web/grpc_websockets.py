@@ -20,7 +20,7 @@ from trio_cogment.rpc import Metadata
 from trio_cogment.rpc.relay import RelayedCall, RelayRoute, encode_metadata
 from trio_cogment.web.answering import Answering, relayed
 from trio_cogment.web.frames import FrameReader, fields_frame
-from trio_cogment.web.hosting import Hosting, admitted
+from trio_cogment.web.hosting import Hosting, admitted, counted
 from trio_cogment.web.joining import Farewell
 from trio_cogment.web.requests import CallHead, call_head, lines
 from trio_cogment.web.websockets import Answer, BrokenSocketError, Closed, WebSocket
@@ -100,6 +100,7 @@ class SocketCall:
             if head is None:
                 return
             identity = admitted(self._connection, self._route.method.path, head.metadata)
+            counted(self._connection, identity)
         except RpcError as error:
             self._answering.refuse(error)
         except BrokenSocketError as error:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from trio_cogment.access import Identity
-from trio_cogment.access.control import Visitor
+from trio_cogment.access import Identity, PeerConnection, Visitor
 from trio_cogment.config import RpcConfig, WebConfig
 from trio_cogment.errors import CogmentError, RpcError, status_of
 from trio_cogment.rpc import Metadata
@@ -23,6 +22,7 @@ class Hosting(Protocol):
         limits: of what is for browsers.
         peer: the other end.
         visitor: decides about calls; None: all are let in.
+        account: counts them; None: nobody does.
         http: takes what comes.
         output: gathers what goes.
         writer: sends it.
@@ -35,6 +35,7 @@ class Hosting(Protocol):
     limits: WebConfig
     peer: str
     visitor: Visitor | None
+    account: PeerConnection | None
     http: Http1
     output: Pending
     writer: Writer
@@ -46,7 +47,7 @@ class Hosting(Protocol):
         """Send bytes, at once if that goes without waiting."""
 
     def serving(self, call: RelayedCall, identity: Identity) -> AbstractContextManager[None]:
-        """Hold the block in which a call is served."""
+        """Hold the block in which a call is served, which `counted` has counted."""
 
     def lose(self) -> None:
         """Give the connection up: the client is gone."""
@@ -64,3 +65,16 @@ def admitted(connection: Hosting, path: str, metadata: Metadata) -> Identity:
         return connection.visitor.admit(path, metadata)
     except CogmentError as error:
         raise RpcError(*status_of(error)) from None
+
+
+def counted(connection: Hosting, identity: Identity) -> None:
+    """Count a call that is about to be served.
+
+    Raises:
+        RpcError: its caller has too many.
+    """
+    if connection.account is not None:
+        try:
+            connection.account.begin_call(identity)
+        except CogmentError as error:
+            raise RpcError(*status_of(error)) from None

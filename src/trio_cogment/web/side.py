@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
 from typing import TypeAlias
+
+import trio
 
 from trio_cogment.about import API_VERSION, GRPC_VERSION
 from trio_cogment.config import WebConfig
-from trio_cogment.rpc.relay import Accepted
-from trio_cogment.web.connection import WebConnection
+from trio_cogment.rpc.relay import Accepted, Served
 from trio_cogment.web.origins import OriginPolicy
 from trio_cogment.web.replies import Reply, json_reply, refusal
 from trio_cogment.web.requests import Request
@@ -39,8 +41,10 @@ class WebSide:
         self._pages = {"/": _about, **(pages or {})}
         self._open = 0
 
-    def connection(self, accepted: Accepted) -> WebConnection:
+    def connection(self, accepted: Accepted) -> Served:
         """Return a connection to be run."""
+        from trio_cogment.web.connection import WebConnection
+
         self._open += 1
         return WebConnection(
             accepted,
@@ -50,6 +54,13 @@ class WebSide:
             overloaded=self._open > self.config.max_connections,
             on_end=self._left,
         )
+
+    async def prepare(self) -> None:
+        """Import what the first connection needs, in a thread: a server that starts has other things to do before."""
+        try:
+            await trio.to_thread.run_sync(import_module, "trio_cogment.web.connection")
+        except OSError:
+            pass  # no descriptor is left for it; it is tried again with each connection
 
     def _left(self) -> None:
         self._open -= 1

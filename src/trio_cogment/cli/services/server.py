@@ -119,6 +119,8 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         _warn_if_anybody_may_call(start)
         settle()
         status.write(READY)
+        if side is not None:
+            nursery.start_soon(side.prepare)
         ready = [application.ready.format(port=servings[0][1].port)] if application.ready else []
         for line in ready:
             say(line)
