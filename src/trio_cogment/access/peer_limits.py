@@ -91,11 +91,13 @@ class PeerLimits:
     Attributes:
         connections: that are open.
         calls: that are open, on all connections.
+        most_calls: how many these may be.
     """
 
     def __init__(self, config: RpcConfig, clock: Callable[[], float]) -> None:
         self.connections = 0
         self.calls = 0
+        self.most_calls = config.max_calls
         self._config = config
         self._clock = clock
         self._peers: dict[str, _Peer] = {}
@@ -113,7 +115,7 @@ class PeerLimits:
             ResourceExhaustedError: it is one too many; its text names the limit. Nothing but the attempt was counted.
         """
         config = self._config
-        peer = self._peer(identity)
+        peer = self.peer_of(identity)
         if peer is not None and not peer.opened.take(self._clock()):
             interval = config.flood_interval_seconds
             raise ResourceExhaustedError(
@@ -128,9 +130,10 @@ class PeerLimits:
                 )
             peer.connections += 1
         self.connections += 1
-        return PeerConnection(self, peer)
+        return PeerConnection(self, identity, peer)
 
-    def _peer(self, identity: Identity) -> _Peer | None:
+    def peer_of(self, identity: Identity) -> _Peer | None:
+        """Return what is known of somebody; None: limits per peer do not count."""
         if not is_counted(identity):
             return None
         peer = self._peers.get(identity.account)
@@ -142,19 +145,19 @@ class PeerLimits:
             peer = self._peers[identity.account] = _Peer(self._config, now)
         return peer
 
-    def begin_call(self, identity: Identity, on_connection: int) -> None:
-        """Count a call; see `PeerConnection.begin_call`."""
-        config = self._config
-        if on_connection >= config.max_calls - self.calls:
+    def refusal(self, on_connection: int) -> ResourceExhaustedError:
+        """Return what is said to a call that is one too many."""
+        return ResourceExhaustedError(
+            f"max_calls: this server has {self.calls} calls of {self.most_calls}, this connection {on_connection}"
+        )
+
+    def count_call(self, peer: _Peer) -> None:
+        """Count a call of a peer that is counted; see `PeerConnection.begin_call`."""
+        if not peer.calls.take(self._clock()):
             raise ResourceExhaustedError(
-                f"max_calls: this server has {self.calls} calls of {config.max_calls}, this connection {on_connection}"
+                f"max_peer_calls_per_second: more than {self._config.max_peer_calls_per_second:g} calls of one peer a "
+                "second"
             )
-        peer = self._peer(identity)
-        if peer is not None and not peer.calls.take(self._clock()):
-            raise ResourceExhaustedError(
-                f"max_peer_calls_per_second: more than {config.max_peer_calls_per_second:g} calls of one peer a second"
-            )
-        self.calls += 1
 
     def end_connection(self, peer: _Peer | None, calls: int) -> None:
         """Count a connection less, and the calls it still had."""
@@ -175,10 +178,11 @@ class PeerConnection:
         calls: how many of its calls are open.
     """
 
-    __slots__ = ("_limits", "_peer", "calls")
+    __slots__ = ("_identity", "_limits", "_peer", "calls")
 
-    def __init__(self, limits: PeerLimits, peer: _Peer | None) -> None:
+    def __init__(self, limits: PeerLimits, identity: Identity, peer: _Peer | None) -> None:
         self.calls = 0
+        self._identity = identity
         self._limits = limits
         self._peer = peer
 
@@ -191,7 +195,14 @@ class PeerConnection:
         Raises:
             ResourceExhaustedError: it is one too many; its text names the limit. It was not counted.
         """
-        self._limits.begin_call(identity, self.calls)
+        limits = self._limits
+        if self.calls >= limits.most_calls - limits.calls:
+            raise limits.refusal(self.calls)
+        known = identity is self._identity or identity.account == self._identity.account
+        peer = self._peer if known else limits.peer_of(identity)
+        if peer is not None:
+            limits.count_call(peer)
+        limits.calls += 1
         self.calls += 1
 
     def end_call(self) -> None:

@@ -211,6 +211,7 @@ class Connection:
         current_time = trio.lowlevel.current_clock().current_time  # as `trio.current_time`, without its two other calls
         liveness, turns, connection_lane = self._liveness, self._turns, self._lane
         engine, writer, handle = self.engine, self._writer, self._handle
+        table, parser = engine.table, engine.parser
         units = 1 if engine.client_side else _FIRST_UNITS
         while True:
             data = await receive_some()
@@ -222,7 +223,7 @@ class Connection:
                 await turns.turn(lane, units)
             if not data:
                 return
-            expected, calls = units, engine.calls_begun
+            expected, calls = units, table.newest
             writer.in_batch = True
             try:
                 handle(data)
@@ -232,16 +233,16 @@ class Connection:
             if engine.fault is not None:
                 raise engine.fault
             # What it has cost is what the next is expected to cost.
-            units = 1 + len(data) // _BYTES_PER_UNIT + (engine.calls_begun - calls >> 1)
+            units = 1 + len(data) // _BYTES_PER_UNIT + (table.newest - calls >> 1)
             if units != expected:
                 turns.charge(lane, units - expected)
-            if engine.waits_for_turn:
+            if parser.paused:
                 await self._handle_rest()
 
     async def _handle_rest(self) -> None:
         """Handle the requests of a batch beyond those that are handled at once."""
         engine, writer = self.engine, self._writer
-        while engine.waits_for_turn:
+        while engine.parser.paused:
             self._lane.crowd()
             await self._turns.turn(Lane.OTHERS, _REQUESTS_PER_TURN)
             writer.in_batch = True

@@ -104,6 +104,7 @@ class Engine:
 
     Attributes:
         streams: those that are open, by number.
+        table, parser: the parts of these names, for what is read of them with every batch of bytes.
         on_queue: called when a message has to wait for a grant, and none has before it.
         on_drained: called when no new streams are accepted (`refuse_new`) and the last stream is over.
         on_reset: called for each call that its client has made for nothing (`Floods.count_reset`); returns whether it
@@ -127,7 +128,7 @@ class Engine:
         self._receive_window = window = ReceiveWindow(
             config, self.streams, queue.write_window_update, self._message_waits
         )
-        self._table = table = StreamTable(
+        self.table = table = StreamTable(
             self.streams,
             client_side=client_side,
             config=config,
@@ -147,7 +148,7 @@ class Engine:
             blocks=blocks,
             floods=floods,
         )
-        self._parser = FrameParser(
+        self.parser = FrameParser(
             client_side=client_side,
             config=config,
             streams=self.streams,
@@ -211,7 +212,7 @@ class Engine:
     @property
     def opened(self) -> bool:
         """Whether the peer has sent what it must send first."""
-        return self._parser.opened
+        return self.parser.opened
 
     @property
     def goaway_received(self) -> bool:
@@ -221,29 +222,24 @@ class Engine:
     @property
     def draining(self) -> bool:
         """Whether new streams of the peer are refused."""
-        return self._table.draining
+        return self.table.draining
 
     @property
     def calls_begun(self) -> int:
         """A number that changes with every call of the peer."""
-        return self._table.newest
+        return self.table.newest
 
     @property
     def oldest(self) -> int:
         """The number of the stream that has been open for longest; 0 if none is."""
         return next(iter(self.streams), 0)
 
-    @property
-    def waits_for_turn(self) -> bool:
-        """Whether `receive_data` has stopped after as many requests as it may handle at once (`limit_requests`).
-
-        Then it is to be called again, with no bytes, before any more are read.
-        """
-        return self._parser.paused
-
     def limit_requests(self, number: int) -> None:
-        """Handle at most so many header blocks in one `receive_data`; without this, all that come."""
-        self._parser.limit_requests(number)
+        """Handle at most so many header blocks in one `receive_data`; without this, all that come.
+
+        When there are more, `parser.paused` is set; then call `receive_data` again, with no bytes, before any are read.
+        """
+        self.parser.limit_requests(number)
 
     def data_mark(self) -> object:
         """Return something that changes when DATA passes in either direction, but for rare coincidences."""
@@ -255,7 +251,7 @@ class Engine:
 
     def exhausted(self) -> bool:
         """Whether no request can be sent on this connection ever again."""
-        return self._handler.goaway_received or self.fault is not None or self._table.exhausted()
+        return self._handler.goaway_received or self.fault is not None or self.table.exhausted()
 
     # --- receiving ---
 
@@ -268,7 +264,7 @@ class Engine:
         events: list[Event] = []
         if self.fault is None:
             try:
-                self._parser.feed(data, events)
+                self.parser.feed(data, events)
             except ConnectionFaultError as fault:
                 self.go_away(fault.code, str(fault))
                 self._control.break_off()
@@ -290,7 +286,7 @@ class Engine:
             text: the same for whoever reads the peer's log.
             last: the highest stream that is served still; those seen so far when left out.
         """
-        last = self._table.newest if last is None else last
+        last = self.table.newest if last is None else last
         payload = last.to_bytes(4, "big") + int(code).to_bytes(4, "big") + text.encode()
         self._send_queue.write_frame(GOAWAY, 0, 0, payload)
 
@@ -304,7 +300,7 @@ class Engine:
 
     def refuse_new(self) -> None:
         """Say which streams are served still, and refuse those after them."""
-        self._table.refuse_new()
+        self.table.refuse_new()
         self.go_away(ErrorCode.NO_ERROR)
         if not self.streams:
             self.on_drained()

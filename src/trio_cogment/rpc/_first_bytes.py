@@ -8,6 +8,7 @@ back. With TLS the handshake has said it.
 from __future__ import annotations
 
 import socket
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -20,12 +21,15 @@ _PREFACE = b"PRI"
 _PROBE_SECONDS = 30
 
 
-async def look(stream: trio.abc.Stream, timeout: float) -> tuple[ByteStream, bool]:
+async def look(
+    stream: trio.abc.Stream, timeout: float, turn: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint_if_cancelled
+) -> tuple[ByteStream, bool]:
     """Return a byte stream from its first byte on, and whether it is HTTP/2.
 
     Args:
         stream: after its TLS handshake, if it has TLS; it belongs to the byte stream from now on.
         timeout: how long the peer may take, in seconds.
+        turn: awaited when the peer of a socket has said something, or is gone: many may at once.
 
     Raises:
         RemoteProtocolError: it took longer, or is gone.
@@ -38,7 +42,7 @@ async def look(stream: trio.abc.Stream, timeout: float) -> tuple[ByteStream, boo
     try:
         with trio.fail_after(timeout):
             if isinstance(stream, trio.SocketStream):
-                speaks_http2 = await _peek(stream.socket)
+                speaks_http2 = await _peek(stream.socket, turn)
                 if not speaks_http2:
                     _probe(stream)
                 return byte_stream_over(stream), speaks_http2
@@ -55,11 +59,12 @@ async def look(stream: trio.abc.Stream, timeout: float) -> tuple[ByteStream, boo
         raise RemoteProtocolError("the connection is lost") from None
 
 
-async def _peek(sock: trio.socket.SocketType) -> bool:
+async def _peek(sock: trio.socket.SocketType, turn: Callable[[], Awaitable[None]]) -> bool:
     awaited = 1
     try:
         while True:
             await trio.lowlevel.wait_readable(sock)
+            await turn()
             first = await sock.recv(len(_PREFACE), socket.MSG_PEEK)
             if not first or not _PREFACE.startswith(first):
                 return not first  # the engine knows what to do with a connection that ends at once

@@ -225,12 +225,15 @@ async def _run_connection(
     turns = turns_of_run()
     config, access, door = server.config, server.access, server.door
 
-    async def turn() -> None:
+    async def handshakes_turn() -> None:
         await turns.turn(Lane.OTHERS, _HANDSHAKE_UNITS)
+
+    async def first_turn() -> None:
+        await turns.turn(Lane.OTHERS, _CONNECTION_UNITS)
 
     async with AsyncExitStack() as on_failure:
         on_failure.push_async_callback(trio.aclose_forcefully, stream)
-        await turns.turn(Lane.OTHERS, _CONNECTION_UNITS)
+        await first_turn()
         try:
             account = server.admission.admit(stream, anonymous(peer))
         except ResourceExhaustedError as reason:
@@ -240,12 +243,12 @@ async def _run_connection(
             return
         on_failure.callback(account.close)
         try:
-            await shake_hands(stream, config.handshake_timeout_seconds, http1=door is not None, turn=turn)
+            await shake_hands(stream, config.handshake_timeout_seconds, http1=door is not None, turn=handshakes_turn)
             visitor = None if access is None else access.visitor(peer, certificate_names(stream))
             looked: tuple[ByteStream, bool] | None = None
             if door is not None:
                 with server.group.beginning():
-                    looked = await look(stream, config.handshake_timeout_seconds)
+                    looked = await look(stream, config.handshake_timeout_seconds, first_turn)
             # While the server drains nobody waits for what comes: the engine says GOAWAY.
             byte_stream, speaks_http2 = looked or (byte_stream_over(stream), True)
         except RemoteProtocolError as error:
