@@ -188,6 +188,7 @@ OUTSIDE_ALLOWED = {
     ("trio_cogment.about", "time.monotonic"): "measures the load of the real machine",
     ("trio_cogment.sdk._model_registry", "trio.to_thread.run_sync"): "writes a file that the user's program names",
     ("trio_cogment.sdk.access_token", "trio.to_thread.run_sync"): "reads a file that the user names",
+    ("trio_cogment.web.side", "trio.to_thread.run_sync"): "imports modules, which no simulation has another way for",
 }
 
 
