@@ -265,9 +265,7 @@ def _without_resolver(scheme: str, address: str) -> tuple[str, str]:
     if rest.startswith("//"):
         authority, separator, rest = rest[2:].partition("/")
         if authority or not separator:
-            raise _GrammarError(
-                f"expected {scheme}://{resolver}:///host:port; the server that resolves cannot be chosen"
-            )
+            raise _GrammarError(f"expected {scheme}://{resolver}:///host:port; it names no server to ask")
     return resolver, rest
 
 

@@ -189,8 +189,7 @@ def test_a_server_needs_a_certificate(given: tuple[str, ...], missing: str, caps
     with pytest.raises(SystemExit) as caught:
         main([*SERVE, *(f"--{name}=x.pem" for name in given)])
     assert caught.value.code == 1
-    whose = "a certificate" if "root_cert" not in given or len(given) == 2 else "a server's TLS"
-    expected = f"trio-cogment: {whose} needs --private_key and --trust_chain; missing: {missing}\n"
+    expected = f"trio-cogment: a server's TLS needs --private_key and --trust_chain; missing: {missing}\n"
     assert capsys.readouterr().err == expected
 
 

@@ -23,7 +23,7 @@ from trio_cogment.gateways.legacy.old_endpoints import old_endpoint, todays_acto
 from trio_cogment.gateways.legacy.old_params import changed_params, old_params
 from trio_cogment.platform import open_platform
 from trio_cogment.rpc import ServerCall, bind, open_listeners, serve
-from trio_cogment.sdk import Participants
+from trio_cogment.sdk import EnvironmentSession, Participants
 
 
 @dataclass
@@ -53,9 +53,19 @@ async def hooked(server: HookServer) -> AsyncIterator[str]:
 
 async def started(server: HookServer, defaults: TrialParams) -> TrialParams:
     """Start a trial through an old hook on a socket; return its parameters."""
-    found = Participants()
+    found, field_of_play = Participants(), Field()
+    seen: list[TrialParams] = []
+
+    async def play(session: EnvironmentSession[Any, Any, Any]) -> None:
+        # A trial that has ended has dropped most of them.
+        trial = platform.orchestrator.trials.get("trial")
+        assert trial is not None
+        assert trial.machine.params is not None
+        seen.append(TrialParams.FromString(trial.machine.params.SerializeToString()))
+        await field_of_play.play(session)
+
     found.register_actor(Newcomer().play, "today")
-    found.register_environment(Field().play, "today")
+    found.register_environment(play, "today")
     async with hooked(server) as endpoint:
         config = PlatformConfig(pre_trial_hooks=(endpoint,))
         gateway = LegacyGateway(PROFILE)
@@ -63,10 +73,7 @@ async def started(server: HookServer, defaults: TrialParams) -> TrialParams:
             with trio.fail_after(60):
                 trial_id = await platform.controller.start_trial(config=b"config", trial_id="trial")
                 await platform.controller.wait_trial(trial_id)
-                trial = platform.orchestrator.trials.get("trial")
-                assert trial is not None
-                params = trial.machine.params
-    assert params is not None
+    (params,) = seen
     return params
 
 
