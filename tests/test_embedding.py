@@ -89,7 +89,8 @@ class Kernel:
         self._client = client
 
     def start(self, cell: str) -> str:
-        request: str = self._client.execute(cell)
+        # By default a kernel aborts what comes soon after an error, and one cell has to be interrupted.
+        request: str = self._client.execute(cell, stop_on_error=False)
         return request
 
     def wait(self, request: str) -> dict[str, Any]:
