@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from trio_cogment.access.rights import ANONYMOUS, RIGHTS, Scope
+from trio_cogment.access.rights import ANONYMOUS, PAGE_RIGHTS, RIGHTS, Scope
 from trio_cogment.access.roles import ROLE_TEXTS, Role
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "security.md"
@@ -35,6 +35,8 @@ def _lines() -> Iterator[str]:
             grouped.setdefault(cells, []).append(method)
         for cells, calls in grouped.items():
             yield f"| {service} | {', '.join(calls)} | {' | '.join(cells)} |"
+    for page, row in PAGE_RIGHTS.items():
+        yield f"| [pages](web.md#pages) | {page} | {' | '.join(_CELLS[row.get(column)] for column in columns)} |"
 
 
 def written(page: str) -> str:

@@ -11,7 +11,10 @@ NOW = 1_700_000_000
 
 
 def grant(*roles: Role, name: str = "alice", trials: tuple[str, ...] = (), quotas: Quotas | None = None) -> Grant:
-    return Grant(name=name, roles=frozenset(roles), trials=trials, quotas=quotas or Quotas())
+    actors: tuple[str, ...] = ()
+    if Role.SEAT in roles:  # it has to name them
+        trials, actors = trials or ("trial",), ("actor",)
+    return Grant(name=name, roles=frozenset(roles), trials=trials, actors=actors, quotas=quotas or Quotas())
 
 
 def token_text(held: Grant, *, keys: Keys = KEYS, token_id: str = "t1", expires_at: int = NOW + 3600) -> str:

@@ -92,8 +92,21 @@ async def served(
     side: WebSide | None = None, *, config: RpcConfig | None = None, access: AccessControl | None = None
 ) -> AsyncIterator[Served]:
     """Serve one connection in memory."""
+    async with serving(*trio.testing.memory_stream_pair(), side, config=config, access=access) as there:
+        yield there
+
+
+@asynccontextmanager
+async def serving(
+    ours: trio.abc.Stream,
+    theirs: trio.abc.Stream,
+    side: WebSide | None = None,
+    *,
+    config: RpcConfig | None = None,
+    access: AccessControl | None = None,
+) -> AsyncIterator[Served]:
+    """Serve one end of a stream."""
     service = CheckService()
-    ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
         there = Served(ours, service)
 

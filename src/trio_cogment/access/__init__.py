@@ -7,6 +7,7 @@ from trio_cogment.access.control import Rules as Rules
 from trio_cogment.access.control import TokenSource as TokenSource
 from trio_cogment.access.control import Visitor as Visitor
 from trio_cogment.access.control import authorization as authorization
+from trio_cogment.access.control import bearer_token as bearer_token
 from trio_cogment.access.control import parse_certificates as parse_certificates
 from trio_cogment.access.identity import EVERYTHING as EVERYTHING
 from trio_cogment.access.identity import NOTHING as NOTHING
@@ -21,9 +22,11 @@ from trio_cogment.access.networks import reach_of as reach_of
 from trio_cogment.access.peer_limits import PeerConnection as PeerConnection
 from trio_cogment.access.peer_limits import PeerLimits as PeerLimits
 from trio_cogment.access.quotas import Ledger as Ledger
+from trio_cogment.access.rights import PAGES as PAGES
 from trio_cogment.access.rights import RIGHTS as RIGHTS
 from trio_cogment.access.rights import Scope as Scope
 from trio_cogment.access.roles import EXACTLY as EXACTLY
+from trio_cogment.access.roles import PLAYERS as PLAYERS
 from trio_cogment.access.roles import ROLE_TEXTS as ROLE_TEXTS
 from trio_cogment.access.roles import Grant as Grant
 from trio_cogment.access.roles import Quotas as Quotas

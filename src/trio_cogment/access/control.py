@@ -174,13 +174,22 @@ class AccessControl:
         self.check(identity)
         return identity
 
+    def has_key(self, key_name: str) -> bool:
+        """Tell whether a key of this name is among those that count."""
+        return self._rules.keys is not None and key_name in self._rules.keys
+
+    def has_key_of(self, text: str) -> bool:
+        """Tell whether a token says that it was signed with a key that counts; nothing is verified."""
+        parts = text.split(".", 2)
+        return len(parts) == 3 and self.has_key(parts[1])
+
     def check(self, identity: Identity) -> None:
         """Check that a token that was good is so still.
 
         Raises:
             UnauthenticatedError: it has expired or was revoked, or its key has gone.
         """
-        if identity.key_name and (self._rules.keys is None or identity.key_name not in self._rules.keys):
+        if identity.key_name and not self.has_key(identity.key_name):
             raise UnauthenticatedError("the token is not valid here")
         if identity.expires_at and self._wall_clock() >= identity.expires_at * _NANOSECONDS:
             raise UnauthenticatedError("the token has expired")

@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 
 from trio_cogment.access.rights import Scope, scope_of
-from trio_cogment.access.roles import Grant, Role
+from trio_cogment.access.roles import PLAYERS, Grant, Role
 from trio_cogment.errors import PermissionDeniedError
 
 #: The network that one holder of an IPv6 address usually has: its addresses are one account.
@@ -79,7 +79,7 @@ class Identity:
         roles = self.grant.roles
         if Role.ADMIN in roles or (Role.OPERATOR in roles and owner != "" and owner == self.account):
             return True
-        return Role.PARTICIPANT in roles and self.grant.names_actor(trial_id, actor_class, actor_name)
+        return not roles.isdisjoint(PLAYERS) and self.grant.names_actor(trial_id, actor_class, actor_name)
 
 
 def lasting(account: str) -> str:

@@ -40,7 +40,7 @@ _CALLED_BY_ORCHESTRATORS = _row(own=[Role.ORCHESTRATOR])
 _READ = _row(_OBSERVER, own=[_OPERATOR])
 _SHARED = _row(_OBSERVER, _OPERATOR)
 _OWNED = _row(own=[_OPERATOR])
-_PLAY = _row(own=[_OPERATOR, _PARTICIPANT])
+_PLAY = _row(own=[_OPERATOR, _PARTICIPANT, Role.SEAT])
 _WORKER = _row(Role.WORKER)
 _RUNS = _row(_OBSERVER)
 
@@ -144,12 +144,22 @@ ROWS: Mapping[str, Row] = {
 }
 
 
+#: What pages show or do that is no call of a service; what is one has its rights.
+PAGE_RIGHTS: Mapping[str, Row] = {
+    "dashboard": _READ,
+    "logs": _row(_OBSERVER),
+    "play": _PLAY,
+}
+#: Begins what stands for one of these where the path of a call is expected.
+PAGES = "/pages/"
+
+
 def scope_of(roles: frozenset[Role], path: str) -> Scope | None:
     """Return what somebody with these roles may reach by a call; None: it is refused.
 
     Args:
         roles: without any it is somebody who is known and may ask servers how they are.
-        path: `/package.Service/Method`.
+        path: `/package.Service/Method`, or `PAGES` and a name in `PAGE_RIGHTS`.
     """
     if Role.ADMIN in roles:
         return Scope.ALL
@@ -159,7 +169,8 @@ def scope_of(roles: frozenset[Role], path: str) -> Scope | None:
 @cache  # there are few sets of roles
 def _scopes(roles: frozenset[Role]) -> Mapping[str, Scope]:
     scopes: dict[str, Scope] = {}
-    for path, row in ROWS.items():
+    pages = {PAGES + name: row for name, row in PAGE_RIGHTS.items()}
+    for path, row in {**ROWS, **pages}.items():
         cells = {row[role] for role in roles if role in row}
         if row is _ANYBODY_KNOWN or Scope.ALL in cells or ANONYMOUS in row:
             scopes[path] = Scope.ALL

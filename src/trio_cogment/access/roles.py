@@ -26,17 +26,22 @@ class Role(enum.Enum):
     ADMIN = "admin"
     OPERATOR = "operator"
     PARTICIPANT = "participant"
+    SEAT = "seat"
     OBSERVER = "observer"
     DIRECTORY = "directory"
     ORCHESTRATOR = "orchestrator"
     WORKER = "worker"
 
 
+#: Who plays where a token says.
+PLAYERS = frozenset([Role.PARTICIPANT, Role.SEAT])
+
 #: In one sentence each, for help texts and docs.
 ROLE_TEXTS: dict[Role, str] = {
     Role.ADMIN: "may do everything",
     Role.OPERATOR: "starts trials, stores trials and models, and reads, ends and deletes those of its own",
     Role.PARTICIPANT: "plays in the trials, as the classes and actors, that its token names",
+    Role.SEAT: "plays as the one actor of the one trial that its token names, and reads nothing else",
     Role.OBSERVER: "reads everything and changes nothing",
     Role.DIRECTORY: "registers services with a directory, and removes its own",
     Role.ORCHESTRATOR: "calls participants and hooks, and writes the data logs of the trials it runs",
@@ -96,6 +101,8 @@ class Grant:
                 raise InvalidArgumentError(f"{what}: expected {MAX_NAMES} at most, got {len(names)}")
             for name in names:
                 _check_name(what, name, MAX_PATTERN_CHARACTERS)
+        if Role.SEAT in self.roles and not (_is_one(self.trials) and _is_one(self.actors)):
+            raise InvalidArgumentError("role seat: expected one trial and one actor, each without a wildcard")
 
     def names_trial(self, trial_id: str) -> bool:
         """Tell whether it is for this trial."""
@@ -104,6 +111,10 @@ class Grant:
     def names_actor(self, trial_id: str, actor_class: str, actor_name: str) -> bool:
         """Tell whether it is for this actor of this trial."""
         return _names(self.trials, trial_id) and _names(self.classes, actor_class) and _names(self.actors, actor_name)
+
+
+def _is_one(patterns: tuple[str, ...]) -> bool:
+    return len(patterns) == 1 and (patterns[0].startswith(EXACTLY) or not patterns[0].endswith(WILDCARD))
 
 
 def _names(patterns: tuple[str, ...], name: str) -> bool:

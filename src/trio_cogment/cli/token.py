@@ -95,16 +95,21 @@ def _expiry(_ctx: click.Context, _param: click.Parameter, value: str) -> float |
 
 
 def _roles_help() -> str:
-    return "What the holder is: admin, operator, participant, observer, directory, orchestrator or worker; repeatable."
+    return (
+        "What the holder is: admin, operator, participant, seat, observer, directory, orchestrator or worker; "
+        "repeatable."
+    )
 
 
 @token.command()
 @click.argument("name")
 @click.option("--role", "roles", multiple=True, metavar="ROLE", help=_roles_help())
 @click.option("--expires", callback=_expiry, default="90d", show_default=True, help="After which time, or never.")
-@click.option("--trial", "trials", multiple=True, metavar="ID", help="Of a participant: a trial, or ids as `lab-*`.")
+@click.option(
+    "--trial", "trials", multiple=True, metavar="ID", help="Of a participant or seat: a trial; or ids as `lab-*`."
+)
 @click.option("--class", "classes", multiple=True, metavar="CLASS", help="Of a participant: an actor class.")
-@click.option("--actor", "actors", multiple=True, metavar="NAME", help="Of a participant: an actor.")
+@click.option("--actor", "actors", multiple=True, metavar="NAME", help="Of a participant or seat: an actor.")
 @click.option("--max_trials", type=click.IntRange(0), help="How many trials the holder may have at a time.")
 @click.option("--max_stored_bytes", type=click.IntRange(0), help="How much the holder may store on each server.")
 @click.option("--max_models", type=click.IntRange(0), help="How many models the holder may have.")

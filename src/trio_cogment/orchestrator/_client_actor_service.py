@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 from trio_cogment.about import About
-from trio_cogment.access import Role
+from trio_cogment.access import PLAYERS, Role
 from trio_cogment.api.common_pb2 import ActorInitialOutput, ActorRunTrialInput, CommunicationState
 from trio_cogment.errors import (
     InvalidArgumentError,
@@ -67,7 +67,7 @@ def _may_know(call: ServerCall, trial_id: str, owner: str) -> bool:
     roles = identity.grant.roles
     if identity.admin or (Role.OPERATOR in roles and owner == identity.account):
         return True
-    return Role.PARTICIPANT in roles and identity.grant.names_trial(trial_id)
+    return not roles.isdisjoint(PLAYERS) and identity.grant.names_trial(trial_id)
 
 
 async def _selection(call: ServerCall) -> ActorInitialOutput | None:

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
 
 import trio
 
 from trio_cogment.access import Identity, anonymous
 from trio_cogment.config import WebConfig
-from trio_cogment.errors import RpcError, StatusCode
-from trio_cogment.rpc.relay import Accepted, CallRelay, LingeringClose, RelayedCall, Writer
+from trio_cogment.errors import CogmentError, NotFoundError, PermissionDeniedError, RpcError, StatusCode
+from trio_cogment.rpc.relay import Accepted, CallRelay, LingeringClose, RelayRoute, Writer
 from trio_cogment.web.grpc_web import serve_call
 from trio_cogment.web.grpc_websockets import PROTOCOL, SocketCall
+from trio_cogment.web.hosting import Ending, counted
 from trio_cogment.web.http1 import BadRequestError, Http1, Sign
 from trio_cogment.web.origins import OriginPolicy
 from trio_cogment.web.output import Pending, Timed
-from trio_cogment.web.replies import Reply, preflight, refusal
+from trio_cogment.web.page_sockets import PageSocket
+from trio_cogment.web.pages import Site, admitted_visitor, serve_page
+from trio_cogment.web.replies import Reply, failure, preflight, refusal
 from trio_cogment.web.requests import Request, is_text
+from trio_cogment.web.routing import Visit
 from trio_cogment.web.websockets import BadHandshakeError, WebSocket
 
-#: Answers what is no call.
-AnswerPage: TypeAlias = Callable[[Request], Awaitable[Reply]]
+_STOPPING = RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
 
 _log = logging.getLogger(__name__)
 
@@ -36,12 +38,13 @@ class WebConnection:
         accepted: the connection, and what may be called by it.
         limits: of what is for browsers.
         policy: who may use it.
-        page: answers what is no call.
+        site: has pages.
         overloaded: there are too many: it gets an answer that says so.
         on_end: called when it has been closed.
 
     Attributes:
-        config, limits, peer, visitor, account, http, output, writer, byte_stream, relay, anybody: see `Hosting`.
+        config, limits, peer, visitor, account, http, output, writer, byte_stream, relay, anybody, page_access: see
+            `Hosting`.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class WebConnection:
         *,
         limits: WebConfig,
         policy: OriginPolicy,
-        page: AnswerPage,
+        site: Site,
         overloaded: bool,
         on_end: Callable[[], None],
     ) -> None:
@@ -67,14 +70,16 @@ class WebConnection:
         self.anybody = anonymous(accepted.peer)
         self._routes = accepted.routes
         self._policy = policy
-        self._page = page
+        self._site = site
+        self.page_access = site.access
         self._overloaded = overloaded
         self._on_end = on_end
         self._closing = LingeringClose(accepted.byte_stream, accepted.config)
         self._scope = trio.CancelScope()
         self._idle = trio.CancelScope()
         self._io: trio.Nursery | None = None
-        self._call: RelayedCall | None = None
+        self._call: Ending | None = None
+        self._until_drain = False
         self._identity: Identity | None = None
         self._drain_deadline = math.inf
 
@@ -127,6 +132,8 @@ class WebConnection:
     def drain(self, deadline: float) -> None:
         """See `Served.drain`."""
         self._drain_deadline = min(self._drain_deadline, deadline)
+        if self._until_drain and self._call is not None:
+            self._call.abort(_STOPPING)
         self._watch_drain()
 
     def _watch_drain(self) -> None:
@@ -137,7 +144,7 @@ class WebConnection:
     async def _end_call_at(self, deadline: float) -> None:
         await trio.sleep_until(deadline)
         if self._call is not None:
-            self._call.abort(RpcError(StatusCode.UNAVAILABLE, "the server is stopping"))
+            self._call.abort(_STOPPING)
         else:
             self._scope.cancel()
 
@@ -147,6 +154,8 @@ class WebConnection:
 
     def end_calls_of_others(self, valid: Callable[[Identity], bool]) -> None:
         """See `Served.end_calls_of_others`."""
+        if self._identity is not None and self._site.access.is_own(self._identity):
+            valid = self._site.access.valid
         if self._call is not None and self._identity is not None and not valid(self._identity):
             text = "the token or certificate does not count any more"
             self._call.abort(RpcError(StatusCode.UNAUTHENTICATED, text))
@@ -205,46 +214,82 @@ class WebConnection:
         if request.upgrades_to_websocket:
             await self._websocket(request)
             return False
-        asked = preflight(request, self.limits.preflight_seconds)
+        route = self._routes.get(request.path)
+        try:
+            found = None if route is not None else self._site.router.find(request.path)
+        except CogmentError as error:
+            return self._reply(failure(error))
+        methods = ("POST",) if found is None else found.foreign_methods
+        asked = preflight(request, self.limits.preflight_seconds, methods)
         if asked is not None:
             return self._reply(asked)
         if request.method == "POST" and is_text(request.first(b"content-type")) is not None:
-            await serve_call(self, request, self._routes.get(request.path))
+            await serve_call(self, request, route)
             return True
-        return self._reply(await self._no_call(request))
-
-    async def _no_call(self, request: Request) -> Reply:
-        if request.path in self._routes:
-            if request.method != "POST":
-                return Reply(405, headers=((b"allow", b"POST, OPTIONS"),))
-            return refusal(415, "expected the content-type application/grpc-web+proto or application/grpc-web-text")
-        return await self._page(request)
+        if found is not None:
+            answered = await serve_page(self, self._site, found, request)
+            if answered.reply is None:
+                return not answered.close
+            return self._reply(answered.reply, close=answered.close)
+        return self._reply(_no_call(request, route))
 
     def _reply(self, reply: Reply, *, close: bool = False) -> bool:
         """Send an answer; return whether another request may follow. What the request has as a body is not read."""
-        close = close or self._drains or self.http.next_event() is not Sign.END
+        close = close or self._drains or not self.http.complete()
         self.send_soon(self.http.reply(reply, close=close))
         return not close
 
     async def _websocket(self, request: Request) -> None:
         route = self._routes.get(request.path)
         if route is None:
-            self._reply(refusal(404, "there is no WebSocket at this path"), close=True)
+            await self._page_socket(request)
             return
-        try:
-            socket = WebSocket(request, self.config.max_receive_message_bytes + 1024)
-        except BadHandshakeError:
-            headers = ((b"sec-websocket-version", b"13"),)
-            reply = refusal(400, "this is not the handshake of a WebSocket of version 13")
-            self._reply(Reply(reply.status, reply.body, reply.content_type, headers), close=True)
+        socket = self._handshake(request, self.config.max_receive_message_bytes + 1024)
+        if socket is None:
             return
         if PROTOCOL not in socket.protocols:
             self._reply(refusal(400, f"expected the WebSocket protocol {PROTOCOL}"), close=True)
             return
+        self._switch(socket.accept(PROTOCOL))
+        await SocketCall(self, socket, route, request).serve(self.http.left_over())
+
+    def _handshake(self, request: Request, max_message_bytes: int) -> WebSocket | None:
+        """Return the WebSocket that a request asks for; None: it does not ask properly, and has been told so."""
+        try:
+            return WebSocket(request, max_message_bytes)
+        except BadHandshakeError:
+            headers = ((b"sec-websocket-version", b"13"),)
+            reply = refusal(400, "this is not the handshake of a WebSocket of version 13")
+            self._reply(Reply(reply.status, reply.body, reply.content_type, headers), close=True)
+            return None
+
+    def _switch(self, accepted: bytes) -> None:
         self.http.next_event()  # its end
         self.http.switched()
-        self.send_soon(socket.accept(PROTOCOL))
-        await SocketCall(self, socket, route).serve(self.http.left_over())
+        self.send_soon(accepted)
+
+    async def _page_socket(self, request: Request) -> None:
+        access = self._site.access
+        try:
+            found = self._site.router.find(request.path)
+            route = None if found is None else found.socket
+            if found is None or route is None:
+                raise NotFoundError("there is no WebSocket at this path")
+            if request.foreign:
+                raise PermissionDeniedError("pages of other origins may not use this")
+            identity = admitted_visitor(self, access, request, route.right)
+            socket = self._handshake(request, self.limits.max_page_message_bytes)
+            if socket is None:
+                return
+            counted(self, identity or anonymous(self.peer))
+        except CogmentError as error:
+            self._reply(failure(error), close=True)
+            return
+        self._switch(socket.accept(None))
+        visit = Visit(request=request, parameters=found.parameters, peer=self.peer, identity=identity)
+        served = PageSocket(self, socket, access, identity)
+        with self.serving(served, identity or self.anybody, until_drain=True):
+            await served.serve(route, visit, self.http.left_over())
 
     # --- for calls ---
 
@@ -255,12 +300,23 @@ class WebConnection:
             self.writer.flush()
 
     @contextmanager
-    def serving(self, call: RelayedCall, identity: Identity) -> Iterator[None]:
-        """Hold the block in which a call is served."""
-        self._call, self._identity = call, identity
+    def serving(self, call: Ending, identity: Identity, *, until_drain: bool = False) -> Iterator[None]:
+        """See `Hosting.serving`."""
+        self._call, self._identity, self._until_drain = call, identity, until_drain
+        if until_drain and self._drains:
+            call.abort(_STOPPING)
         try:
             yield
         finally:
             self._call = self._identity = None
             if self.account is not None:
                 self.account.end_call()
+
+
+def _no_call(request: Request, route: RelayRoute | None) -> Reply:
+    """Return the answer to what is neither a call nor for a page."""
+    if route is None:
+        return refusal(404)
+    if request.method != "POST":
+        return Reply(405, headers=((b"allow", b"POST, OPTIONS"),))
+    return refusal(415, "expected the content-type application/grpc-web+proto or application/grpc-web-text")

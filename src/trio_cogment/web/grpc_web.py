@@ -135,7 +135,7 @@ async def serve_call(connection: Hosting, request: Request, route: RelayRoute | 
     answering.text = wants_text(request.listed(b"accept"), asked_in_text)
     try:
         head = call_head(request.headers, connection.config.max_header_list_bytes)
-        identity = admitted(connection, request.path, head.metadata)
+        identity = admitted(connection, request, request.path, head.metadata)
         if route is None:
             raise RpcError(StatusCode.UNIMPLEMENTED, f"{request.path} is not implemented here")
         counted(connection, identity)

@@ -22,7 +22,7 @@ from trio_cogment.web.answering import Answering, relayed
 from trio_cogment.web.frames import FrameReader, fields_frame
 from trio_cogment.web.hosting import Hosting, admitted, counted
 from trio_cogment.web.joining import Farewell
-from trio_cogment.web.requests import CallHead, call_head, lines
+from trio_cogment.web.requests import CallHead, Request, call_head, lines
 from trio_cogment.web.websockets import Answer, BrokenSocketError, Closed, WebSocket
 
 #: The name of the protocol, in the handshake.
@@ -72,12 +72,14 @@ class SocketCall:
         connection: it came by, after the handshake.
         socket: see above.
         route: what is called.
+        request: that has asked for the WebSocket.
     """
 
-    def __init__(self, connection: Hosting, socket: WebSocket, route: RelayRoute) -> None:
+    def __init__(self, connection: Hosting, socket: WebSocket, route: RelayRoute, request: Request) -> None:
         self._connection = connection
         self._socket = socket
         self._route = route
+        self._request = request
         self._frames = FrameReader(connection.config.max_receive_message_bytes)
         self._decode = route.method.request_type.FromString
         self._answering = SocketAnswering(
@@ -99,7 +101,7 @@ class SocketCall:
             head = await self._head(left_over)
             if head is None:
                 return
-            identity = admitted(self._connection, self._route.method.path, head.metadata)
+            identity = admitted(self._connection, self._request, self._route.method.path, head.metadata)
             counted(self._connection, identity)
         except RpcError as error:
             self._answering.refuse(error)

@@ -5,13 +5,22 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from trio_cogment.access import Identity, PeerConnection, Visitor
+from trio_cogment.access import Identity, PeerConnection, Visitor, authorization, bearer_token
 from trio_cogment.config import RpcConfig, WebConfig
 from trio_cogment.errors import CogmentError, RpcError, status_of
 from trio_cogment.rpc import Metadata
-from trio_cogment.rpc.relay import ByteStream, CallRelay, RelayedCall, Writer
+from trio_cogment.rpc.relay import ByteStream, CallRelay, Writer
 from trio_cogment.web.http1 import Http1
 from trio_cogment.web.output import Pending
+from trio_cogment.web.page_access import PageAccess, check_right, cookie_of
+from trio_cogment.web.requests import Request
+
+
+class Ending(Protocol):
+    """What a connection has going on, which can be ended early."""
+
+    def abort(self, error: RpcError) -> None:
+        """End it; who has asked for it is told why."""
 
 
 class Hosting(Protocol):
@@ -29,6 +38,7 @@ class Hosting(Protocol):
         byte_stream: below.
         relay: makes the call.
         anybody: who makes it, where nobody asks.
+        page_access: knows the tokens of pages.
     """
 
     config: RpcConfig
@@ -42,27 +52,48 @@ class Hosting(Protocol):
     byte_stream: ByteStream
     relay: CallRelay
     anybody: Identity
+    page_access: PageAccess
 
     def send_soon(self, data: bytes) -> None:
         """Send bytes, at once if that goes without waiting."""
 
-    def serving(self, call: RelayedCall, identity: Identity) -> AbstractContextManager[None]:
-        """Hold the block in which a call is served, which `counted` has counted."""
+    def serving(self, call: Ending, identity: Identity, *, until_drain: bool = False) -> AbstractContextManager[None]:
+        """Hold the block in which a call is served, which `counted` has counted.
+
+        Args:
+            call: can be ended.
+            identity: whose it is.
+            until_drain: it would not end by itself: it is ended as soon as the server stops.
+        """
 
     def lose(self) -> None:
         """Give the connection up: the client is gone."""
 
 
-def admitted(connection: Hosting, path: str, metadata: Metadata) -> Identity:
+def admitted(connection: Hosting, request: Request, path: str, metadata: Metadata) -> Identity:
     """Return who makes a call.
+
+    Args:
+        connection: it came by.
+        request: may have a token in its path, or in a cookie.
+        path: of the call.
+        metadata: of the call; a token there comes first.
 
     Raises:
         RpcError: it may not.
     """
-    if connection.visitor is None:
-        return connection.anybody
+    visitor, access = connection.visitor, connection.page_access
     try:
-        return connection.visitor.admit(path, metadata)
+        token = "" if bearer_token(metadata) is not None else request.token
+        if not token and visitor is not None:
+            token = cookie_of(request)
+        if token and (visitor is None or access.issued(token)):
+            identity = access.identify(token, local=connection.anybody.local)
+            check_right(identity, path)
+            return identity
+        if visitor is None:
+            return connection.anybody
+        return visitor.admit(path, authorization(token) or metadata)
     except CogmentError as error:
         raise RpcError(*status_of(error)) from None
 

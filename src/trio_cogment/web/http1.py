@@ -15,7 +15,7 @@ from typing import Any
 import h11
 
 from trio_cogment.web.replies import Reply, common_headers, refusal
-from trio_cogment.web.requests import Request
+from trio_cogment.web.requests import Request, token_in_path
 
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 
@@ -90,8 +90,13 @@ class Http1:
             # The other forms are for proxies; with them the Host would not be what counts.
             raise BadRequestError(refusal(400, "expected a path that begins with '/'"))
         path, _, query = event.target.decode("latin-1").partition("?")
+        token, path = token_in_path(path)
         headers = tuple(event.headers)
-        return Request(event.method.decode("latin-1"), path, query, headers, self._secure)
+        return Request(event.method.decode("latin-1"), path, query, headers, self._secure, token=token)
+
+    def complete(self) -> bool:
+        """Whether all of the request has come, and its body has been read or is empty."""
+        return self._h11.their_state is h11.DONE or self.next_event() is Sign.END
 
     def discard(self) -> None:
         """Drop what has come of the request's body."""
@@ -142,7 +147,8 @@ class Http1:
 
     def head(self, status: int, headers: Iterable[tuple[bytes, bytes]], *, close: bool = False) -> bytes:
         """Return the head of an answer; its body follows in pieces unless there is a length among the headers."""
-        fields = [*headers, *common_headers(self._foreign)]
+        own = list(headers)
+        fields = [*own, *common_headers(self._foreign, {name for name, _ in own})]
         if close or self._h11.their_state is h11.SEND_BODY:  # what comes of the body then is not waited for
             fields.append((b"connection", b"close"))
         return self._send(h11.Response(status_code=status, reason=_PHRASES[status], headers=fields))

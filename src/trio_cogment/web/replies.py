@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any, TypeAlias
 
+from trio_cogment.errors import StatusCode, status_of
 from trio_cogment.web.requests import Request
 
 #: What a page of this server may load, run and talk to: only what comes from the server itself.
@@ -26,6 +30,38 @@ SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
 )
 #: The fields of an answer that pages of other origins may read.
 _EXPOSED = (b"access-control-expose-headers", b"grpc-status,grpc-message,grpc-status-details-bin")
+#: Which status of HTTP stands for one of gRPC; 500 for the others.
+HTTP_STATUS: dict[StatusCode, int] = {
+    StatusCode.INVALID_ARGUMENT: 400,
+    StatusCode.OUT_OF_RANGE: 400,
+    StatusCode.UNAUTHENTICATED: 401,
+    StatusCode.PERMISSION_DENIED: 403,
+    StatusCode.NOT_FOUND: 404,
+    StatusCode.ALREADY_EXISTS: 409,
+    StatusCode.ABORTED: 409,
+    StatusCode.FAILED_PRECONDITION: 409,
+    StatusCode.RESOURCE_EXHAUSTED: 429,
+    StatusCode.UNIMPLEMENTED: 501,
+    StatusCode.UNAVAILABLE: 503,
+    StatusCode.CANCELLED: 503,
+    StatusCode.DEADLINE_EXCEEDED: 504,
+}
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+{head}<title>{title}</title>
+<link rel="stylesheet" href="/assets/style.css">
+</head>
+<body>
+<main class="narrow">
+<h1>{title}</h1>
+{content}
+</main>
+</body>
+</html>
+"""
 _TOKENS = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z, -]{1,4096}\Z")
 
 
@@ -46,13 +82,33 @@ class Reply:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-def common_headers(foreign: str) -> list[tuple[bytes, bytes]]:
+#: Sends a piece of an answer, and waits while the client does not read.
+Send: TypeAlias = Callable[[bytes], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """An answer that is made while it is sent.
+
+    Attributes:
+        status, content_type, headers: as of a `Reply`.
+        write: sends the body, in pieces; when it fails, the client sees that the body is not complete.
+    """
+
+    status: int
+    content_type: bytes
+    write: Callable[[Send], Awaitable[None]]
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def common_headers(foreign: str, own: Collection[bytes] = ()) -> list[tuple[bytes, bytes]]:
     """Return the fields of every answer.
 
     Args:
         foreign: the origin of another server whose page may see it; empty: there is none.
+        own: names of fields for which the answer has values of its own.
     """
-    headers = list(SECURITY_HEADERS)
+    headers = [field for field in SECURITY_HEADERS if field[0] not in own]
     if foreign:
         headers += [(b"access-control-allow-origin", foreign.encode("latin-1")), _EXPOSED]
     return headers
@@ -64,22 +120,63 @@ def json_reply(status: int, message: str, **more: str) -> Reply:
     return Reply(status, body, b"application/json")
 
 
+def json_data(value: Any, status: int = 200) -> Reply:
+    """Return an answer for programs: any value that JSON can have."""
+    body = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode()
+    return Reply(status, body, b"application/json")
+
+
+def html_page(status: int, title: str, *paragraphs: str, content: str = "", head: str = "") -> Reply:
+    """Return a small page for people.
+
+    Args:
+        status: of HTTP.
+        title: of the page; text.
+        paragraphs: text, with any characters.
+        content: HTML behind them.
+        head: HTML that goes into the page's head.
+    """
+    told = "".join(f"<p>{html.escape(text)}</p>\n" for text in paragraphs)
+    body = _PAGE.format(title=html.escape(title), content=told + content, head=head)
+    return Reply(status, body.encode("utf-8", "replace"), b"text/html; charset=utf-8")
+
+
+def redirect(path: str) -> Reply:
+    """Return the answer that leads a browser to another page of this server."""
+    return Reply(303, headers=((b"location", path.encode("ascii")),))
+
+
+def failure(error: Exception) -> Reply:
+    """Return the answer that says what has gone wrong; see `errors.status_of`."""
+    code, text = status_of(error)
+    reply = refusal(HTTP_STATUS.get(code, 500), text)
+    if reply.status == 401:
+        return Reply(reply.status, reply.body, reply.content_type, ((b"www-authenticate", b"Bearer"),))
+    return reply
+
+
 def refusal(status: int, message: str = "") -> Reply:
     """Return the answer to what is not served."""
     return json_reply(status, message or HTTPStatus(status).phrase.lower())
 
 
-def preflight(request: Request, seconds: float) -> Reply | None:
+def preflight(request: Request, seconds: float, methods: Iterable[str] = ("POST",)) -> Reply | None:
     """Return the answer to the question whether a page may make a call; None: that is not the question.
 
     The page's origin has been admitted. It may set any field: none means more here than what other programs send.
+
+    Args:
+        request: the question.
+        seconds: for how long a browser may remember the answer.
+        methods: that pages of other origins may use at this path.
     """
     if request.method != "OPTIONS" or not request.foreign or not request.first(b"access-control-request-method"):
         return None
-    if request.first(b"access-control-request-method") != b"POST":
-        return refusal(403, "pages of other origins may use POST")
+    allowed = list(methods)
+    if request.first(b"access-control-request-method").decode("latin-1") not in allowed:
+        return refusal(403, f"pages of other origins may use {', '.join(allowed) or 'nothing'} here")
     headers = [
-        (b"access-control-allow-methods", b"POST"),
+        (b"access-control-allow-methods", ", ".join(allowed).encode()),
         (b"access-control-max-age", b"%d" % seconds),
     ]
     fields = request.first(b"access-control-request-headers")

@@ -25,6 +25,7 @@ _NOT_METADATA = frozenset(
         *(b"x-grpc-web", b"x-user-agent"),
     ]
 )
+_TOKEN_MARK = "/~"
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e]*?)[ \t]*\Z")
 
 
@@ -39,6 +40,7 @@ class Request:
         headers: names in lower case.
         secure: it came over TLS.
         foreign: see `origins.Admitted`.
+        token: what its path had before the rest, as `/~TOKEN/...`.
     """
 
     method: str
@@ -47,6 +49,7 @@ class Request:
     headers: tuple[tuple[bytes, bytes], ...]
     secure: bool = False
     foreign: str = ""
+    token: str = ""
 
     def all(self, name: bytes) -> list[bytes]:
         """Return the values of all fields of this name."""
@@ -65,9 +68,22 @@ class Request:
         return [part.strip().lower() for value in self.all(name) for part in value.split(b",") if part.strip()]
 
     @property
+    def wants_html(self) -> bool:
+        """Whether somebody wants to look at the answer."""
+        return any(kind.startswith(b"text/html") for kind in self.listed(b"accept"))
+
+    @property
     def upgrades_to_websocket(self) -> bool:
         """Whether it asks for a WebSocket."""
         return b"websocket" in self.listed(b"upgrade")
+
+
+def token_in_path(path: str) -> tuple[str, str]:
+    """Return the token that a path begins with (`/~TOKEN/...`), empty without one, and the path that is meant."""
+    if not path.startswith(_TOKEN_MARK):
+        return "", path
+    token, _, rest = path[len(_TOKEN_MARK) :].partition("/")
+    return token, f"/{rest}"
 
 
 @dataclass(frozen=True, slots=True)

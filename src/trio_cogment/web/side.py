@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import TypeAlias
+from typing import TYPE_CHECKING
 
 import trio
 
-from trio_cogment.about import API_VERSION, GRPC_VERSION
 from trio_cogment.config import WebConfig
 from trio_cogment.rpc.relay import Accepted, Served
 from trio_cogment.web.origins import OriginPolicy
-from trio_cogment.web.replies import Reply, json_reply, refusal
-from trio_cogment.web.requests import Request
 
-#: Answers what is asked for by GET and HEAD at a path.
-Page: TypeAlias = Callable[[Request], Awaitable[Reply]]
+if TYPE_CHECKING:
+    from trio_cogment.web.page_access import PageAccess
+    from trio_cogment.web.pages import Site
+    from trio_cogment.web.routing import AnyRoute
+
+
+def _no_routes() -> Iterable[AnyRoute]:
+    return ()
 
 
 class WebSide:
@@ -26,7 +29,9 @@ class WebSide:
         policy: who may use it; by default what reaches it by an address or as `localhost`, if that is no page or one of
             this machine.
         config: limits.
-        pages: by their paths; `/` says what this is unless there is another page.
+        routes: returns what is there for pages, besides what always is (see `common_pages`); see `routing`. It is
+            called once, in a worker thread or when the first browser comes.
+        access: who is behind the requests of pages; by default nobody is known, and what needs a right is closed.
     """
 
     def __init__(
@@ -34,11 +39,14 @@ class WebSide:
         policy: OriginPolicy | None = None,
         *,
         config: WebConfig | None = None,
-        pages: Mapping[str, Page] | None = None,
+        routes: Callable[[], Iterable[AnyRoute]] = _no_routes,
+        access: PageAccess | None = None,
     ) -> None:
         self.policy = policy or OriginPolicy()
         self.config = config or WebConfig()
-        self._pages = {"/": _about, **(pages or {})}
+        self._routes = routes
+        self._access = access
+        self._made: Site | None = None
         self._open = 0
 
     def connection(self, accepted: Accepted) -> Served:
@@ -50,7 +58,7 @@ class WebSide:
             accepted,
             limits=self.config,
             policy=self.policy,
-            page=self.page,
+            site=self._site(),
             overloaded=self._open > self.config.max_connections,
             on_end=self._left,
         )
@@ -58,22 +66,24 @@ class WebSide:
     async def prepare(self) -> None:
         """Import what the first connection needs, in a thread: a server that starts has other things to do before."""
         try:
-            await trio.to_thread.run_sync(import_module, "trio_cogment.web.connection")
+            await trio.to_thread.run_sync(self._import)
         except OSError:
             pass  # no descriptor is left for it; it is tried again with each connection
 
+    def _import(self) -> None:
+        import_module("trio_cogment.web.connection")
+        self._site()
+
+    def _site(self) -> Site:
+        if self._made is None:
+            from trio_cogment.web.common_pages import common_routes
+            from trio_cogment.web.page_access import PageAccess
+            from trio_cogment.web.pages import Site
+            from trio_cogment.web.routing import Router
+
+            access = self._access or PageAccess(session_seconds=self.config.page_session_seconds)
+            self._made = Site(access, Router([*self._routes(), *common_routes(access)]))
+        return self._made
+
     def _left(self) -> None:
         self._open -= 1
-
-    async def page(self, request: Request) -> Reply:
-        """Return the answer to a request that is no call."""
-        page = self._pages.get(request.path)
-        if page is None:
-            return refusal(404)
-        if request.method not in ("GET", "HEAD"):
-            return Reply(405, headers=((b"allow", b"GET, HEAD"),))
-        return await page(request)
-
-
-async def _about(_request: Request) -> Reply:
-    return json_reply(200, "trio-cogment", version=API_VERSION, server=GRPC_VERSION)

@@ -139,8 +139,12 @@ class WebSocket:
             raise BadHandshakeError("expected a request for a WebSocket")
         self.protocols = list(events[0].subprotocols)
 
-    def accept(self, protocol: str) -> bytes:
-        """Return what opens it."""
+    def accept(self, protocol: str | None) -> bytes:
+        """Return what opens it.
+
+        Args:
+            protocol: one of those that were offered; None: no particular one.
+        """
         headers = list(SECURITY_HEADERS)
         return self._wsproto.send(AcceptConnection(subprotocol=protocol, extra_headers=headers))
 

@@ -186,6 +186,11 @@ class ServerAccess:
         self.control = self._own if settings.mode == TOKEN else None
 
     @property
+    def tokens(self) -> AccessControl | None:
+        """What knows the platform's tokens; None: it has no secret."""
+        return self._own
+
+    @property
     def signing(self) -> AccessControl | None:
         """What signs the process's own tokens; None: it has no secret, or a token of its own."""
         return None if self._settings.token else self._own

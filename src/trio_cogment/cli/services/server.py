@@ -25,7 +25,7 @@ from trio_cogment.cli.services.garbage import leave, settle
 from trio_cogment.cli.services.process import INITIALIZING, READY, StatusFile, Stop, run_until_signal
 from trio_cogment.cli.services.settings import ServerSettings
 from trio_cogment.cli.services.start import Application, Resources, Running, Start
-from trio_cogment.cli.services.web_flags import open_side, web_side
+from trio_cogment.cli.services.web_flags import entrance, open_side, web_side
 from trio_cogment.rpc import HealthService, RunningServer, ServerObserver, serve, standard_services
 from trio_cogment.rpc.refusals import refusals
 from trio_cogment.rpc.tls import RenewableListener
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from trio_cogment.cli.tls import Tls
-    from trio_cogment.web import WebSide
+    from trio_cogment.web import PageAccess, WebSide
 
 Sockets: TypeAlias = Sequence[trio.SocketListener] | Sequence[RenewableListener]
 
@@ -107,7 +107,8 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         servers: list[list[Service]] = merged(application.ports, running.services)
         servers[0].extend(directory.services)
         _check_announced(application, servers)
-        side = web_side(settings.web, configuration.web)
+        page_access = None if settings.web is None else _page_access(start)
+        side = web_side(settings.web, configuration.web, page_access, running.routes)
         pairs = [
             (services, _listeners(sockets, tls, http1=side is not None))
             for services, sockets in zip(servers, start.ports.servers, strict=True)
@@ -127,6 +128,9 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         if settings.log.file is not None:  # on stderr they would stand beside what stdout says
             for line in (*start.announcements(), *ready):
                 _log.info("%s", line)
+        if side is not None and page_access is not None and running.routes is not None:
+            start.print_entrance = partial(_print_entrance, start, page_access, servings[0][1].port)
+            start.print_entrance()
         registered, unregistered = trio.CancelScope(), trio.Event()
 
         async def register() -> None:
@@ -151,6 +155,22 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         await _say_farewell(running, directory)
         await _stop_serving(directory, unregistered, [*servings, *for_pages])
         nursery.cancel_scope.cancel()
+
+
+def _page_access(start: Start) -> PageAccess:
+    from trio_cogment.web import PageAccess
+
+    seconds = start.settings.configuration.web.page_session_seconds
+    return PageAccess(start.access.tokens, session_seconds=seconds)
+
+
+def _print_entrance(start: Start, access: PageAccess, port: int) -> None:
+    """Print an address for the administrator: on stdout, and never into the log."""
+    from trio_cogment.web.page_access import ENTER
+
+    assert start.settings.web is not None
+    address = entrance(start.settings.web, start.settings.hosts, port, tls=start.tls is not None)
+    say(f"Pages: {address}{ENTER}/{access.new_code()} (works once; SIGHUP prints another)")
 
 
 async def _say_farewell(running: Running, directory: Directory) -> None:

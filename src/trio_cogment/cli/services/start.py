@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from trio_cogment.cli.services.settings import ServerSettings
     from trio_cogment.cli.tls import Tls
     from trio_cogment.discovery import DirectoryClient, Offer
+    from trio_cogment.web import PageAccess
+    from trio_cogment.web.routing import AnyRoute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +62,13 @@ class Running:
     Attributes:
         services: for each of the application's ports, the services there.
         offers: gives what is registered with a directory, for a port; None: the services of the platform's own kinds.
+        routes: returns what the servers have for pages, in which who comes is known by what is given; None: nothing.
         stop: tells peers how it ended, before connections are drained; cancelled when a stop takes too long.
     """
 
     services: Sequence[Sequence[Service]]
     offers: Callable[[int], Sequence[Offer]] | None = None
+    routes: Callable[[PageAccess], Iterable[AnyRoute]] | None = None
     stop: Callable[[], Awaitable[None]] = _no_farewell
 
 
@@ -102,6 +106,7 @@ class Start:
         ports: those that are open.
         tls: of the servers and of every call to others; None: no TLS.
         access: who may call, once it is prepared.
+        print_entrance: prints an address by which an administrator comes to the pages; does nothing without pages.
     """
 
     settings: ServerSettings
@@ -110,6 +115,7 @@ class Start:
     ports: OpenPorts = field(init=False)
     tls: Tls | None = None
     access: ServerAccess = field(init=False)
+    print_entrance: Callable[[], None] = lambda: None
     _prepared: bool = False
 
     def __post_init__(self) -> None:
@@ -147,6 +153,7 @@ class Start:
         if self.tls is not None:
             self.tls.reload()
         self.access.reload()
+        self.print_entrance()
 
     def _open(self) -> None:
         hosts = self.settings.hosts

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,7 +14,8 @@ from trio_cogment.cli.options import applied, as_list, boolean_option, port_opti
 
 if TYPE_CHECKING:
     from trio_cogment.config import WebConfig
-    from trio_cogment.web import WebSide
+    from trio_cogment.web import PageAccess, WebSide
+    from trio_cogment.web.routing import AnyRoute
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -97,13 +99,42 @@ def web_settings(ctx: click.Context) -> WebSettings:
     return settings
 
 
-def web_side(settings: WebSettings | None, config: WebConfig) -> WebSide | None:
-    """Return what the ports of gRPC have for browsers; None: nothing."""
+def web_side(
+    settings: WebSettings | None,
+    config: WebConfig,
+    access: PageAccess | None = None,
+    routes: Callable[[PageAccess], Iterable[AnyRoute]] | None = None,
+) -> WebSide | None:
+    """Return what the ports of gRPC have for browsers; None: nothing.
+
+    Args:
+        settings: of the flags.
+        config: limits.
+        access: who is behind the requests of pages.
+        routes: returns what is there for pages.
+    """
     if settings is None or not settings.enabled:
         return None
     from trio_cogment.web import OriginPolicy, WebSide
 
-    return WebSide(OriginPolicy(settings.hosts, settings.origins), config=config)
+    policy = OriginPolicy(settings.hosts, settings.origins)
+    if access is None or routes is None:
+        return WebSide(policy, config=config, access=access)
+    return WebSide(policy, config=config, access=access, routes=partial(routes, access))
+
+
+def entrance(settings: WebSettings, hosts: Sequence[str], port: int, *, tls: bool) -> str:
+    """Return the address of a server's pages, without a path.
+
+    Args:
+        settings: of the flags.
+        hosts: on which the server listens.
+        port: on which it listens.
+        tls: the port is encrypted.
+    """
+    named = [host for host in (*settings.hosts, *hosts) if host not in ("*", "0.0.0.0", "::", "127.0.0.1", "::1", "")]
+    host = named[0] if named else "localhost"
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def open_side(config: WebConfig) -> WebSide:

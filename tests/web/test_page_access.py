@@ -1,0 +1,202 @@
+"""Tokens of pages: where they are found, which count, and the address that gives the first one."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.access.keys import FOREIGN, KEYS, NOW, Clock, control, grant, token_text
+from trio_cogment.access import EXACTLY, Grant, Identity, Role, Rules
+from trio_cogment.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
+from trio_cogment.host import Host
+from trio_cogment.web import PageAccess
+from trio_cogment.web.page_access import check_right, cookie_of, expect_known, token_of
+from trio_cogment.web.requests import Request, token_in_path
+
+SESSION_SECONDS = 100.0
+
+
+def page_access(*, keys: bool = False, clock: Clock | None = None) -> PageAccess:
+    secrets = itertools.count(1)
+    host = Host(wall_clock=clock or Clock(), secret_bytes=lambda size: next(secrets).to_bytes(size, "big"))
+    return PageAccess(control(Rules(keys=KEYS)) if keys else None, host=host, session_seconds=SESSION_SECONDS)
+
+
+def request(method: str = "GET", *, secure: bool = False, foreign: str = "", token: str = "", **fields: Any) -> Request:
+    headers = {"host": "127.0.0.1:9000", **fields}
+    pairs = tuple((name.replace("_", "-").encode(), value.encode()) for name, value in headers.items())
+    return Request(method, "/", "", pairs, secure, foreign, token)
+
+
+@pytest.mark.parametrize(
+    ("path", "token", "rest"),
+    [
+        ("/", "", "/"),
+        ("/a/~b/c", "", "/a/~b/c"),
+        ("/~abc/x/y", "abc", "/x/y"),
+        ("/~abc", "abc", "/"),
+        ("/~/x", "", "/x"),
+        ("/~a/~b/x", "a", "/~b/x"),
+    ],
+)
+def test_the_token_in_a_path(path: str, token: str, rest: str) -> None:
+    assert token_in_path(path) == (token, rest)
+
+
+COOKIE = "other=1; trio-cogment-9000=cookie; trio-cogment=wrong"
+
+
+def test_the_first_token_counts() -> None:
+    assert token_of(request()) == ""
+    assert token_of(request(cookie=COOKIE)) == "cookie"
+    assert token_of(request(cookie=COOKIE, token="path")) == "path"
+    assert token_of(request(cookie=COOKIE, token="path", authorization="Bearer field")) == "field"
+    assert token_of(request(cookie=COOKIE, authorization="Basic abc")) == "cookie"
+    with pytest.raises(UnauthenticatedError):
+        token_of(request(authorization="Bearer " + "x" * 9000))
+
+
+UPGRADE: dict[str, Any] = {"upgrade": "websocket"}
+OWN: dict[str, Any] = {"origin": "http://127.0.0.1:9000"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (request("GET", cookie=COOKIE), True),
+        (request("HEAD", cookie=COOKIE), True),
+        (request("POST", cookie=COOKIE), False),
+        (request("POST", cookie=COOKIE, **OWN), True),
+        (request("DELETE", cookie=COOKIE), False),
+        (request("DELETE", cookie=COOKIE, **OWN), True),
+        (request("GET", cookie=COOKIE, **UPGRADE), False),
+        (request("GET", cookie=COOKIE, **UPGRADE, **OWN), True),
+        (request("GET", cookie=COOKIE, foreign="http://localhost:3000"), False),
+        (request("POST", cookie=COOKIE, foreign="http://localhost:3000", origin="http://localhost:3000"), False),
+        (request("GET", cookie=COOKIE, host="127.0.0.1:9001"), False),
+        (request("GET", cookie=COOKIE, secure=True), False),
+        (request("GET", cookie="__Host-trio-cogment-9000=cookie", secure=True), True),
+        (request("GET", cookie="__Host-trio-cogment-9000=cookie"), False),
+        (request("GET", cookie="trio-cogment=cookie", host="lab.example"), True),
+        (request("GET", cookie="trio-cogment-9000"), False),
+    ],
+)
+def test_cookies_count_for_the_servers_own_pages(asked: Request, found: bool) -> None:
+    assert cookie_of(asked) == ("cookie" if found else "")
+
+
+def test_the_cookie() -> None:
+    access = page_access()
+    name, text = access.set_cookie(request(), "abc")
+    assert (name, text) == (
+        b"set-cookie",
+        b"trio-cogment-9000=abc; Path=/; Max-Age=100; HttpOnly; SameSite=Strict",
+    )
+    _, text = access.set_cookie(request(secure=True), "abc")
+    assert text == b"__Host-trio-cogment-9000=abc; Path=/; Max-Age=100; HttpOnly; SameSite=Strict; Secure"
+    _, text = access.set_cookie(request(), "")
+    assert text == b"trio-cogment-9000=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+
+
+def test_the_address_counts_once() -> None:
+    clock = Clock()
+    access = page_access(clock=clock)
+    with pytest.raises(PermissionDeniedError):
+        access.enter("")
+    code = access.new_code()
+    with pytest.raises(PermissionDeniedError):
+        access.enter(code[:-1])
+    token = access.enter(code)
+    identity = access.identify(token, local=True)
+    assert identity.admin
+    assert access.is_own(identity)
+    assert access.issued(token)
+    with pytest.raises(PermissionDeniedError, match=r"works once\. .*SIGHUP"):
+        access.enter(code)
+    assert access.valid(identity)
+    clock.seconds += SESSION_SECONDS
+    assert not access.valid(identity)
+    with pytest.raises(UnauthenticatedError, match="expired"):
+        access.identify(token, local=True)
+
+
+def test_a_new_address_takes_the_place_of_the_old_one() -> None:
+    access = page_access()
+    old, new = access.new_code(), access.new_code()
+    assert old != new
+    with pytest.raises(PermissionDeniedError):
+        access.enter(old)
+    assert access.enter(new)
+
+
+def test_another_process_has_another_secret() -> None:
+    token = page_access().mint(grant(Role.ADMIN), 10)
+    other = PageAccess(host=Host(wall_clock=Clock()))
+    with pytest.raises(UnauthenticatedError):
+        other.identify(token, local=True)
+
+
+def test_tokens_of_the_platform_count() -> None:
+    access = page_access(keys=True)
+    identity = access.identify(token_text(grant(Role.OPERATOR)), local=True)
+    assert identity.grant.roles == {Role.OPERATOR}
+    assert not access.is_own(identity)
+    assert access.valid(identity)
+    for text in (token_text(grant(Role.ADMIN), keys=FOREIGN), token_text(grant(Role.ADMIN), expires_at=NOW), "", "tc1"):
+        with pytest.raises(UnauthenticatedError):
+            access.identify(text, local=True)
+
+
+def seat(trial: str = "t", actor: str = "ann") -> Grant:
+    return Grant(name="ann", roles=frozenset([Role.SEAT]), trials=(trial,), actors=(actor,))
+
+
+@pytest.mark.parametrize("keys", [False, True])
+def test_minted_tokens(keys: bool) -> None:
+    """Where the platform has a secret they are signed with it, and so survive the process."""
+    access = page_access(keys=keys)
+    token = access.mint(seat(), 10)
+    identity = access.identify(token, local=False)
+    assert identity.grant == seat()
+    assert access.is_own(identity) is not keys
+    assert access.issued(token) is not keys
+
+
+def test_rights() -> None:
+    who = Identity(account="token:ann", local=True, grant=seat())
+    check_right(who, "/pages/play")
+    check_right(who, "/cogmentAPI.ClientActorSP/RunTrial")
+    for right in ("/pages/dashboard", "/pages/logs", "/pages/new", "/cogmentAPI.TrialLifecycleSP/StartTrial"):
+        with pytest.raises(PermissionDeniedError, match=r"roles \(seat\)"):
+            check_right(who, right)
+    with pytest.raises(PermissionDeniedError, match=r"roles \(none\)"):
+        check_right(Identity(account="a", local=True, grant=Grant(name="a")), "/pages/play")
+    assert expect_known(who) is who
+    with pytest.raises(UnauthenticatedError):
+        expect_known(None)
+
+
+@pytest.mark.parametrize(
+    ("trials", "actors"),
+    [
+        ((), ("ann",)),
+        (("t",), ()),
+        (("t", "u"), ("ann",)),
+        (("t",), ("ann", "bob")),
+        (("t*",), ("ann",)),
+        (("t",), ("a*",)),
+    ],
+)
+def test_a_seat_is_one_actor_of_one_trial(trials: tuple[str, ...], actors: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidArgumentError, match="one trial and one actor"):
+        Grant(name="ann", roles=frozenset([Role.SEAT]), trials=trials, actors=actors)
+
+
+def test_a_seat_plays_its_actor_alone() -> None:
+    for trial in ("t", EXACTLY + "t"):
+        who = Identity(account="token:ann", local=True, grant=seat(trial))
+        assert who.plays("t", "", "player", "ann")
+        assert not who.plays("t", "", "player", "bob")
+        assert not who.plays("t2", "", "player", "ann")
