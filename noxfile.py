@@ -69,7 +69,10 @@ JAVASCRIPT_NEEDS = ["protobufjs@7", "typescript@5", "grpc-web@2.1.1", "google-pr
 CHROMIUM = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 
 # The programs in tests/fuzz, and the modules of which they have to reach nine tenths: engine and framing.
-FUZZED = ["engine_server", "engine_client", "framing", "headers", "endpoints"]
+FUZZED = [
+    *("engine_server", "engine_client", "framing", "headers", "endpoints"),
+    *("web_http1", "web_socket", "web_frames"),
+]
 FUZZED_MODULES = [
     f"src/trio_cogment/rpc/_{name}.py"
     for name in (

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import sys
 from pathlib import Path
@@ -136,6 +137,60 @@ def endpoints() -> list[bytes]:
     return [text.encode() for text in [*texts, "cogment://discover/actor?__id=1", "grpc://a:b", "http://x"]]
 
 
+def web_requests() -> list[bytes]:
+    """Return requests of browsers, and some that are nearly so."""
+
+    def request(line: str, *fields: str, body: bytes = b"") -> bytes:
+        return "\r\n".join([line, "Host: localhost:9000", *fields, "", ""]).encode() + body
+
+    frame = b"\0\0\0\0\x02\x08\x05"
+    call = "POST /cogmentAPI.TrialLifecycleSP/Version HTTP/1.1"
+    kind, length = "Content-Type: application/grpc-web+proto", f"Content-Length: {len(frame)}"
+    upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
+    good = [
+        request("GET / HTTP/1.1"),
+        request("HEAD /?a=b HTTP/1.1", "Origin: http://localhost:9000"),
+        request(call, kind, length, "grpc-timeout: 20m", "trial-id: a, b", "x-bin: AAEC", body=frame),
+        request(call, kind, "Transfer-Encoding: chunked", body=b"7\r\n%b\r\n0\r\n\r\n" % frame),
+        request(call, kind, length, "Expect: 100-continue", body=frame),
+        request("OPTIONS /a/b HTTP/1.1", "Origin: https://app.example.org", "Access-Control-Request-Method: POST"),
+        request("GET /a/b HTTP/1.1", *upgrade, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="),
+        request("GET /a/b HTTP/1.1", *upgrade, "Sec-WebSocket-Key: x", "Sec-WebSocket-Protocol: grpc-websockets"),
+    ]
+    bad = [
+        request("GET / HTTP/1.0"),
+        request("GET / HTTP/3.0"),
+        request("GET http://localhost/ HTTP/1.1"),
+        request("GET / HTTP/1.1", "Host: again"),
+        request("GET / HTTP/1.1", " folded: x"),
+        request(call, kind, "Content-Length: 1", "Content-Length: 2"),
+        request(call, kind, "Transfer-Encoding: gzip"),
+        request(call, kind, "Transfer-Encoding: chunked", body=b"-1\r\n"),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\0\x01",
+    ]
+    return [*good, *bad, good[0] * 3, good[2] * 2, good[2] + bad[0], good[0][:-1], good[3][:-2]]
+
+
+def web_sockets() -> list[bytes]:
+    frames = [bytes([0x82, 5, 1, 0]), bytes([0x82, 200, 1, 0]), bytes([0x82, 250, 1, 1]), bytes([0x89, 3, 1, 0])]
+    pieces = bytes([0x02, 9, 1, 0]) + frames[3] + bytes([0x00, 9, 1, 0, 0x80, 9, 1, 0])
+    closing = bytes([0x88, 2, 1, 0])
+    scripts = [*frames, pieces, b"".join(frames) + closing, frames[0] + bytes([0x81, 4, 1, 0]), closing + frames[0]]
+    scripts += [bytes([0x82, 9, 1, 2]), bytes([0xC2, 9, 1, 0]), bytes([0x80, 9, 1, 0]), bytes([0x8A, 0, 0, 0])]
+    raw = [b"\x02\x00", b"\x02\xff\0\0\0\0\0\0\0\x01", b"\x02\xfe\xff\xff", b"\x02\x85abcdefghi"]
+    return [b"\xff" + script for script in scripts] + raw
+
+
+def web_frames() -> list[bytes]:
+    frames = [bytes([flags]) + size.to_bytes(4, "big") + bytes(size) for flags, size in ((0, 0), (0, 9), (0, 90))]
+    frames += [frames[1] * 3, frames[1][:-1], bytes([0x80, 0, 0, 0, 0]), bytes([1, 0, 0, 0, 0]), b"\0\xff\xff\xff\xff"]
+    texts = [base64.b64encode(one) for one in frames]
+    texts += [texts[1] + texts[0], base64.b64encode(frames[1][:4]) + base64.b64encode(frames[1][4:]), b"A", b"!!!!"]
+    block = b"content-type: application/grpc-web+proto\r\nx-grpc-web: 1\r\ngrpc-timeout: 5S\r\nx-bin: AAEC\r\n"
+    return [b"\0" + one for one in [*frames, block, block[:-1]]] + [b"\xff" + one for one in texts]
+
+
 def seeds() -> dict[str, list[bytes]]:
     """Return the seeds of each program by its name."""
     to_server, to_client = conversations()
@@ -147,6 +202,9 @@ def seeds() -> dict[str, list[bytes]]:
         "framing": framings(),
         "headers": header_seeds(),
         "endpoints": endpoints(),
+        "web_http1": web_requests(),
+        "web_socket": web_sockets(),
+        "web_frames": web_frames(),
     }
 
 

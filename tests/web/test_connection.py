@@ -194,6 +194,16 @@ async def test_requests_that_end_the_connection(data: bytes, status: int, autoju
         await there.ended.wait()
 
 
+async def test_what_is_no_request_after_one_whose_answer_has_no_body(autojump_clock: object) -> None:
+    async with served() as there:
+        await there.send(b"HEAD / HTTP/1.1\r\nhost: localhost\r\n\r\nGARBAGE\r\n\r\n")
+        answers = await there.rest()
+        assert answers.count(b"HTTP/1.1 ") == 2
+        assert b"HTTP/1.1 400 " in answers
+        assert answers.endswith(b"}\n")
+        await there.ended.wait()
+
+
 @pytest.mark.parametrize("length", [0, 1, 2])
 async def test_silence_is_not_waited_for(length: int, autojump_clock: object) -> None:
     async with served() as there:

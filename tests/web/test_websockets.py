@@ -152,6 +152,15 @@ async def test_handshakes(path: str, changes: dict[str, str], status: int, autoj
         assert (await handshake(there.stream, path, fields))[0] == status
 
 
+@pytest.mark.parametrize("field", [b"Sec-WebSocket-Protocol", b"Sec-WebSocket-Extensions"])
+async def test_a_handshake_with_bytes_that_are_no_names(field: bytes, autojump_clock: object) -> None:
+    fields = {name: value for name, value in websocket_fields().items() if name != "sec_websocket_protocol"}
+    head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in fields.items()).encode()
+    async with served() as there:
+        await there.send(b"GET %b HTTP/1.1\r\nhost: localhost\r\n%b%b: \x80\r\n\r\n" % (ECHO.encode(), head, field))
+        assert (await there.rest()).startswith(b"HTTP/1.1 400 ")
+
+
 @pytest.mark.parametrize(
     ("messages", "code", "text"),
     [

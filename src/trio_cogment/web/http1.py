@@ -117,7 +117,7 @@ class Http1:
         if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
             return False
         self._h11.start_next_cycle()
-        self._foreign = ""
+        self._foreign, self._head_only = "", False
         return True
 
     # --- what goes ---

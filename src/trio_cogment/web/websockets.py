@@ -135,6 +135,8 @@ class WebSocket:
             events = list(self._wsproto.events())
         except (RemoteProtocolError, LocalProtocolError) as error:
             raise BadHandshakeError(str(error)) from None
+        except UnicodeError:  # wsproto takes names of hosts and of protocols for ASCII
+            raise BadHandshakeError("expected names in ASCII") from None
         if not events or not isinstance(events[0], Handshake):
             raise BadHandshakeError("expected a request for a WebSocket")
         self.protocols = list(events[0].subprotocols)
