@@ -84,6 +84,10 @@ class ResourceExhaustedError(CogmentError):
     """A limit was reached; the text names it."""
 
 
+class QuotaError(ResourceExhaustedError):
+    """An account has used up a quota; the text names it. Others are not affected, and waiting does not help."""
+
+
 class DataLossError(CogmentError):
     """The requested object existed, and is lost for good."""
 

@@ -7,6 +7,7 @@ import pytest
 from tests.access.keys import FOREIGN, KEYS, NOW, Clock, control, grant, token_text
 from trio_cogment.access import (
     NEVER,
+    AccessControl,
     Grant,
     Identity,
     Revoked,
@@ -202,6 +203,27 @@ def test_the_server_signs_tokens_of_its_own() -> None:
     assert found.expires_at == NOW + 60
     assert access.mint(grant(), 60) != ""
     assert control(Rules()).mint(grant(), 60) == ""
+
+
+def test_a_token_of_the_server_is_withdrawn() -> None:
+    clock = Clock()
+    access = AccessControl(Rules(keys=KEYS), wall_clock=clock, new_id=iter("abc").__next__)
+    first, second = access.mint(grant(Role.WORKER), 60), access.mint(grant(Role.WORKER), 60)
+    visitor, path = access.visitor(PEER), "/gymgui.trainer.TrainerService/Heartbeat"
+    identity = admitted(visitor, first, path)
+    access.withdraw(first)
+    for asked in (visitor, access.visitor(PEER)):
+        with pytest.raises(UnauthenticatedError, match=r"^the token has been revoked$"):
+            admitted(asked, first, path)
+        assert admitted(asked, second, path).token_id == "b"
+    assert not access.valid(identity)
+    # New rules change nothing about it, and it need not be known for longer than it would have lasted.
+    access.adopt(Rules(keys=KEYS))
+    assert not access.valid(identity)
+    clock.seconds = NOW + 60
+    access.withdraw(second)
+    with pytest.raises(UnauthenticatedError, match=r"^the token has expired$"):
+        admitted(visitor, first, path)
 
 
 def test_a_channels_token_is_renewed_when_half_of_its_life_is_over() -> None:

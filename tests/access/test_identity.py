@@ -117,3 +117,19 @@ def test_a_trial_that_somebody_has_named_like_a_pattern_is_no_pattern() -> None:
     assert held.names_trial("lab-*")
     assert not held.names_trial("lab-1")
     assert not held.names_trial("=lab-*")
+
+
+def test_a_worker_works_for_the_runs_that_its_token_names() -> None:
+    worker = identity(grant(Role.WORKER, trials=("=a",)))
+    assert worker.works_for("a")
+    assert not worker.works_for("b")
+    assert identity(grant(Role.WORKER)).works_for("b")
+    assert identity(grant(Role.ADMIN)).works_for("b")
+    assert not identity(grant(Role.OPERATOR, trials=("=a",))).works_for("a")
+
+
+def test_an_owner_is_an_account() -> None:
+    assert Grant(name="n", owner="token:" + "x" * 128).owner
+    for bad in ("x" * 257, "a\nb"):
+        with pytest.raises(InvalidArgumentError, match=r"^owner: expected 1 to 256 printable characters"):
+            Grant(name="n", owner=bad)

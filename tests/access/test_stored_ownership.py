@@ -126,26 +126,38 @@ async def log_of(channel: Channel, trial_id: str) -> None:
 
 
 async def test_a_data_log_writes_the_trials_of_its_orchestrator_only() -> None:
-    one = Grant(name="server:orchestrator", roles=frozenset([Role.ORCHESTRATOR]), trials=("=t1",))
-    other = Grant(name="server:orchestrator", roles=frozenset([Role.ORCHESTRATOR]), trials=("=stored",))
+    def runs(trial_id: str, owner: str) -> Grant:
+        return Grant(
+            name="server:orchestrator", roles=frozenset([Role.ORCHESTRATOR]), trials=(f"={trial_id}",), owner=owner
+        )
+
+    one = runs("t1", "token:alice")
     async with (
         world() as here,
         here.channel(here.named("alice")) as alice,
         here.channel(here.named("root")) as root,
         here.channel(one) as first,
     ):
-        await log(first, "t1", "token:alice")
+        await log(first, "t1")
         assert await trials(alice) == ["t1"]
         assert await samples(alice, "t1") == 1
         assert await refused(log(first, "t2")) is StatusCode.PERMISSION_DENIED
         # Nor may a trial that takes the id of a stored one write over it, whoever starts it.
         await add_trial(alice, "stored")
-        async with here.channel(other) as second:
-            assert await refused(log(second, "stored", "token:bob")) is StatusCode.PERMISSION_DENIED
-            await log(second, "stored", "token:alice")
+        async with here.channel(runs("stored", "token:bob")) as second:
+            for said in ("", "token:bob", "token:alice"):  # the token says it
+                assert await refused(log(second, "stored", said)) is StatusCode.PERMISSION_DENIED
+        async with here.channel(runs("stored", "token:alice")) as third:
+            await log(third, "stored", "token:bob")
+            assert await samples(alice, "stored") == 1  # its log says that it has ended
         for forger in (alice, first):
             assert await refused(log(forger, "new", "token:alice")) is StatusCode.PERMISSION_DENIED
-        assert await trials(root) == ["t1", "stored"]
+        # An orchestrator whose own token is for all trials says for whom it runs them.
+        async with here.channel(grant(Role.ORCHESTRATOR, name="orchestrator")) as trusted:
+            await log(trusted, "t3", "token:alice")
+            assert await refused(log(trusted, "stored", "token:bob")) is StatusCode.PERMISSION_DENIED
+        assert await trials(root) == ["t1", "stored", "t3"]
+        assert await trials(alice) == ["t1", "stored", "t3"]
 
 
 async def test_two_who_create_the_same_trial_at_once() -> None:
@@ -189,7 +201,9 @@ async def test_what_was_stored_before_there_were_owners_is_nobodys(tmp_path: Pat
         pass
     with sqlite3.connect(path) as connection:
         connection.execute("INSERT INTO trials (trial_id, user_id, params, logged) VALUES ('old', '', x'', 0)")
-        connection.execute("ALTER TABLE trials DROP COLUMN owner")
+        connection.execute("DROP INDEX trials_owner")
+        for column in ("owner", "bytes"):
+            connection.execute(f"ALTER TABLE trials DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 2")
     connection.close()
     async with (

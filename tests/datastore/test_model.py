@@ -17,7 +17,7 @@ from tests.datastore.test_conformance import name
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.datastore._merging import begin_waiting, merge_late
 from trio_cogment.datastore.storage import EndWrite, OutcomeWrite, SampleWrite, TrialEnd, TrialWrite, Write, WriteKind
-from trio_cogment.testing.conformance.trial_store import ALL, MUCH, late, new_trial, sample
+from trio_cogment.testing.conformance.trial_store import ALL, MUCH, late, new_trial, owned_bytes, sample
 
 TRIALS = ("a", "b")
 
@@ -69,12 +69,13 @@ class Model:
 
 
 names = st.sampled_from(TRIALS)
+owners = st.sampled_from(["", "x", "y"])
 few_ticks = st.integers(0, 6)
 states = st.sampled_from([TrialState.RUNNING, TrialState.RUNNING, TrialState.TERMINATING, TrialState.ENDED])
 kinds = st.sampled_from([WriteKind.LOGGED, WriteKind.LOGGED, WriteKind.STORED])
 write_lists: st.SearchStrategy[list[Write]] = st.lists(
     st.one_of(
-        st.builds(new_trial, names, user_id=st.sampled_from(["ann", "bob"]), logged=st.booleans()),
+        st.builds(new_trial, names, user_id=st.sampled_from(["ann", "bob"]), logged=st.booleans(), owner=owners),
         st.builds(sample, names, few_ticks, run=st.integers(0, 1), state=states, kind=kinds),
         st.builds(sample, names, few_ticks, run=st.integers(0, 1), state=states, kind=kinds),
         st.builds(late, names, few_ticks, st.sampled_from([0.5, 1.0, 2.0])),
@@ -117,6 +118,8 @@ async def run(make: Make, script: list[list[Write] | str]) -> None:
                     assert await store.trial(trial.trial_id) == trial
             watched = {key for key, one in model.items() if one.write.logged and one.end == TrialEnd.OPEN}
             assert set(await store.open_logged()) == watched
+            for owner in ("x", "y"):
+                assert await store.stored_bytes(owner) == await owned_bytes(store, owner)
 
 
 def play(model: dict[str, Model], writes: list[Write]) -> list[int]:

@@ -86,8 +86,9 @@ async def test_a_database_of_the_first_version_is_taken_over(tmp_path: Path) -> 
     async with open_store(f"sqlite:{path}") as store:
         await store.apply([new_trial("a"), sample("a", 0)])
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("ALTER TABLE trials DROP COLUMN outcome")
-        connection.execute("ALTER TABLE trials DROP COLUMN owner")
+        connection.execute("DROP INDEX trials_owner")
+        for column in ("outcome", "owner", "bytes"):
+            connection.execute(f"ALTER TABLE trials DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 1")
         connection.commit()
     for _ in range(2):

@@ -18,7 +18,7 @@ from trio_cogment.access.identity import EVERYTHING as EVERYTHING
 from trio_cogment.access.identity import NOTHING, Identity, anonymous
 from trio_cogment.access.rights import OPEN_TO_ANYBODY
 from trio_cogment.access.roles import Grant, Role, roles_of
-from trio_cogment.access.tokens import MAX_TOKEN_CHARACTERS, Keys, Token, key_name_of
+from trio_cogment.access.tokens import MAX_TOKEN_CHARACTERS, Keys, Token, key_name_of, unverified
 from trio_cogment.errors import InvalidArgumentError, PermissionDeniedError, UnauthenticatedError
 
 #: Gives the token for a call; empty for none.
@@ -124,6 +124,7 @@ class AccessControl:
         self._rules = rules
         self._wall_clock = wall_clock
         self._new_id = new_id
+        self._withdrawn: dict[str, int] = {}  # ids of own tokens, and when these expire anyway
         self.generation = 0
 
     def adopt(self, rules: Rules) -> None:
@@ -193,7 +194,8 @@ class AccessControl:
             raise UnauthenticatedError("the token is not valid here")
         if identity.expires_at and self._wall_clock() >= identity.expires_at * _NANOSECONDS:
             raise UnauthenticatedError("the token has expired")
-        if identity.token_id and self._rules.revoked.has(identity.token_id, identity.grant.name):
+        revoked = self._rules.revoked.has(identity.token_id, identity.grant.name)
+        if identity.token_id and (revoked or identity.token_id in self._withdrawn):
             raise UnauthenticatedError("the token has been revoked")
 
     def valid(self, identity: Identity) -> bool:
@@ -218,6 +220,16 @@ class AccessControl:
         token_id = "".join(filter(str.isalnum, self._new_id()))[:32]
         expires_at = int(self.now()) + max(1, round(lifetime_seconds))
         return keys.sign(Token(token_id=token_id, grant=grant, expires_at=expires_at))
+
+    def withdraw(self, text: str) -> None:
+        """Let a token of `mint` count no more, here: what it was made for is over.
+
+        Nobody is told, so other servers take it until it expires.
+        """
+        now = self.now()
+        self._withdrawn = {token_id: until for token_id, until in self._withdrawn.items() if until > now}
+        token = unverified(text)
+        self._withdrawn[token.token_id] = token.expires_at
 
     def source(self, grant: Grant, lifetime_seconds: float) -> TokenSource:
         """Return what gives a token for each call of a channel: the same one until half of its life is over."""

@@ -81,6 +81,11 @@ class Identity:
             return True
         return not roles.isdisjoint(PLAYERS) and self.grant.names_actor(trial_id, actor_class, actor_name)
 
+    def works_for(self, run_id: str) -> bool:
+        """Tell whether it may report for a run of a trainer."""
+        roles = self.grant.roles
+        return Role.ADMIN in roles or (Role.WORKER in roles and self.grant.names_trial(run_id))
+
 
 def lasting(account: str) -> str:
     """Return an account that can own what is stored; empty for an address, which is somebody else's tomorrow."""

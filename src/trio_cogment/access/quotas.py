@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trio_cogment.errors import ResourceExhaustedError
+from trio_cogment.errors import QuotaError
 
 
 class Ledger:
@@ -39,11 +39,11 @@ class Ledger:
             limit: how much it may have; None: any number.
 
         Raises:
-            ResourceExhaustedError: it would be more. Nothing was counted.
+            QuotaError: it would be more. Nothing was counted.
         """
         used = self._used.get(account, 0) + amount
         if limit is not None and used > limit and amount > 0:
-            raise ResourceExhaustedError(f"the quota of {limit} {self._what} of this account is used up")
+            raise QuotaError(f"the quota of {limit} {self._what} of this account is used up")
         if used:
             self._used[account] = used
 

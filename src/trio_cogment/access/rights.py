@@ -41,7 +41,7 @@ _READ = _row(_OBSERVER, own=[_OPERATOR])
 _SHARED = _row(_OBSERVER, _OPERATOR)
 _OWNED = _row(own=[_OPERATOR])
 _PLAY = _row(own=[_OPERATOR, _PARTICIPANT, Role.SEAT])
-_WORKER = _row(Role.WORKER)
+_WORKER = _row(own=[Role.WORKER])
 _RUNS = _row(_OBSERVER)
 
 _ABOUT: Mapping[str, Row] = {"Version": _ANYBODY_KNOWN, "Status": _ANYBODY_KNOWN}

@@ -10,6 +10,8 @@ from trio_cogment.errors import InvalidArgumentError
 
 #: The longest name of a token's holder.
 MAX_NAME_CHARACTERS = 128
+#: The longest name of an account: what kind of one it is, and the holder's name.
+MAX_ACCOUNT_CHARACTERS = 2 * MAX_NAME_CHARACTERS
 #: The longest name of what a token is for: a trial's id, with the mark before it.
 MAX_PATTERN_CHARACTERS = 513
 #: How many trials, classes and actors a token may name, each.
@@ -45,7 +47,7 @@ ROLE_TEXTS: dict[Role, str] = {
     Role.OBSERVER: "reads everything and changes nothing",
     Role.DIRECTORY: "registers services with a directory, and removes its own",
     Role.ORCHESTRATOR: "calls participants and hooks, and writes the data logs of the trials it runs",
-    Role.WORKER: "reports the progress of a trainer's runs",
+    Role.WORKER: "reports the progress of the trainer's runs that its token names",
 }
 
 
@@ -77,11 +79,13 @@ class Grant:
     Attributes:
         name: of the holder. Tokens with the same name are one account: they share what they own, and their quotas.
         roles: see `Role`. Without any, the holder may ask servers how they are and no more.
-        trials: where the holder may play, or which trials an orchestrator's token is for; an id, the beginning of ids
-            with `*` behind it, or an id with `=` before it. Empty: any.
+        trials: where the holder may play, which trials an orchestrator's token is for, or which runs a worker's; an id,
+            the beginning of ids with `*` behind it, or an id with `=` before it. Empty: any.
         classes: as which actor classes the holder may play; as `trials`.
         actors: as which actors, by their names; as `trials`.
         quotas: see there.
+        owner: the account for which an orchestrator runs the trial that its token is for, and whose quotas these are
+            then; empty: it does not say.
     """
 
     name: str
@@ -90,9 +94,12 @@ class Grant:
     classes: tuple[str, ...] = ()
     actors: tuple[str, ...] = ()
     quotas: Quotas = Quotas()
+    owner: str = ""
 
     def __post_init__(self) -> None:
         _check_name("name", self.name)
+        if self.owner:
+            _check_name("owner", self.owner, MAX_ACCOUNT_CHARACTERS)
         if "#" in self.name or self.name != self.name.strip():
             raise InvalidArgumentError(f"name: expected no '#' and no blanks at the ends, got {self.name!r}")
         for what in ("trials", "classes", "actors"):

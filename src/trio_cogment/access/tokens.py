@@ -178,6 +178,7 @@ def read_claims(content: bytes) -> Token:
                 name=_text(claims["n"]),
                 roles=roles_of(map(_text, claims.get("r", ()))),
                 quotas=Quotas(**{_QUOTAS[name]: value for name, value in quotas.items()}),
+                owner=_text(claims.get("o", "")),
                 **{field: tuple(map(_text, claims.get(name, ()))) for name, field in _NAMES.items()},
             ),
             expires_at=_number(claims["e"]),
@@ -195,6 +196,7 @@ def _claims(token: Token) -> bytes:
         "e": token.expires_at,
         "r": sorted(role.value for role in grant.roles),
         "q": {name: value for name, value in quotas.items() if value is not None},
+        "o": grant.owner,
         **{name: list(getattr(grant, field)) for name, field in _NAMES.items()},
     }
     always = ("i", "n", "e")

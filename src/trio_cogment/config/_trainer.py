@@ -96,6 +96,8 @@ class WorkersConfig:
         max_line_bytes: a longer line of standard output is left out.
         max_log_bytes: of each of a worker's two log files.
         error_lines: so many of the last lines of standard error are kept with a run that failed.
+        token_days: how long a worker's access token counts at other servers of the platform; at the trainer's it
+            ends with the run.
     """
 
     term_seconds: float = 5.0
@@ -105,6 +107,7 @@ class WorkersConfig:
     max_line_bytes: int = 16 * 1024 * 1024
     max_log_bytes: int = 64 * 1024 * 1024
     error_lines: int = 20
+    token_days: float = 30.0
 
     def __post_init__(self) -> None:
         kinds = {"int": SIZE, "float": SECONDS}

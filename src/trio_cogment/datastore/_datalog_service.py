@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import trio
 
 from trio_cogment.about import About
+from trio_cogment.access import Quotas
 from trio_cogment.api.datalog_pb2 import (
     LogExporterSampleReply,
     LogExporterSampleRequest,
@@ -34,7 +35,7 @@ class DatalogService(About):
         trial_id, user_id, first = await _opening(call)
         confirming: _Confirming | None = None
         try:
-            intake = self._intake.owned_by(_owner(call, trial_id))
+            intake = self._intake.owned_by(*_owner(call, trial_id))
             async with intake.open(trial_id, user_id, first.trial_params) as stream:
                 await call.send(_REPLY)
                 confirming = _Confirming(call, stream)
@@ -57,7 +58,7 @@ class LogExporterService(About):
     async def RunTrialDatalog(self, call: ServerCall) -> LogExporterSampleReply:
         """Take the parameters of a trial, then its samples."""
         trial_id, user_id, first = await _opening(call)
-        intake = self._intake.owned_by(_owner(call, trial_id))
+        intake = self._intake.owned_by(*_owner(call, trial_id))
         async with intake.open(trial_id, user_id, first.trial_params) as stream:
             await _take_samples(call, stream)
         return LogExporterSampleReply()
@@ -99,19 +100,25 @@ async def _opening(call: ServerCall) -> tuple[str, str, _Message]:
     return trial_ids[0], user_ids[0] if user_ids else "", first
 
 
-def _owner(call: ServerCall, trial_id: str) -> str:
-    """Return whose trial a data log writes: an orchestrator says for whom it runs the trial.
+def _owner(call: ServerCall, trial_id: str) -> tuple[str, Quotas]:
+    """Return whose trial a data log writes, and what that account may store: an orchestrator runs it for somebody.
 
     Raises:
         PermissionDeniedError: its token is for other trials.
     """
-    identity = call.identity
-    if not (identity.admin or identity.grant.names_trial(trial_id)):
+    identity, grant = call.identity, call.identity.grant
+    if not (identity.admin or grant.names_trial(trial_id)):
         raise PermissionDeniedError(f"trial {trial_id!r}: not for this caller")
     if identity.by_address:
-        return ""  # with open access nothing has an owner
+        return "", Quotas()  # with open access nothing has an owner
+    if grant.owner:
+        return grant.owner, grant.quotas
     said = call.metadata.texts(TRIAL_OWNER)
-    return unquote(said[0]) if said else identity.account
+    # A token for one trial is known to those who take part in it; of whose trials an orchestrator writes, only a token
+    # of its own is believed.
+    if said and (identity.admin or not grant.trials):
+        return unquote(said[0]), Quotas()
+    return identity.account, grant.quotas
 
 
 async def _take_samples(call: ServerCall, stream: IntakeStream) -> None:

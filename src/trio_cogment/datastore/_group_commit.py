@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 import trio
 
 from trio_cogment.config import DatastoreConfig
-from trio_cogment.datastore.storage import OutcomeWrite, SampleWrite, TrialStore, TrialWrite, Write
+from trio_cogment.datastore._stored_bytes import Account, Accounts, Purse
+from trio_cogment.datastore.storage import OutcomeWrite, SampleWrite, TrialStore, TrialWrite, Write, counted_bytes
 from trio_cogment.errors import CogmentError, NotFoundError, UnavailableError
 
 _log = logging.getLogger(__name__)
@@ -37,17 +38,19 @@ class WriteStream:
 
     Attributes:
         max_writes: how many may be queued or being committed.
+        purse: counts what is put against a quota; None: nobody does.
         taken: how many were put.
         durable: how many of these are durable.
         failure: why no more are taken.
         on_failure: called once, when there is a failure; must not raise or wait.
     """
 
-    __slots__ = ("_settled", "_writer", "durable", "failure", "max_writes", "on_failure", "taken")
+    __slots__ = ("_settled", "_writer", "durable", "failure", "max_writes", "on_failure", "purse", "taken")
 
-    def __init__(self, writer: GroupCommit, max_writes: int) -> None:
+    def __init__(self, writer: GroupCommit, max_writes: int, purse: Purse | None = None) -> None:
         self._writer = writer
         self.max_writes = max_writes
+        self.purse = purse
         self._settled = trio.lowlevel.ParkingLot()
         self.taken = 0
         self.durable = 0
@@ -58,14 +61,24 @@ class WriteStream:
         """Queue a write; wait while the queue is full. After `Cancelled` it has not been taken.
 
         Raises:
+            QuotaError: a quota is used up. The writes before are not affected.
             CogmentError: `failure`.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        if not self.put_nowait(write):
+        if self.put_nowait(write):
+            return
+        size, added = 0 if self.purse is None else counted_bytes(write), False
+        if self.purse is not None:
+            await self.purse.take(size)
+        try:
             await self._writer.wait_capacity(self)
             if self.failure is not None:
                 raise self.failure
             self._writer.add(self, write)
+            added = True
+        finally:
+            if self.purse is not None and not added:
+                self.purse.give_back(size)
 
     @property
     def has_room(self) -> bool:
@@ -73,8 +86,10 @@ class WriteStream:
         return self.failure is None and self._writer.has_capacity(self)
 
     def put_nowait(self, write: Write) -> bool:
-        """Queue a write if the queue is not full; False: it is full, or the stream has failed."""
+        """Queue a write if the queue is not full; False: it is full, a quota is used up, or the stream has failed."""
         if self.failure is not None or not self._writer.has_capacity(self):
+            return False
+        if self.purse is not None and not self.purse.take_nowait(counted_bytes(write)):
             return False
         self._writer.add(self, write)
         return True
@@ -127,17 +142,19 @@ class _Batch:
         writes: what is given to the storage.
         streams: the stream of each write.
         bytes: their size.
+        reserved: what of it was reserved for which account.
         full: no more writes are added.
         expedited: a caller waits for one of them.
         since: when the first one came.
     """
 
-    __slots__ = ("bytes", "expedited", "full", "since", "streams", "writes")
+    __slots__ = ("bytes", "expedited", "full", "reserved", "since", "streams", "writes")
 
     def __init__(self) -> None:
         self.writes: list[Write] = []
         self.streams: list[WriteStream] = []
         self.bytes = 0
+        self.reserved: Counter[Account] = Counter()
         self.full = False
         self.expedited = False
         self.since = trio.current_time()
@@ -149,10 +166,14 @@ class GroupCommit:
     Args:
         store: where batches are written.
         config: when a batch is committed, and how much may be queued.
+
+    Attributes:
+        accounts: what counts against quotas.
     """
 
     def __init__(self, store: TrialStore, config: DatastoreConfig) -> None:
         self._store = store
+        self.accounts = Accounts(store)
         self._config = config
         # Attributes of this object, because they are read for every sample.
         self._max_writes, self._max_bytes = config.max_pending_writes, config.max_pending_bytes
@@ -167,21 +188,22 @@ class GroupCommit:
         self._work = trio.lowlevel.ParkingLot()
         self._capacity = trio.lowlevel.ParkingLot()
 
-    def stream(self, max_writes: int | None = None) -> WriteStream:
+    def stream(self, max_writes: int | None = None, purse: Purse | None = None) -> WriteStream:
         """Return a new write stream.
 
         Args:
             max_writes: how many of its writes may be queued or being committed; None: `max_stream_writes`.
+            purse: counts them against a quota; None: nobody does.
         """
-        return WriteStream(self, self._config.max_stream_writes if max_writes is None else max_writes)
+        return WriteStream(self, self._config.max_stream_writes if max_writes is None else max_writes, purse)
 
-    async def write(self, *writes: Write) -> None:
+    async def write(self, *writes: Write, purse: Purse | None = None) -> None:
         """Return when these are durable.
 
         Raises:
             CogmentError: one of them could not be stored; those behind it are not stored either.
         """
-        stream = self.stream()
+        stream = self.stream(purse=purse)
         for write in writes:
             await stream.put(write)
         await stream.flush()
@@ -202,6 +224,8 @@ class GroupCommit:
                 counts = _drop_failed(batch)
             if batch.writes:
                 await self._commit(batch, counts)
+            for account, size in batch.reserved.items():
+                self.accounts.release(account, size)
             self._held_bytes -= held_bytes
             self._held_writes -= held_writes
             self._capacity.unpark_all()
@@ -251,6 +275,8 @@ class GroupCommit:
         batch.writes.append(write)
         batch.streams.append(stream)
         batch.bytes += size
+        if stream.purse is not None:
+            batch.reserved[stream.purse.account] += counted_bytes(write)
         if len(batch.writes) >= self._batch_writes or batch.bytes >= self._batch_bytes:
             batch.full = True
             self._work.unpark()
@@ -273,7 +299,7 @@ class GroupCommit:
     async def _commit(self, batch: _Batch, counts: Mapping[WriteStream, int]) -> None:
         began = trio.current_time()
         try:
-            refused = await self._store.apply(batch.writes)
+            refused = await self._apply(batch)
             self._commit_seconds = trio.current_time() - began
         except CogmentError as error:
             _log.warning("%d writes failed: %s", len(batch.writes), error)
@@ -286,6 +312,12 @@ class GroupCommit:
             return
         for stream in counts:
             stream.fail(failure)
+
+    async def _apply(self, batch: _Batch) -> Mapping[int, str]:
+        if not batch.reserved:
+            return await self._store.apply(batch.writes)
+        async with self.accounts.settling(batch.reserved):
+            return await self._store.apply(batch.writes)
 
 
 def _drop_failed(batch: _Batch) -> Counter[WriteStream]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import trio
 
+from trio_cogment.access import Quotas
 from trio_cogment.api.common_pb2 import EndOfTrial, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.datastore._conversion import TrialConverter
@@ -15,7 +16,7 @@ from trio_cogment.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.datastore._leases import Leases
 from trio_cogment.datastore._owners import Owners
 from trio_cogment.datastore.storage import EndWrite, OutcomeWrite, TrialEnd, TrialStore, TrialWrite, Write
-from trio_cogment.errors import CogmentError, InvalidArgumentError, ResourceExhaustedError, UnavailableError
+from trio_cogment.errors import CogmentError, InvalidArgumentError, QuotaError, ResourceExhaustedError, UnavailableError
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class IntakeStream:
         self._never_says = any(name.strip().lower() == _INFO for name in params.datalog.exclude_fields)
         self.writes = writes
         #: Not among `writes`: the data log counts those.
-        self._outcomes = writer.stream()
+        self._outcomes = writer.stream(purse=writes.purse)
         self.ended = False
 
     @property
@@ -88,6 +89,9 @@ class IntakeStream:
     async def _put(self, write: Write) -> None:
         try:
             await self.writes.put(write)
+        except QuotaError:
+            await self.flush()  # as for an invalid sample
+            raise
         except CogmentError as error:
             raise _for_data_log(error) from error
 
@@ -99,6 +103,9 @@ class IntakeStream:
         try:
             # Right behind its sample: the two are durable together.
             await self._outcomes.put(OutcomeWrite(self._trial_id, outcome))
+        except QuotaError:
+            await self.flush()
+            raise
         except CogmentError as error:
             raise _for_data_log(error) from error
 
@@ -149,6 +156,7 @@ class Intake:
         owners: see to it that nobody writes over somebody else's trial.
         max_unconfirmed: how many samples of a stream of `open` may not be durable.
         owner: whose trials are written; empty: nobody's.
+        quotas: of the owner.
     """
 
     def __init__(
@@ -159,17 +167,19 @@ class Intake:
         owners: Owners,
         max_unconfirmed: int | None = None,
         owner: str = "",
+        quotas: Quotas | None = None,
     ) -> None:
         self._store = store
         self._owners = owners
         self._owner = owner
+        self._quotas = quotas or Quotas()
         self._writer = writer
         self._leases = leases
         self._max_unconfirmed = max_unconfirmed
 
-    def owned_by(self, owner: str) -> Intake:
-        """Return the intake of the trials of an account."""
-        return Intake(self._store, self._writer, self._leases, self._owners, self._max_unconfirmed, owner)
+    def owned_by(self, owner: str, quotas: Quotas) -> Intake:
+        """Return the intake of the trials of an account, with its quotas."""
+        return Intake(self._store, self._writer, self._leases, self._owners, self._max_unconfirmed, owner, quotas)
 
     @asynccontextmanager
     async def _stream(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[IntakeStream]:
@@ -178,22 +188,21 @@ class Intake:
         stream: IntakeStream | None = None
         self._leases.enter(trial_id)
         try:
-            try:
-                async with self._owners.writing(trial_id, self._owner) as known:
-                    writes: list[Write] = [TrialWrite(trial_id, user_id, copied, logged=True, owner=self._owner)]
-                    if known is not None and known.end == TrialEnd.ABNORMAL:
-                        writes.append(EndWrite(trial_id, TrialEnd.OPEN))
-                    await self._writer.write(*writes)
-            except CogmentError as error:
-                raise _for_data_log(error) from error
-            stream = IntakeStream(
-                trial_id,
-                copied,
-                0 if known is None else known.samples_count,
-                self._writer,
-                self._writer.stream(self._max_unconfirmed),
-            )
-            yield stream
+            async with AsyncExitStack() as held:
+                try:
+                    counting = self._writer.accounts.writing(self._owner, self._quotas.stored_bytes)
+                    purse = await held.enter_async_context(counting)
+                    async with self._owners.writing(trial_id, self._owner) as known:
+                        writes: list[Write] = [TrialWrite(trial_id, user_id, copied, logged=True, owner=self._owner)]
+                        if known is not None and known.end == TrialEnd.ABNORMAL:
+                            writes.append(EndWrite(trial_id, TrialEnd.OPEN))
+                        await self._writer.write(*writes, purse=purse)
+                except CogmentError as error:
+                    raise _for_data_log(error) from error
+                next_tick = 0 if known is None else known.samples_count
+                taking = self._writer.stream(self._max_unconfirmed, purse)
+                stream = IntakeStream(trial_id, copied, next_tick, self._writer, taking)
+                yield stream
         finally:
             self._leases.leave(trial_id, ended=stream is not None and stream.ended)
 
@@ -221,4 +230,6 @@ class Intake:
 
 def _for_data_log(error: CogmentError) -> CogmentError:
     """Return the error for the data log. For a full storage it is UNAVAILABLE: the sample may be sent again."""
-    return UnavailableError(str(error)) if isinstance(error, ResourceExhaustedError) else error
+    if isinstance(error, ResourceExhaustedError) and not isinstance(error, QuotaError):
+        return UnavailableError(str(error))
+    return error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -49,6 +50,8 @@ class MemoryStore:
         self._numbers: list[int] = []
         #: By number, in the order of the last use.
         self._recent: dict[int, MemoryTrial] = {}
+        #: Those that have one.
+        self._by_owner: defaultdict[str, set[MemoryTrial]] = defaultdict(set)
         self._watches = Watches()
 
     @property
@@ -70,7 +73,7 @@ class MemoryStore:
         if evicted is None:
             batch.undo()
             for trial in batch.created:
-                del self._by_id[trial.trial_id], self._recent[trial.head.number]
+                self._take_out(trial)
             raise ResourceExhaustedError(
                 f"the datastore's memory is full: {self._bytes} of {self._max_bytes} bytes, "
                 f"{growth} more needed, and no ended trial left to make room"
@@ -110,6 +113,11 @@ class MemoryStore:
         await trio.lowlevel.checkpoint()
         return [trial.trial_id for trial in self._by_id.values() if trial.logged and trial.open]
 
+    async def stored_bytes(self, owner: str) -> int:
+        """See `TrialStore.stored_bytes`."""
+        await trio.lowlevel.checkpoint()
+        return sum(trial.counted_bytes for trial in self._by_owner.get(owner, ()))
+
     async def samples(self, number: int, *, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
         """See `TrialStore.samples`."""
         await trio.lowlevel.checkpoint()
@@ -148,10 +156,19 @@ class MemoryStore:
         trial = MemoryTrial(self._last_number, write)
         self._by_id[write.trial_id] = self._recent[self._last_number] = trial
         self._numbers.append(self._last_number)
+        if trial.owner:
+            self._by_owner[trial.owner].add(trial)
         return trial
 
-    def _forget(self, trial: MemoryTrial) -> None:
+    def _take_out(self, trial: MemoryTrial) -> None:
         del self._by_id[trial.trial_id], self._recent[trial.head.number]
+        if trial.owner:
+            self._by_owner[trial.owner].discard(trial)
+            if not self._by_owner[trial.owner]:
+                del self._by_owner[trial.owner]
+
+    def _forget(self, trial: MemoryTrial) -> None:
+        self._take_out(trial)
         self._bytes -= trial.sample_bytes + trial.info_bytes
         if len(self._numbers) > 2 * len(self._recent) + 16:
             self._numbers = sorted(self._recent)

@@ -10,7 +10,16 @@ from typing import NamedTuple
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.datastore._merging import begin_waiting, merge_late
 from trio_cogment.datastore._write_rules import NO_TICK, RULES, Action, Found, Head
-from trio_cogment.datastore.storage import OutcomeWrite, SampleWrite, StoredTrial, TrialEnd, TrialWrite, WriteKind
+from trio_cogment.datastore.storage import (
+    ROW_BYTES,
+    OutcomeWrite,
+    SampleWrite,
+    StoredTrial,
+    TrialEnd,
+    TrialWrite,
+    WriteKind,
+    trial_bytes,
+)
 
 #: What Python needs for a sample beside its data, and for a trial beside its parameters; about.
 SAMPLE_BYTES = 300
@@ -96,6 +105,12 @@ class MemoryTrial:
             outcome=self.outcome,
             owner=self.owner,
         )
+
+    @property
+    def counted_bytes(self) -> int:
+        """What counts against its owner's quota."""
+        samples = self.sample_bytes + (ROW_BYTES - SAMPLE_BYTES) * len(self._rows)
+        return samples + trial_bytes(self.trial_id, self.user_id, self.params.ByteSize(), len(self.outcome))
 
     def has_properties(self, properties: Mapping[str, str]) -> bool:
         """Whether the trial has all of these, with equal values."""

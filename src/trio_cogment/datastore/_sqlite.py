@@ -83,6 +83,10 @@ class SqliteStore:
         """See `TrialStore.open_logged`."""
         return await self._run_reader(self._readers.read, _sqlite_reader.open_logged)
 
+    async def stored_bytes(self, owner: str) -> int:
+        """See `TrialStore.stored_bytes`."""
+        return await self._run_reader(self._readers.read, _sqlite_reader.stored_bytes, owner)
+
     async def samples(self, number: int, *, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
         """See `TrialStore.samples`."""
         recent = self._recent.samples(number, after, limit, max_bytes)

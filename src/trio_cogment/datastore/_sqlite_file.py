@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trio_cogment.datastore.storage import ROW_BYTES
 from trio_cogment.sqlite_file import SqliteFormat
 
 #: Rowids go up in the order of arrival, so that new samples are appended, whatever their trial; they are the positions.
@@ -18,8 +19,10 @@ CREATE TABLE trials (
     high_tick INTEGER NOT NULL DEFAULT -1,
     state INTEGER NOT NULL DEFAULT 0,
     outcome BLOB NOT NULL DEFAULT x'',
-    owner TEXT NOT NULL DEFAULT ''
+    owner TEXT NOT NULL DEFAULT '',
+    bytes INTEGER NOT NULL DEFAULT 0
 );
+CREATE INDEX trials_owner ON trials (owner, bytes) WHERE owner != '';
 CREATE INDEX trials_open ON trials (number) WHERE ending = 0 AND logged = 1;
 CREATE TABLE properties (
     name TEXT NOT NULL,
@@ -47,13 +50,20 @@ INSERT INTO recoveries VALUES (0);
 _MIGRATIONS: dict[int, str] = {
     1: "ALTER TABLE trials ADD COLUMN outcome BLOB NOT NULL DEFAULT x''",
     2: "ALTER TABLE trials ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+    3: f"""
+ALTER TABLE trials ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+UPDATE trials SET bytes = {ROW_BYTES} + length(CAST(trial_id AS BLOB)) + length(CAST(user_id AS BLOB)) + length(params)
+    + length(outcome)
+    + (SELECT coalesce(sum(length(data) + {ROW_BYTES}), 0) FROM samples WHERE samples.trial = trials.number);
+CREATE INDEX trials_owner ON trials (owner, bytes) WHERE owner != ''
+""",
 }
 
 #: A later version adds its step to `_MIGRATIONS`.
 FORMAT = SqliteFormat(
     user="datastore",
     application_id=0x5443676D,  # "TCgm"
-    version=3,
+    version=4,
     schema=_SCHEMA,
     migrations=_MIGRATIONS,
 )

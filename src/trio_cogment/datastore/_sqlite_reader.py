@@ -113,6 +113,13 @@ def open_logged(connection: sqlite3.Connection) -> list[str]:
     return [trial_id for (trial_id,) in connection.execute(query)]
 
 
+def stored_bytes(connection: sqlite3.Connection, owner: str) -> int:
+    """See `TrialStore.stored_bytes`."""
+    query = "SELECT coalesce(sum(bytes), 0) FROM trials WHERE owner = ? AND owner != ''"
+    (found,) = connection.execute(query, (owner,)).fetchone()
+    return int(found)
+
+
 def samples(connection: sqlite3.Connection, number: int, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
     """See `TrialStore.samples`."""
     rows: list[tuple[int, int, bytes]] = []

@@ -21,7 +21,7 @@ _INSERTS = [(_INSERT + ", (?, ?, ?, ?, ?, ?)" * (rows - 1), rows * _COLUMNS) for
 
 #: The heads of so many trials are changed by one statement.
 _TRIALS_AT_ONCE = (8, 4, 2, 1)
-_HEAD_COLUMNS = ("number", "ending", "samples_count", "high_tick", "state")
+_HEAD_COLUMNS = ("number", "ending", "samples_count", "high_tick", "state", "bytes")
 
 
 def _follow(trials: int) -> tuple[str, list[int]]:
@@ -66,7 +66,7 @@ def change_heads(connection: sqlite3.Connection, heads: Iterable[Head]) -> None:
     """
     values: list[int | bytes] = []
     for head in heads:
-        values += head.number, head.end, head.count, head.high_tick, head.state
+        values += head.number, head.end, head.count, head.high_tick, head.state, head.bytes
     done = 0
     for statement, size, parameters in _FOLLOWS:
         while len(values) - done >= size:

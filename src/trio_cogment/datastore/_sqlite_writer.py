@@ -14,6 +14,7 @@ from trio_cogment.datastore._sqlite_disk_reserve import DiskReserve
 from trio_cogment.datastore._sqlite_statements import change_heads, insert_samples
 from trio_cogment.datastore._write_rules import MAX_NUMBER, NO_SUCH_TRIAL, NO_TICK, RULES, Action, Found, Head, refusal
 from trio_cogment.datastore.storage import (
+    ROW_BYTES,
     OutcomeWrite,
     SampleWrite,
     StoredSample,
@@ -21,6 +22,7 @@ from trio_cogment.datastore.storage import (
     TrialWrite,
     Write,
     WriteKind,
+    trial_bytes,
 )
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.sqlite_file import WritingConnection
@@ -32,7 +34,7 @@ _SWEEP_ROWS = 500
 _SWEEP_BYTES = 4 * 1024 * 1024
 
 _KNOW = """
-SELECT number, ending, samples_count, high_tick, state,
+SELECT number, ending, samples_count, high_tick, state, bytes,
     (SELECT max(tick) FROM samples WHERE samples.trial = trials.number)
 FROM trials WHERE trial_id = ?
 """
@@ -227,6 +229,7 @@ class _Transaction:
                     self.next_position += 1
                     known.top_tick = tick_id
                     known.head.grow(tick_id, state)
+                    known.head.bytes += ROW_BYTES + len(data)
                 elif (reason := self._sample(write, known)) is not None:
                     refused[index] = reason
             elif isinstance(write, TrialWrite):
@@ -236,9 +239,7 @@ class _Transaction:
                 refused[index] = NO_SUCH_TRIAL.format(write.trial_id)
                 current = None
             elif isinstance(write, OutcomeWrite):
-                self._connection.execute(
-                    "UPDATE trials SET outcome = ? WHERE number = ?", (write.outcome, known.head.number)
-                )
+                self._say_outcome(write, known)
                 self._changes.trials = True
                 current = write.trial_id
             else:
@@ -260,8 +261,8 @@ class _Transaction:
             row = self._connection.execute(_KNOW, (trial_id,)).fetchone()
             if row is None:
                 return None
-            number, end, count, high_tick, state, top_tick = row
-            head = Head(number, TrialEnd(end), count, high_tick, state)
+            number, end, count, high_tick, state, size, top_tick = row
+            head = Head(number, TrialEnd(end), count, high_tick, state, size)
             known = self._known[trial_id] = _Known(head, NO_TICK if top_tick is None else top_tick)
         if trial_id not in self._touched:
             self._touch(trial_id, known)
@@ -272,6 +273,13 @@ class _Transaction:
         if trial_id in self._watched:
             self._changes.watched_trials[known.head.number] = TrialChanges(trial_id, known.head)
 
+    def _say_outcome(self, write: OutcomeWrite, known: _Known) -> None:
+        number = known.head.number
+        found = "SELECT length(outcome) FROM trials WHERE number = ?"
+        (before,) = self._connection.execute(found, (number,)).fetchone()
+        known.head.bytes += len(write.outcome) - before
+        self._connection.execute("UPDATE trials SET outcome = ? WHERE number = ?", (write.outcome, number))
+
     def _create(self, write: TrialWrite) -> None:
         known = self._look_up_trial(write.trial_id)
         params = write.params.SerializeToString(deterministic=True)
@@ -281,9 +289,13 @@ class _Transaction:
                 (write.trial_id, write.user_id, params, write.logged, write.owner),
             )
             assert added.lastrowid is not None
-            known = self._known[write.trial_id] = _Known(Head(added.lastrowid), NO_TICK)
+            size = trial_bytes(write.trial_id, write.user_id, len(params), 0)
+            known = self._known[write.trial_id] = _Known(Head(added.lastrowid, bytes=size), NO_TICK)
             self._touch(write.trial_id, known)
         else:
+            found = "SELECT length(CAST(user_id AS BLOB)) + length(params) FROM trials WHERE number = ?"
+            (before,) = self._connection.execute(found, (known.head.number,)).fetchone()
+            known.head.bytes += len(write.user_id.encode()) + len(params) - before
             self._connection.execute(
                 "UPDATE trials SET user_id = ?, params = ?, logged = ? WHERE number = ?",
                 (write.user_id, params, write.logged, known.head.number),
@@ -319,6 +331,7 @@ class _Transaction:
         if action is Action.MERGE:
             merged = merge_late(data, write.data)
             self._connection.execute("UPDATE samples SET data = ? WHERE position = ?", (merged, position))
+            known.head.bytes += len(merged) - len(data)
         elif action is Action.WAIT:
             self._add(write, known, begin_waiting(write.data), waiting=True)
         elif action is Action.COMPLETE:
@@ -337,11 +350,15 @@ class _Transaction:
             self._changes.watched_trials[known.head.number].only_added = False
 
     def _remove(self, condition: str, value: int, known: _Known) -> None:
+        found = f"SELECT coalesce(sum(length(data) + {ROW_BYTES}), 0) FROM samples WHERE {condition}"
+        (size,) = self._connection.execute(found, (value,)).fetchone()
+        known.head.bytes -= size
         known.head.count -= self._connection.execute(f"DELETE FROM samples WHERE {condition}", (value,)).rowcount
 
     def _add(self, write: SampleWrite, known: _Known, data: bytes, *, waiting: bool) -> None:
         self._values += self.next_position, known.head.number, write.tick_id, write.timestamp, waiting, data
         self.next_position += 1
+        known.head.bytes += ROW_BYTES + len(data)
         known.top_tick = max(known.top_tick, write.tick_id)
 
     def _flush(self) -> None:

@@ -26,7 +26,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
 from trio_cogment.config import DatastoreConfig
 from trio_cogment.datastore._conversion import ENVIRONMENT
 from trio_cogment.datastore._following import Follower, find_trials
-from trio_cogment.datastore._group_commit import GroupCommit
+from trio_cogment.datastore._group_commit import GroupCommit, WriteStream
 from trio_cogment.datastore._owners import Owners, check_reached
 from trio_cogment.datastore._selection import Selection
 from trio_cogment.datastore._write_rules import MAX_NUMBER
@@ -39,7 +39,7 @@ from trio_cogment.datastore.storage import (
     TrialWrite,
     WriteKind,
 )
-from trio_cogment.errors import InvalidArgumentError, NotFoundError, ResourceExhaustedError
+from trio_cogment.errors import InvalidArgumentError, NotFoundError, QuotaError, ResourceExhaustedError
 from trio_cogment.rpc import ServerCall
 from trio_cogment.services import TRIAL_ID
 
@@ -151,7 +151,8 @@ class TrialService(About):
         account = "" if call.identity.by_address else call.identity.account
         async with self._owners.writing(trial_id, "" if call.identity.admin else account):
             write = TrialWrite(trial_id, request.user_id, request.trial_params, logged=False, owner=account)
-            await self._writer.write(write)
+            async with self._writer.accounts.writing(account, call.identity.grant.quotas.stored_bytes) as purse:
+                await self._writer.write(write, purse=purse)
         return AddTrialReply()
 
     async def AddSample(self, call: ServerCall) -> AddSamplesReply:
@@ -161,8 +162,12 @@ class TrialService(About):
         if trial is None:
             raise NotFoundError(f"metadata {TRIAL_ID}: there is no trial {trial_id!r}")
         check_reached(call, [trial])
-        actors = len(trial.params.actors)
-        stream = self._writer.stream()
+        limit = call.identity.grant.quotas.stored_bytes if trial.owner == call.identity.account else None
+        async with self._writer.accounts.writing(trial.owner, limit) as purse:
+            await self._take_samples(call, trial_id, len(trial.params.actors), self._writer.stream(purse=purse))
+        return AddSamplesReply()
+
+    async def _take_samples(self, call: ServerCall, trial_id: str, actors: int, stream: WriteStream) -> None:
         async for request in call:
             sample = request.trial_sample
             try:
@@ -176,13 +181,16 @@ class TrialService(About):
                 raise
             sample.trial_id = trial_id
             data = sample.SerializeToString()
-            await stream.put(
-                SampleWrite(trial_id, sample.tick_id, sample.timestamp, sample.state, data, WriteKind.STORED)
-            )
-            if sample.HasField("end"):
-                await stream.put(OutcomeWrite(trial_id, sample.end.SerializeToString()))
+            try:
+                await stream.put(
+                    SampleWrite(trial_id, sample.tick_id, sample.timestamp, sample.state, data, WriteKind.STORED)
+                )
+                if sample.HasField("end"):
+                    await stream.put(OutcomeWrite(trial_id, sample.end.SerializeToString()))
+            except QuotaError:
+                await stream.flush()
+                raise
         await stream.flush()
-        return AddSamplesReply()
 
     async def DeleteTrials(self, request: DeleteTrialsRequest, call: ServerCall) -> DeleteTrialsReply:
         """Delete trials and their samples; unknown ones are passed over."""

@@ -93,6 +93,7 @@ class Head:
         count: how many ticks have a sample.
         high_tick: the highest tick with a sample that is not waiting; `NO_TICK` without one.
         state: the state in that sample.
+        bytes: what the trial counts against its owner's quota; for storages that keep it here.
     """
 
     number: int
@@ -100,6 +101,7 @@ class Head:
     count: int = 0
     high_tick: int = NO_TICK
     state: int = TrialState.UNKNOWN
+    bytes: int = 0
 
     @property
     def last_state(self) -> int:

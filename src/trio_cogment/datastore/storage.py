@@ -100,6 +100,23 @@ class OutcomeWrite(NamedTuple):
 
 Write = TrialWrite | SampleWrite | EndWrite | OutcomeWrite
 
+#: What a trial, and each of its samples, counts beside its bytes against the quota of its owner.
+ROW_BYTES = 128
+
+
+def trial_bytes(trial_id: str, user_id: str, params_bytes: int, outcome_bytes: int) -> int:
+    """Return what a trial without its samples counts against its owner's quota."""
+    return ROW_BYTES + len(trial_id.encode()) + len(user_id.encode()) + params_bytes + outcome_bytes
+
+
+def counted_bytes(write: Write) -> int:
+    """Return what a write adds at most to what counts against the quota of its trial's owner."""
+    if type(write) is SampleWrite:
+        return ROW_BYTES + len(write.data)
+    if type(write) is TrialWrite:
+        return trial_bytes(write.trial_id, write.user_id, write.params.ByteSize(), 0)
+    return len(write.outcome) if type(write) is OutcomeWrite else 0
+
 
 @dataclass(frozen=True, slots=True)
 class StoredTrial:
@@ -184,6 +201,12 @@ class TrialStore(Protocol):
 
     async def open_logged(self) -> list[str]:
         """Return the ids of the trials that a data log writes and that are open."""
+
+    async def stored_bytes(self, owner: str) -> int:
+        """Return what counts against the quota of an account: its trials and all that is stored of them, at present.
+
+        It is the sum of `trial_bytes` of these trials, and of the data of their samples with `ROW_BYTES` for each.
+        """
 
     async def samples(self, number: int, *, after: int, limit: int, max_bytes: int) -> list[StoredSample]:
         """Return samples of a trial, by position; fewer than both limits allow are all there are.

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 import trio
 
-from trio_cogment.access import EXACTLY, AccessControl, Grant, Role, authorization
+from trio_cogment.access import EXACTLY, AccessControl, Grant, Quotas, Role, authorization, lasting
 from trio_cogment.config import OutgoingConfig, RpcConfig
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import (
@@ -25,6 +25,7 @@ from trio_cogment.endpoints import (
 from trio_cogment.errors import EndpointError, FailedPreconditionError
 from trio_cogment.host import Host
 from trio_cogment.orchestrator._fair_turns import FairTurns, Turn
+from trio_cogment.orchestrator._room import Holding
 from trio_cogment.rpc import CallOpener, SharedChannels, open_channel
 from trio_cogment.rpc.outgoing import Outgoing
 from trio_cogment.services import TRIAL_KINDS, ServiceKind
@@ -200,14 +201,20 @@ class Connections:
         """
         return Turn(self._turns, account)
 
-    def authorization(self, trial_id: str) -> tuple[tuple[str, str], ...]:
+    def authorization(self, trial_id: str, holding: Holding | None = None) -> tuple[tuple[str, str], ...]:
         """Return the metadata that says to a participant, a hook or a data log that this is the trial's orchestrator.
 
-        The token is for this trial alone: where it goes was said by whoever started the trial.
+        The token is for this trial alone, and says whose that is: where it goes was said by whoever started the trial.
         """
         if self._access is None:
             return ()
-        grant = Grant(name=_NAME, roles=frozenset([Role.ORCHESTRATOR]), trials=(EXACTLY + trial_id,))
+        grant = Grant(
+            name=_NAME,
+            roles=frozenset([Role.ORCHESTRATOR]),
+            trials=(EXACTLY + trial_id,),
+            quotas=Quotas() if holding is None else holding.quotas,
+            owner="" if holding is None else lasting(holding.account),
+        )
         return authorization(self._access.mint(grant, TRIAL_TOKEN_SECONDS))
 
     @asynccontextmanager

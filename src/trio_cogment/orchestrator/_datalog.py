@@ -23,7 +23,14 @@ from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.api.datalog_pb2 import DatalogSample
 from trio_cogment.backoff import Backoff
 from trio_cogment.config import OrchestratorConfig
-from trio_cogment.errors import CogmentError, FailedPreconditionError, StatusCode, UnavailableError, status_of
+from trio_cogment.errors import (
+    CogmentError,
+    FailedPreconditionError,
+    QuotaError,
+    StatusCode,
+    UnavailableError,
+    status_of,
+)
 from trio_cogment.orchestrator._datalog_owner import Owner
 from trio_cogment.orchestrator._remote_sink import RemoteSink
 from trio_cogment.orchestrator.sinks import SampleSink, SampleStream
@@ -159,7 +166,8 @@ class Datalog:
         with self._opening:
             await self.opened.wait()
         if self.failure is not None:
-            return UnavailableError(f"datalog: {endpoint}: {_text(self.failure)}")
+            full = status_of(self.failure)[0] is StatusCode.RESOURCE_EXHAUSTED  # trying again is no use
+            return (QuotaError if full else UnavailableError)(f"datalog: {endpoint}: {_text(self.failure)}")
         if self._completed.is_set():
             return FailedPreconditionError("the trial was terminated while it was starting")
         if self._opening.cancelled_caught:

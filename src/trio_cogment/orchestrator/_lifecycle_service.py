@@ -65,7 +65,7 @@ class LifecycleService(About):
             params=request.params if given == "params" else None,
             trial_config=request.config if given == "config" else None,
             account=_account(call),
-            max_trials=call.identity.grant.quotas.trials,
+            quotas=call.identity.grant.quotas,
             reach=reach_of(call.identity, call.peer),
         )
         return TrialStartReply(trial_id=trial_id)

@@ -11,7 +11,7 @@ from types import TracebackType
 import trio
 from trio_util import AsyncValue
 
-from trio_cogment.access import AccessControl
+from trio_cogment.access import AccessControl, Quotas
 from trio_cogment.api.common_pb2 import SerializedMessage, TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig, OutgoingConfig, RpcConfig
 from trio_cogment.discovery import DirectoryClient
@@ -210,7 +210,7 @@ class Orchestrator:
         params: TrialParams | None = None,
         trial_config: SerializedMessage | None = None,
         account: str = "",
-        max_trials: int | None = None,
+        quotas: Quotas | None = None,
         reach: str | None = None,
     ) -> str:
         """Start a trial and return its id when it is PENDING; an empty text when the id asked for is taken.
@@ -226,7 +226,7 @@ class Orchestrator:
             trial_config: see above.
             account: whose it is, and under whose limits it counts; empty: this process's, for which only the limits for
                 all hold.
-            max_trials: how many trials the account may have at a time; None: as many as any.
+            quotas: what the account may have at a time; None: as much as any.
             reach: how far the endpoints in `params` may lead; see `trio_cogment.access.reach_of`.
 
         Raises:
@@ -245,7 +245,7 @@ class Orchestrator:
             trial_id = self._unused_trial_id()
         if trial_id in self.trials:
             return ""
-        holding = self.room.enter(account, max_trials)
+        holding = self.room.enter(account, quotas)
         trial = self.trials.reserve(trial_id, partial(self._new_trial, user_id, holding))
         assert trial is not None
         started = False
@@ -309,7 +309,7 @@ class Orchestrator:
             trial,
             params,
             targets,
-            sink_of(datalog, self._connections, trial.holding.account),
+            sink_of(datalog, self._connections, trial.holding),
             connections=self._connections,
             config=self.config,
             rng=self._rng,

@@ -19,6 +19,7 @@ from trio_cogment.orchestrator._participant_stream import (
     ParticipantStream,
     Spawn,
 )
+from trio_cogment.orchestrator._room import Holding
 from trio_cogment.rpc import Metadata, Method, methods_of
 from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.trial import ENVIRONMENT
@@ -43,7 +44,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         params: the trial's parameters.
         targets: where each participant is reached; None for client actors, who come by themselves.
         connections: lends the channels to them.
-        account: whose trial it is.
+        holding: of the trial.
         config: limits and timeouts.
         feed: takes the machine's inputs.
         spawn: starts a task of the trial.
@@ -56,7 +57,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         targets: Mapping[int, Target | None],
         connections: Connections,
         *,
-        account: str,
+        holding: Holding,
         config: OrchestratorConfig,
         feed: Feed,
         spawn: Spawn,
@@ -65,7 +66,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         self._metadata = Metadata(((TRIAL_ID, trial_id),))
         self._targets = targets
         self._connections = connections
-        self._account = account
+        self._holding = holding
         self._farewell_seconds = config.farewell_seconds
         self._spawn = spawn
         self._paused = False
@@ -82,7 +83,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         """Begin to open the stream to a service actor or the environment; to one elsewhere when its turn comes."""
         target = self._targets[index]
         assert target is not None
-        turn = self._connections.turn(self._account)
+        turn = self._connections.turn(self._holding.account)
         if isinstance(target, GrpcEndpoint):
             if self._to_open or not turn.begin_nowait():
                 self._to_open.append(index)
@@ -97,7 +98,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
         """Return what goes out with a stream's headers; to those elsewhere, who may ask for it, also who calls."""
         if not isinstance(target, GrpcEndpoint):
             return self._metadata
-        return Metadata((*self._metadata, *self._connections.authorization(self._trial_id)))
+        return Metadata((*self._metadata, *self._connections.authorization(self._trial_id, self._holding)))
 
     def _hold(self, index: int, turn: Turn) -> None:
         stream, target = self[index], self._targets[index]
@@ -108,7 +109,7 @@ class ParticipantStreams(dict[int, ParticipantStream]):
     async def _open_in_turn(self) -> None:
         with self._opening:
             while self._to_open:
-                turn = self._connections.turn(self._account)
+                turn = self._connections.turn(self._holding.account)
                 await turn.begin()
                 index = self._to_open.popleft()
                 if self[index].is_closing:

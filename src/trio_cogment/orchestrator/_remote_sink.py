@@ -14,6 +14,7 @@ from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, RunTrialDatalogInput
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.orchestrator._connections import Connections, Target
+from trio_cogment.orchestrator._room import Holding
 from trio_cogment.orchestrator.sinks import LocalSink, SampleSink, SampleStream
 from trio_cogment.rpc import ClientCall, MetadataLike, methods_of
 from trio_cogment.services import SERVICES, TRIAL_ID, TRIAL_OWNER, USER_ID, ServiceKind
@@ -23,14 +24,14 @@ RUN_TRIAL_DATALOG = methods_of(SERVICES[ServiceKind.DATALOG].descriptor())["RunT
 _ENDED = TrialState.ENDED
 
 
-def sink_of(target: Target | None, connections: Connections, account: str) -> SampleSink | None:
-    """Return the sink that a data log's endpoint leads to, for one trial of an account."""
+def sink_of(target: Target | None, connections: Connections, holding: Holding) -> SampleSink | None:
+    """Return the sink that a data log's endpoint leads to, for one trial."""
     if target is None:
         return None
     if not isinstance(target, LocalSink):
-        return RemoteSink(connections, target, account)
+        return RemoteSink(connections, target, holding)
     owned_by = getattr(target.sink, "owned_by", None)
-    return target.sink if owned_by is None else owned_by(lasting(account))
+    return target.sink if owned_by is None else owned_by(lasting(holding.account), holding.quotas)
 
 
 def _nothing() -> None:
@@ -48,23 +49,24 @@ class RemoteSink:
         on_reply: called whenever the log has answered.
     """
 
-    def __init__(self, connections: Connections, target: Target, account: str) -> None:
+    def __init__(self, connections: Connections, target: Target, holding: Holding) -> None:
         self._connections = connections
-        self._account = account
+        self._holding = holding
         self._target = target
         self.answers = False
         self.on_reply: Callable[[], None] = _nothing
 
     def _metadata(self, trial_id: str, user_id: str) -> MetadataLike:
-        owner = lasting(self._account)
+        owner = lasting(self._holding.account)
         whose = ((TRIAL_OWNER, quote(owner)),) if owner else ()
-        return ((TRIAL_ID, trial_id), (USER_ID, user_id), *whose, *self._connections.authorization(trial_id))
+        who = self._connections.authorization(trial_id, self._holding)
+        return ((TRIAL_ID, trial_id), (USER_ID, user_id), *whose, *who)
 
     @asynccontextmanager
     async def open(self, trial_id: str, user_id: str, params: TrialParams) -> AsyncIterator[SampleStream]:
         """See `SampleSink.open`."""
         async with (
-            self._connections.turn(self._account) as turn,
+            self._connections.turn(self._holding.account) as turn,
             self._connections.open(self._target, self_paced=True) as opener,
             opener.call(RUN_TRIAL_DATALOG, metadata=self._metadata(trial_id, user_id)) as call,
         ):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+from trio_cogment.access import Quotas
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.endpoints import is_client_endpoint
-from trio_cogment.errors import ResourceExhaustedError
+from trio_cogment.errors import QuotaError, ResourceExhaustedError
 
 #: What a trial takes beside what is in the parameters; what a client actor does; and what any other participant does,
 #: for which there are a task and a stream to somewhere.
@@ -76,19 +77,21 @@ class Room:
         """How many trials there are, how many of them are starting, and about how many bytes they hold."""
         return self._all_trials, self._all_starting, self._all_bytes
 
-    def enter(self, account: str, quota: int | None = None) -> Holding:
+    def enter(self, account: str, quotas: Quotas | None = None) -> Holding:
         """Count a trial that starts; `Holding.started` and `Holding.leave` must follow.
 
         Args:
             account: whose it is; empty: this process's, for which only the limits of the server hold.
-            quota: how many trials the account may have; None: as many as any.
+            quotas: what the account may have; None: as much as any.
 
         Raises:
             ResourceExhaustedError: there are too many; the text names the limit.
         """
         config = self._config
+        quotas = quotas or Quotas()
+        quota = quotas.trials
         if quota is not None and self._trials[account] >= quota:
-            raise ResourceExhaustedError(f"the quota of {quota} trials of this account is used up")
+            raise QuotaError(f"the quota of {quota} trials of this account is used up")
         for name, used, limit in (
             ("max_trials", self._all_trials, config.max_trials),
             ("max_starting_trials", self._all_starting, config.max_starting_trials),
@@ -102,7 +105,7 @@ class Room:
             if used >= limit:
                 raise ResourceExhaustedError(f"too many trials: {name} is {limit}; try again when some have ended")
         self._count(account, trials=1, starting=1)
-        return Holding(self, account)
+        return Holding(self, account, quotas)
 
     def _count(self, account: str, *, trials: int = 0, starting: int = 0, size: int = 0) -> None:
         self._all_trials += trials
@@ -145,16 +148,18 @@ class Holding:
 
     Attributes:
         account: whose it is.
+        quotas: what the account may have.
         size: about how many bytes.
     """
 
-    __slots__ = ("_observed", "_room", "_starting", "account", "size")
+    __slots__ = ("_observed", "_room", "_starting", "account", "quotas", "size")
 
-    def __init__(self, room: Room, account: str) -> None:
+    def __init__(self, room: Room, account: str, quotas: Quotas) -> None:
         self._room: Room | None = room
         self._starting = True
         self._observed = 0
         self.account = account
+        self.quotas = quotas
         self.size = 0
 
     def take(self, size: int) -> None:

@@ -68,7 +68,7 @@ class TrialRun:
             params,
             targets,
             connections,
-            account=trial.holding.account,
+            holding=trial.holding,
             config=config,
             feed=trial.feed,
             spawn=self.spawn,

@@ -8,6 +8,7 @@ from functools import partial
 
 import trio
 
+from trio_cogment.access import AccessControl
 from trio_cogment.config import RpcConfig
 from trio_cogment.discovery import SDK, DirectoryClient, host_finder, keep_registered
 from trio_cogment.host import Host
@@ -26,6 +27,7 @@ async def serve_participants(
     directory: DirectoryClient | None = None,
     registration_host: str = "",
     registration_properties: Mapping[str, str] | None = None,
+    access: AccessControl | None = None,
     host: Host | None = None,
     task_status: trio.TaskStatus[RunningServer] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -44,6 +46,8 @@ async def serve_participants(
         directory: the directory with which to register the services, for `cogment://discover`; implementations that
             are added to `participants` later are not registered. See `trio_cogment.discovery.open_directory`.
         registration_host: the name or address under which others reach this server; by default its own address.
+        access: decides about every call: with the keys of the platform's servers, only their orchestrators get in, each
+            for the trials it runs; None: everybody does. The directory's token is that of `open_directory`.
         registration_properties: properties of all registrations, in addition to those of the implementations.
         host: where to listen; by default the system.
         task_status: see above.
@@ -57,7 +61,7 @@ async def serve_participants(
     services = participants.services()
     health = HealthService(service.name for service in services)
     services = [*services, *standard_services(services, health)]
-    run = partial(serve, services, listeners, config=rpc_config, health=health)
+    run = partial(serve, services, listeners, config=rpc_config, health=health, access=access)
     if directory is None:
         await run(task_status=task_status)
         return

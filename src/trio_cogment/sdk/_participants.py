@@ -14,7 +14,13 @@ from trio_cogment.api.datalog_pb2 import RunTrialDatalogOutput
 from trio_cogment.api.environment_pb2 import EnvRunTrialOutput
 from trio_cogment.api.hooks_pb2 import PreTrialParams
 from trio_cogment.discovery import Offer
-from trio_cogment.errors import AlreadyExistsError, InvalidArgumentError, NotFoundError, RpcError
+from trio_cogment.errors import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    RpcError,
+)
 from trio_cogment.host import Host
 from trio_cogment.log_context import bind_trial
 from trio_cogment.metrics import ParticipantMetrics
@@ -301,8 +307,14 @@ def _only(call: ServerCall, name: str) -> str:
 
 
 def _trial_id(call: ServerCall) -> str:
-    """Return the trial id of a call, and bind the log records of its handler to that trial."""
+    """Return the trial id of a call, and bind the log records of its handler to that trial.
+
+    Raises:
+        PermissionDeniedError: the caller's token is for other trials.
+    """
     trial_id = _only(call, TRIAL_ID)
+    if not (call.identity.admin or call.identity.grant.names_trial(trial_id)):
+        raise PermissionDeniedError(f"trial {trial_id!r}: not for this caller")
     bind_trial(trial_id)
     return trial_id
 

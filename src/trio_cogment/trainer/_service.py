@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import os
+from collections.abc import Callable
 
 from purerpc import Service
 
@@ -26,8 +27,10 @@ from trio_cogment.api.trainer.trainer_pb2 import (
     SubmitRunResponse,
     WatchRunsRequest,
 )
+from trio_cogment.errors import PermissionDeniedError
 from trio_cogment.rpc import ServerCall, bind
 from trio_cogment.trainer._control import ControllerStream, WorkerStream
+from trio_cogment.trainer._entries import Entry
 from trio_cogment.trainer._messages import statuses_of
 from trio_cogment.trainer._publishing import SESSION_TOKEN, Publication, unauthenticated
 from trio_cogment.trainer._reports import PROTOCOL
@@ -79,13 +82,15 @@ class TrainerService:
                 call, request.since_seq, statuses, lambda: self._trainer.records(statuses)
             )
 
-    async def Heartbeat(self, request: HeartbeatRequest, _call: ServerCall) -> HeartbeatResponse:
+    async def Heartbeat(self, request: HeartbeatRequest, call: ServerCall) -> HeartbeatResponse:
         """Take note that a worker lives."""
+        _check_works_for(call, request.run_id)
         self._trainer.heartbeat(request.run_id)
         return HeartbeatResponse()
 
-    async def RegisterWorker(self, request: RegisterWorkerRequest, _call: ServerCall) -> RegisterWorkerResponse:
+    async def RegisterWorker(self, request: RegisterWorkerRequest, call: ServerCall) -> RegisterWorkerResponse:
         """Register a worker."""
+        _check_works_for(call, request.run_id)
         token = await self._trainer.reports.register(request)
         return RegisterWorkerResponse(accepted_version=PROTOCOL, session_token=token)
 
@@ -94,10 +99,13 @@ class TrainerService:
         token = next(iter(call.metadata.texts(SESSION_TOKEN)), None)
         with self._trainer.until_stopped():
             if token is None:
+                if not call.identity.admin:
+                    raise PermissionDeniedError("ControlStream: without a session-token, only for administrators")
                 self._check_secret(call)
                 await ControllerStream(call, self._trainer.commanding).run()
                 return
             entry, worker = self._trainer.reports.session(token)
+            _check_works_for(call, entry.run_id)
             await WorkerStream(call, entry, worker, self._trainer.grants).run()
 
     def _check_secret(self, call: ServerCall) -> None:
@@ -124,8 +132,22 @@ class TrainerService:
 
     async def PublishRunSteps(self, call: ServerCall) -> PublishTelemetryResponse:
         """Take steps."""
-        return await Publication(call, Kind.STEPS, self._trainer.board.entry, self._trainer.intake).run()
+        return await Publication(call, Kind.STEPS, self._finder(call), self._trainer.intake).run()
 
     async def PublishRunEpisodes(self, call: ServerCall) -> PublishTelemetryResponse:
         """Take episodes."""
-        return await Publication(call, Kind.EPISODES, self._trainer.board.entry, self._trainer.intake).run()
+        return await Publication(call, Kind.EPISODES, self._finder(call), self._trainer.intake).run()
+
+    def _finder(self, call: ServerCall) -> Callable[[str], Entry]:
+        """Return what finds the runs that a worker may publish for."""
+
+        def find(run_id: str) -> Entry:
+            _check_works_for(call, run_id)
+            return self._trainer.board.entry(run_id)
+
+        return find
+
+
+def _check_works_for(call: ServerCall, run_id: str) -> None:
+    if not call.identity.works_for(run_id):
+        raise PermissionDeniedError(f"run {run_id!r}: not for this caller")

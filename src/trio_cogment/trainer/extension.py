@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from purerpc import Service
 
+from trio_cogment.access import AccessControl
 from trio_cogment.config import TrainerConfig, WorkersConfig
 from trio_cogment.endpoints import DISCOVER
 from trio_cogment.errors import FailedPreconditionError
@@ -49,6 +50,7 @@ class PlatformTrainer:
         host: the clock, ids and files; the platform's unless given.
         metrics: receives measurements.
         spec: the types of payloads; the platform's unless given.
+        access: makes each worker's token, where servers ask for tokens; None: workers get none.
     """
 
     def __init__(
@@ -64,7 +66,9 @@ class PlatformTrainer:
         host: Host | None = None,
         metrics: TrainerMetrics | None = None,
         spec: Spec | None = None,
+        access: AccessControl | None = None,
     ) -> None:
+        self._access = access
         self._folder = os.path.abspath(folder)
         self._capacity = capacity
         self._surroundings = Surroundings(target=address, variables=variables or {})
@@ -103,7 +107,9 @@ class PlatformTrainer:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
         except OSError as error:
             raise FailedPreconditionError(f"{self._folder}: {error.strerror or error}") from error
-        workers: Starter = Workers(os.path.join(self._folder, RUNS), self._surroundings, self._workers, host, models)
+        workers: Starter = Workers(
+            os.path.join(self._folder, RUNS), self._surroundings, self._workers, host, models, self._access
+        )
         trials = external = None
         if where is not None:
             workers, trials, external = AttendedWorkers(workers, where), TrialRuns(where, host), ExternalRuns(where)

@@ -79,3 +79,15 @@ def test_the_environment() -> None:
     }
     assert command(gpus=(0, 2)).variables["CUDA_VISIBLE_DEVICES"] == "0,2"
     assert command(environment={"RUN_ID": "mine"}).variables["RUN_ID"] == "mine"
+
+
+def test_a_worker_has_a_token_unless_its_configuration_has_one() -> None:
+    for environment, expected in (
+        ({}, "tc1.x"),
+        ({"COGMENT_TOKEN": "mine"}, "mine"),
+        ({"COGMENT_TOKEN_FILE": "/there"}, None),
+    ):
+        config = parse_config(a_config(environment=environment))
+        found = command_of("r", config, folder="/r", gpus=(), python="/py", surroundings=HERE, access_token="tc1.x")
+        assert found.variables.get("COGMENT_TOKEN") == expected
+    assert "COGMENT_TOKEN" not in command().variables

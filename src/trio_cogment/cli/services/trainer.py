@@ -240,6 +240,7 @@ async def _opened(
         config=configuration.trainer,
         workers=configuration.workers,
         metrics=_metrics(resources),
+        access=resources.access.tokens,
     )
     async with _platform(settings, spec(), resources) as (where, models), made.opened(where, models=models) as opened:
         yield Running(services=[opened.services], stop=opened.stop)
@@ -308,6 +309,7 @@ def trainer_with_everything(
         config=settings.configuration.trainer,
         workers=settings.configuration.workers,
         metrics=_metrics(resources),
+        access=resources.access.tokens,
         spec=spec,
     )
 

@@ -23,6 +23,7 @@ from trio_cogment.api.trial_datastore_pb2 import (
     StoredTrialSample,
 )
 from trio_cogment.datastore.storage import (
+    ROW_BYTES,
     EndWrite,
     OutcomeWrite,
     SampleWrite,
@@ -31,7 +32,9 @@ from trio_cogment.datastore.storage import (
     TrialEnd,
     TrialStore,
     TrialWrite,
+    Write,
     WriteKind,
+    trial_bytes,
 )
 from trio_cogment.errors import CogmentError, NotFoundError
 
@@ -51,11 +54,16 @@ _ENDED, _RUNNING, _UNKNOWN = TrialState.ENDED, TrialState.RUNNING, TrialState.UN
 
 
 def new_trial(
-    trial_id: str, *, user_id: str = "ann", logged: bool = True, properties: Mapping[str, str] | None = None
+    trial_id: str,
+    *,
+    user_id: str = "ann",
+    logged: bool = True,
+    properties: Mapping[str, str] | None = None,
+    owner: str = "",
 ) -> TrialWrite:
     """Return what creates a trial."""
     params = TrialParams(properties=properties or {}, max_steps=7)
-    return TrialWrite(trial_id, user_id, params, logged)
+    return TrialWrite(trial_id, user_id, params, logged, owner)
 
 
 def sample(
@@ -112,6 +120,16 @@ async def read(store: TrialStore, trial_id: str, *, page: int = ALL) -> list[Sto
 async def ticks(store: TrialStore, trial_id: str) -> list[int]:
     """Return the ticks that a trial has samples of, in the order of their arrival."""
     return [one.tick_id for one in await read(store, trial_id)]
+
+
+async def owned_bytes(store: TrialStore, owner: str) -> int:
+    """Return what an account has stored, by what can be read."""
+    size = 0
+    for trial in await store.trials(after=0, limit=ALL):
+        if trial.owner == owner:
+            size += trial_bytes(trial.trial_id, trial.user_id, trial.params.ByteSize(), len(trial.outcome))
+            size += sum(ROW_BYTES + len(one.data) for one in await read(store, trial.trial_id))
+    return size
 
 
 async def ids(store: TrialStore) -> list[str]:
@@ -363,6 +381,32 @@ async def deleted(store: TrialStore) -> None:
     assert await ticks(store, "c") == [0, 1, 2]
 
 
+async def what_owners_have(store: TrialStore) -> None:
+    """What counts against an owner's quota is what there is of its trials, whatever has become of the writes."""
+    steps: list[list[Write]] = [
+        [new_trial("ä", user_id="ö", owner="x"), new_trial("b", owner="y"), new_trial("c")],
+        [sample("ä", tick, payload=bytes(100 * tick)) for tick in range(5)],
+        [sample("b", 0), sample("c", 0), late("ä", 2, 0.5), late("ä", 9, 0.5)],
+        [sample("ä", 4, payload=bytes(400)), sample("ä", 9)],
+        [sample("ä", 3, run=1, payload=b"anew")],
+        [sample("ä", 1, kind=WriteKind.STORED, payload=bytes(1000))],
+        [OutcomeWrite("ä", b"over"), OutcomeWrite("ä", b"really over"), EndWrite("b", TrialEnd.ENDED)],
+        # It stays its first owner's.
+        [new_trial("ä", user_id="somebody", properties={"long": "x" * 100}, owner="y")],
+        [OutcomeWrite("ä", b""), new_trial("ä", user_id="", owner="x")],
+    ]
+    for step in steps:
+        await store.apply(step)
+        for owner in ("x", "y", "nobody"):
+            assert await store.stored_bytes(owner) == await owned_bytes(store, owner), step
+    assert await store.stored_bytes("x") > 1000
+    assert await store.stored_bytes("") == 0
+    assert await store.stored_bytes("nobody") == 0
+    await store.delete(["ä"])
+    assert await store.stored_bytes("x") == 0
+    assert await store.stored_bytes("y") == await owned_bytes(store, "y") > 0
+
+
 # --- pages ---
 
 
@@ -584,6 +628,7 @@ CASES: tuple[Callable[[TrialStore], Awaitable[None]], ...] = (
     large_numbers,
     logged_and_open,
     deleted,
+    what_owners_have,
     pages_of_samples,
     pages_while_writing,
     pages_of_trials,
@@ -604,15 +649,19 @@ CASES: tuple[Callable[[TrialStore], Awaitable[None]], ...] = (
 async def opened_again(open_store: OpenStore) -> None:
     """All is as it was: trials, samples, what waits, what was merged, and which numbers were used."""
     async with open_store() as store:
-        await store.apply([new_trial("a", properties={"x": "1"}), new_trial("b", logged=False), new_trial("c")])
+        trial_a = new_trial("a", properties={"x": "1"}, owner="ann")
+        await store.apply([trial_a, new_trial("b", logged=False), new_trial("c", owner="ann")])
         await store.apply([sample("a", tick, payload=bytes([tick])) for tick in range(10)])
         await store.apply([late("a", 3, 0.5), late("a", 20, 1.5), sample("b", 0, state=TrialState.ENDED)])
         await store.delete(["c"])
         trials, samples = await store.trials(after=0, limit=ALL), await read(store, "a")
         last = max(trial.number for trial in trials) + 1
+        size = await store.stored_bytes("ann")
+        assert size > 0
     async with open_store() as store:
         assert await store.trials(after=0, limit=ALL) == trials
         assert await read(store, "a") == samples
+        assert await store.stored_bytes("ann") == size
         assert await store.open_logged() == ["a"]
         assert await store.trials(after=0, limit=ALL, properties={"x": "1"}) == trials[:1]
         await store.apply([new_trial("d"), sample("a", 5), late("a", 3, 0.5), sample("a", 20), sample("a", 21)])

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from trio_cogment.sdk.access_token import ACCESS_TOKEN_FILE_VARIABLE, ACCESS_TOKEN_VARIABLE
 from trio_cogment.trainer.config_check import DEFAULT_TARGET
 from trio_cogment.trainer.run_config import RunConfig, canonical_json
 
@@ -51,7 +52,14 @@ class Command:
 
 
 def command_of(
-    run_id: str, config: RunConfig, *, folder: str, gpus: Sequence[int], python: str, surroundings: Surroundings
+    run_id: str,
+    config: RunConfig,
+    *,
+    folder: str,
+    gpus: Sequence[int],
+    python: str,
+    surroundings: Surroundings,
+    access_token: str = "",
 ) -> Command:
     """Return the command of a run.
 
@@ -62,6 +70,7 @@ def command_of(
         gpus: the ids of the GPUs that it has got.
         python: the program that runs Python code.
         surroundings: what it is told about the platform.
+        access_token: by which the platform's servers know it; empty: they ask for none.
     """
     worker: dict[str, Any] = config.metadata.get("worker") or {}
     own: dict[str, Any] = worker.get("config") or {}
@@ -80,6 +89,7 @@ def command_of(
         "MOSAIC_RUN_DIR": folder,
         **({"TRAINER_TARGET": target} if target else {}),
         **({"TRAINER_WORKER_CONFIG_PATH": file} if worker else {}),
+        **_access(access_token, config.environment),
         **config.environment,
     }
     return Command(
@@ -90,6 +100,13 @@ def command_of(
         agent_id=worker.get("agent_id") or "",
         registers=bool(worker) and worker["use_grpc"],
     )
+
+
+def _access(token: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable with a worker's token, unless the run's configuration says where its token is."""
+    if not token or ACCESS_TOKEN_FILE_VARIABLE in environment:
+        return {}
+    return {ACCESS_TOKEN_VARIABLE: token}
 
 
 def _target(worker: Mapping[str, Any], surroundings: Surroundings) -> str:

@@ -6,11 +6,12 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
+from trio_cogment.access import EXACTLY, AccessControl, Grant, Role
 from trio_cogment.config import WorkersConfig
 from trio_cogment.errors import CogmentError
 from trio_cogment.host import Host
@@ -28,6 +29,9 @@ from trio_cogment.trainer.runs import Cause
 _log = logging.getLogger(__name__)
 
 _TOKEN_BYTES = 32
+_DAY_SECONDS = 86400.0
+#: Whose what workers start and store is. All runs have it together: one goes on with the models of another.
+_WORKERS = "runs"
 _THREADS = 8
 #: A line of standard error; only its beginning is ever shown.
 _ERROR_LINE_BYTES = 65536
@@ -42,6 +46,7 @@ class Workers(Starter):
         config: limits and timeouts.
         host: gives tokens and files, and runs what blocks.
         models: where the versions of models are that workers say they have saved; None: they are taken at their word.
+        access: makes each worker's token; None: they get none.
     """
 
     def __init__(
@@ -51,8 +56,10 @@ class Workers(Starter):
         config: WorkersConfig | None = None,
         host: Host | None = None,
         models: ModelRegistryClient | None = None,
+        access: AccessControl | None = None,
     ) -> None:
         self._models = models
+        self._access = access
         self._config = config or WorkersConfig()
         self._host = host or Host()
         self._surroundings = surroundings
@@ -94,6 +101,23 @@ class Workers(Starter):
 
     async def run(self, order: RunOrder, gpus: Sequence[int], sink: RunSink) -> None:
         """Run the worker of a run until it has ended, and tell the sink how; on `Cancelled`, end it."""
+        with self._access_token(order.run_id) as access_token:
+            await self._run(order, gpus, sink, access_token)
+
+    @contextmanager
+    def _access_token(self, run_id: str) -> Iterator[str]:
+        """Give a worker's token for the time of its run."""
+        token = ""
+        if self._access is not None:
+            grant = Grant(name=_WORKERS, roles=frozenset([Role.WORKER, Role.OPERATOR]), trials=(EXACTLY + run_id,))
+            token = self._access.mint(grant, self._config.token_days * _DAY_SECONDS)
+        try:
+            yield token
+        finally:
+            if self._access is not None and token:
+                self._access.withdraw(token)
+
+    async def _run(self, order: RunOrder, gpus: Sequence[int], sink: RunSink, access_token: str) -> None:
         run_id = order.run_id
         token = self._host.secret_bytes(_TOKEN_BYTES).hex()
         command = command_of(
@@ -103,6 +127,7 @@ class Workers(Starter):
             gpus=gpus,
             python=sys.executable,
             surroundings=self._surroundings,
+            access_token=access_token,
         )
         try:
             await self._runner(self._folders.prepare, run_id, order.config, command, token)

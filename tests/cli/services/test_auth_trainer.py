@@ -1,0 +1,115 @@
+"""A server that asks for tokens, with a trainer: its workers have tokens of their own, for their runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from tests.cli.process import PATIENCE_SECONDS, server
+from tests.cli.services.test_auth import HERE, asked, secret, token, with_tokens
+from tests.trainer.bench import Client
+from tests.trainer.dispatch.programs import program, until
+from trio_cogment.errors import StatusCode
+from trio_cogment.rpc import Channel
+from trio_cogment.sdk import connect
+
+__all__ = ["secret"]  # a fixture
+
+#: Stores a model, looks at trials, registers itself, and tries to work for another run; says what came of it.
+WORKER = """
+import json, os
+import trio
+from tests.trainer.bench import Client
+from trio_cogment.errors import RpcError
+from trio_cogment.rpc import Channel
+from trio_cogment.sdk import connect
+
+async def code_of(doing, *args, **options):
+    try:
+        await doing(*args, **options)
+    except RpcError as error:
+        return error.code.name
+    return "OK"
+
+async def main():
+    found = {}
+    async with connect(os.environ["COGMENT_ORCHESTRATOR"]) as client:
+        registry = await client.model_registry()
+        found["store"] = await code_of(registry.store, "walker", b"weights")
+        found["infos"] = await code_of((await client.controller()).trial_infos)
+    host, _, port = os.environ["TRAINER_TARGET"].rpartition(":")
+    async with Channel(host, int(port), token=os.environ["COGMENT_TOKEN"]) as channel:
+        client = Client(channel)
+        found["own"] = await code_of(client.register, os.environ["RUN_ID"])
+        found["other"] = await code_of(client.register, "other")
+        found["submit"] = await code_of(client.submit, "third")
+        found["cancel"] = await code_of(client.cancel, "other")
+    found["token"] = os.environ["COGMENT_TOKEN"]
+    print(json.dumps({"type": "episode", "metadata": found}))
+
+trio.run(main)
+"""
+
+
+@asynccontextmanager
+async def admins(port: int, text: str) -> AsyncIterator[Client]:
+    async with Channel("127.0.0.1", port, token=text) as channel:
+        yield Client(channel)
+
+
+async def found_by_worker(client: Client, run_id: str) -> Any:
+    await until(client, run_id, "TERM")
+    async with client.stream(run_id, kind="Episodes") as call:
+        episode = await call.receive()
+    return json.loads(episode.metadata_json)
+
+
+async def test_workers_have_tokens_for_their_runs(secret: Path, tmp_path: Path) -> None:  # noqa: F811 RUF100  a fixture
+    admin = token(secret, "root", "--role=admin")
+    everything = ("serve", HERE, "--port=0", f"--trainer={tmp_path / 'runs'}", f"--archive_dir={tmp_path / 'models'}")
+    root = str(Path(__file__).parents[3])
+    with trio.fail_after(2 * PATIENCE_SECONDS):
+        async with (
+            server(*everything, "--storage=memory:", *with_tokens(secret), variables={"PYTHONPATH": root}) as running,
+            admins(running.port, admin) as client,
+        ):
+            await client.submit("other")
+            await client.submit("mine", **program(WORKER))
+            found = await found_by_worker(client, "mine")
+            own = found.pop("token")
+            assert found == {
+                "store": "OK",
+                "infos": "OK",
+                "own": "OK",
+                "other": "PERMISSION_DENIED",
+                "submit": "PERMISSION_DENIED",
+                "cancel": "PERMISSION_DENIED",
+            }
+            # Its run is over.
+            assert await asked(running.port, own) is StatusCode.UNAUTHENTICATED
+            async with connect(f"grpc://127.0.0.1:{running.port}", access_token=admin, variables={}) as connected:
+                assert (await (await connected.model_registry()).retrieve("walker"))[1] == b"weights"
+            assert await running.stop() == 0
+
+
+async def test_a_run_may_bring_a_token_of_its_own(secret: Path, tmp_path: Path) -> None:  # noqa: F811 RUF100
+    admin = token(secret, "root", "--role=admin")
+    text = 'import json, os; print(json.dumps({"type": "episode", "metadata": [os.environ.get("COGMENT_TOKEN")]}))'
+    everything = ("serve", HERE, "--port=0", f"--trainer={tmp_path / 'runs'}", "--archive_dir=none")
+    with trio.fail_after(PATIENCE_SECONDS):
+        async with (
+            server(*everything, "--storage=memory:", *with_tokens(secret)) as running,
+            admins(running.port, admin) as client,
+        ):
+            for run_id, environment, expected in (
+                ("a", {"COGMENT_TOKEN": "mine"}, ["mine"]),
+                ("b", {"COGMENT_TOKEN_FILE": "/there"}, [None]),
+            ):
+                await client.submit(run_id, **program(text), environment=environment)
+                assert await found_by_worker(client, run_id) == expected
+            assert await running.stop() == 0
