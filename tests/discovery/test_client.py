@@ -416,7 +416,8 @@ async def test_restart_of_the_directory_is_bridged() -> None:
 async def test_dead_directory_is_named_with_the_reason() -> None:
     port = free_port()
     config = DirectoryConfig(inquiry_timeout_seconds=0.1)
-    async with open_directory(f"grpc://127.0.0.1:{port}", config=config) as directory:
+    rpc_config = RpcConfig(await_server_seconds=0)
+    async with open_directory(f"grpc://127.0.0.1:{port}", config=config, rpc_config=rpc_config) as directory:
         with pytest.raises(UnavailableError) as caught:
             await directory.find("", ServiceKind.ACTOR, field_name="datalog.endpoint")
         said = str(caught.value)

@@ -378,7 +378,9 @@ async def test_a_server_that_drops_connections_is_not_called_in_a_tight_loop(
     assert attempts < 15
 
 
-async def test_a_failing_connect_function_is_unavailable(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_connect_function_is_unavailable(
+    caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock
+) -> None:
     async def connect() -> trio.abc.Stream:
         raise ValueError("secret")
 

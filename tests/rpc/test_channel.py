@@ -127,7 +127,7 @@ async def test_refused_connection_is_unavailable() -> None:
     listeners = await open_listeners("127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
     await listeners[0].aclose()
-    async with Channel("127.0.0.1", port) as channel:
+    async with Channel("127.0.0.1", port, config=RpcConfig(await_server_seconds=0)) as channel:
         with pytest.raises(RpcError, match="cannot connect") as caught:
             await channel.unary(ECHO_ONE, Action())
         assert caught.value.code is StatusCode.UNAVAILABLE

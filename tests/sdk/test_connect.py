@@ -31,6 +31,7 @@ from trio_cogment import (
 )
 from trio_cogment.about import About
 from trio_cogment.api.orchestrator_pb2 import TrialInfoReply, TrialInfoRequest
+from trio_cogment.config import RpcConfig
 from trio_cogment.directory import DirectoryServer
 from trio_cogment.discovery import DirectoryClient
 from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
@@ -153,7 +154,7 @@ async def test_clients_of_one_address_share_a_channel_and_end_with_the_block(tmp
 
 
 async def test_connecting_does_not_need_a_server() -> None:
-    async with connect("grpc://127.0.0.1:1") as client:
+    async with connect("grpc://127.0.0.1:1", config=RpcConfig(await_server_seconds=0)) as client:
         controller = await client.controller()
         with pytest.raises(RpcError) as caught:
             await controller.trial_infos()

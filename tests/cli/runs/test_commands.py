@@ -335,7 +335,7 @@ async def test_export(tmp_path: Path) -> None:
         (("cancel",), "Missing argument 'RUN...'"),
         (("list", "--status", "gone"), "--status: 'gone' is not one of"),
         (("list", "--trainer=here"), "--trainer: 'here': "),
-        (("list", "--trainer=grpc://127.0.0.1:1"), "127.0.0.1:1: "),
+        (("list", "--trainer=grpc://127.0.0.1:1", "--timeout=1s"), "127.0.0.1:1: "),
     ],
 )
 def test_values_that_cannot_be(arguments: tuple[str, ...], expected: str) -> None:
