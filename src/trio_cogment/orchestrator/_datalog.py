@@ -26,13 +26,13 @@ from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import (
     CogmentError,
     FailedPreconditionError,
-    QuotaError,
     StatusCode,
     UnavailableError,
     status_of,
 )
 from trio_cogment.orchestrator._datalog_owner import Owner
 from trio_cogment.orchestrator._remote_sink import RemoteSink
+from trio_cogment.orchestrator._sink_failures import first_of, refusal_of, text_of
 from trio_cogment.orchestrator.sinks import SampleSink, SampleStream
 
 _log = logging.getLogger(__name__)
@@ -166,8 +166,7 @@ class Datalog:
         with self._opening:
             await self.opened.wait()
         if self.failure is not None:
-            full = status_of(self.failure)[0] is StatusCode.RESOURCE_EXHAUSTED  # trying again is no use
-            return (QuotaError if full else UnavailableError)(f"datalog: {endpoint}: {_text(self.failure)}")
+            return refusal_of(endpoint, self.failure)
         if self._completed.is_set():
             return FailedPreconditionError("the trial was terminated while it was starting")
         if self._opening.cancelled_caught:
@@ -242,10 +241,10 @@ class Datalog:
                 self._sent.clear()
                 self._forgotten = 0
         except* CogmentError as errors:
-            failure = _first(errors)
+            failure = first_of(errors)
         except* Exception as errors:  # noqa: BLE001  a sink of this process is somebody else's code
             _log.error("trial %s: the data log failed", self._trial_id, exc_info=errors)
-            failure = _first(errors)
+            failure = first_of(errors)
         finally:
             self._take_back()
         return failure
@@ -322,9 +321,9 @@ class Datalog:
         # A stream that was opened and broke without taking anything was no return.
         if self._away_since is None or fruitful:
             self._away_since = now
-            _log.warning("trial %s: the data log is away: %s", self._trial_id, _text(failure))
+            _log.warning("trial %s: the data log is away: %s", self._trial_id, text_of(failure))
         else:
-            _log.debug("trial %s: the data log is still away: %s", self._trial_id, _text(failure))
+            _log.debug("trial %s: the data log is still away: %s", self._trial_id, text_of(failure))
         if not fruitful and isinstance(failure, CogmentError) and status_of(failure)[0] not in _TRANSPORT:
             self._refused(failure)
         grace = self._away_since + self._config.datalog_grace_seconds - now
@@ -392,16 +391,3 @@ class Datalog:
             self._telling = (sample, count)
             what = "1 sample before this one was" if count == 1 else f"{count} samples before this one were"
             sample.info.special_events.append(f"{what} lost: the data log did not take them in time")
-
-
-def _text(failure: Exception) -> str:
-    return str(failure) if isinstance(failure, CogmentError) else repr(failure)
-
-
-def _first(errors: BaseExceptionGroup[Exception]) -> Exception:
-    """Return the first error of a group that is none itself."""
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, Exception)
-    return error

@@ -18,11 +18,9 @@ from trio_cogment.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
     NotFoundError,
-    PermissionDeniedError,
     RpcError,
 )
 from trio_cogment.host import Host
-from trio_cogment.log_context import bind_trial
 from trio_cogment.metrics import ParticipantMetrics
 from trio_cogment.plugins import ACTORS, ENVIRONMENTS
 from trio_cogment.plugins import implementation as plugin_implementation
@@ -34,12 +32,13 @@ from trio_cogment.rpc import (
     bind,
 )
 from trio_cogment.sdk._actor import ActorImplementation, run_actor
+from trio_cogment.sdk._call_metadata import only, trial_of
 from trio_cogment.sdk._datalog import DatalogImplementation, DatalogSession
 from trio_cogment.sdk._environment import EnvironmentImplementation, run_environment
 from trio_cogment.sdk._failures import failure_of
 from trio_cogment.sdk._hook import PreTrialHook, PreTrialSession
 from trio_cogment.sdk._stream import receive_init
-from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, TRIAL_ID, USER_ID, ServiceKind
+from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, SERVICES, USER_ID, ServiceKind
 from trio_cogment.spec import Spec
 
 #: Metadata of calls within this process: the registration that discovery chose.
@@ -219,7 +218,7 @@ class Participants:
     def hooks(self, call: ServerCall) -> list[_Registered]:
         """Return the pre-trial hooks for a call, in the order of their registrations."""
         if call.metadata.texts(CHOSEN):
-            who = f"trial {_trial_id(call)!r}, pre-trial hook"
+            who = f"trial {trial_of(call)!r}, pre-trial hook"
             return [self.find(ServiceKind.PRE_TRIAL_HOOK, call, who)]
         return list(self._registered.get(ServiceKind.PRE_TRIAL_HOOK, {}).values())
 
@@ -299,33 +298,13 @@ class LocalParticipants:
         return self._participants.registered(kind)
 
 
-def _only(call: ServerCall, name: str) -> str:
-    values = call.metadata.texts(name)
-    if not values:
-        raise InvalidArgumentError(f"metadata {name}: expected one value")
-    return values[0]
-
-
-def _trial_id(call: ServerCall) -> str:
-    """Return the trial id of a call, and bind the log records of its handler to that trial.
-
-    Raises:
-        PermissionDeniedError: the caller's token is for other trials.
-    """
-    trial_id = _only(call, TRIAL_ID)
-    if not (call.identity.admin or call.identity.grant.names_trial(trial_id)):
-        raise PermissionDeniedError(f"trial {trial_id!r}: not for this caller")
-    bind_trial(trial_id)
-    return trial_id
-
-
 class _EnvironmentService(About):
     def __init__(self, participants: Participants) -> None:
         self._participants = participants
 
     async def RunTrial(self, call: ServerCall) -> None:
         participants = self._participants
-        trial_id = _trial_id(call)
+        trial_id = trial_of(call)
         init = await receive_init(call, EnvRunTrialOutput)
         if init is not None:
             who = f"trial {trial_id!r}, environment {init.name!r}"
@@ -351,7 +330,7 @@ class _ServiceActorService(About):
 
     async def RunTrial(self, call: ServerCall) -> None:
         participants = self._participants
-        trial_id = _trial_id(call)
+        trial_id = trial_of(call)
         init = await receive_init(call, ActorRunTrialOutput)
         if init is not None:
             who = f"trial {trial_id!r}, actor {init.actor_name!r}"
@@ -377,8 +356,8 @@ class _TrialHooksService(About):
 
     async def OnPreTrial(self, request: PreTrialParams, call: ServerCall) -> PreTrialParams:
         participants = self._participants
-        trial_id = _trial_id(call)
-        session = PreTrialSession(trial_id, _only(call, USER_ID), request.params, participants.spec)
+        trial_id = trial_of(call)
+        session = PreTrialSession(trial_id, only(call, USER_ID), request.params, participants.spec)
         for hook in participants.hooks(call):
             try:
                 await hook.implementation(session)
@@ -392,7 +371,7 @@ class _DatalogService(About):
         self._participants = participants
 
     async def RunTrialDatalog(self, call: ServerCall) -> None:
-        trial_id, user_id = _trial_id(call), _only(call, USER_ID)
+        trial_id, user_id = trial_of(call), only(call, USER_ID)
         found = self._participants.find(ServiceKind.DATALOG, call, f"trial {trial_id!r}, data log")
         first = await call.receive()
         if first is None or not first.HasField("trial_params"):
