@@ -122,6 +122,18 @@ def test_samples_that_are_held_back_leave_early_when_they_are_large() -> None:
     assert [sample.info.tick_id for sample in play.samples] == list(range(6))
 
 
+def test_late_rewards_count_among_what_is_held_back() -> None:
+    rules = TrialRules(max_held_back_bytes=3000)
+    play = play_ticks(Play(make_params(nb_buffered_ticks=100), rules=rules).start(), 3)
+    for tick_id in (0, 1, 1):
+        play.reward(ENVIRONMENT, "x" * 1000, (1, 1), tick_id=tick_id)
+    play.observe()
+    # Without the first there is less than the limit.
+    assert [sample.info.tick_id for sample in play.samples] == [0]
+    play.hard()
+    assert [len(sample.rewards) for sample in play.samples] == [1, 2, 0, 0]
+
+
 def test_small_samples_are_held_back_as_long_as_was_asked() -> None:
     play = play_ticks(Play(make_params(nb_buffered_ticks=100)).start(), 50)
     assert not play.samples

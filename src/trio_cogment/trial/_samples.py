@@ -11,7 +11,7 @@ reads the samples resolves them by the same rules.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from trio_cogment.api.common_pb2 import Action, EndOfTrial, Message, Reward, TrialParams, TrialState
 from trio_cogment.api.datalog_pb2 import DatalogSample, SampleInfo
@@ -90,7 +90,13 @@ class SampleLog:
         """Keep a reward for an earlier tick; return an out-of-sync sample if its tick is gone."""
         first = self._buffer[0].info.tick_id
         if reward.tick_id >= first:
-            self._buffer[reward.tick_id - first].rewards.append(reward)
+            index = reward.tick_id - first
+            self._buffer[index].rewards.append(reward)
+            if self._sizes is not None:
+                # It is held back like the rest of its sample.
+                size = DatalogSample(rewards=[reward]).ByteSize()
+                self._sizes[index] += size
+                self._bytes += size
             return None
         info = SampleInfo(tick_id=reward.tick_id, timestamp=wall_ns, out_of_sync=True, special_events=[OUT_OF_SYNC])
         return self._strip(DatalogSample(info=info, rewards=[reward]))
@@ -130,6 +136,13 @@ class SampleLog:
             self._buffer[-1].info.end.CopyFrom(end)
         leaving, self._buffer = self._buffer, []
         return [self._strip(sample) for sample in leaving]
+
+    def recount(self) -> Iterator[tuple[str, int, int]]:
+        """See `trio_cogment.testing.Recounts`."""
+        if self._sizes is not None:
+            yield "bytes of samples held back", self._bytes, sum(self._sizes)
+            closed = self._buffer[: len(self._sizes)]
+            yield "bytes of samples held back, each", sum(self._sizes), sum(sample.ByteSize() for sample in closed)
 
     def _begin(self, tick_id: int, wall_ns: int) -> DatalogSample:
         # Once per tick: setting fields costs half of what keyword arguments do.
