@@ -7,6 +7,7 @@ from typing import Any
 
 from google.protobuf.any_pb2 import Any as AnyMessage
 
+from tests.account.beside import Beside
 from trio_cogment.api.common_pb2 import (
     Action,
     ActorInitialOutput,
@@ -101,6 +102,7 @@ class Play:
     ) -> None:
         self.params = validate_params(make_params() if params is None else params)
         self.machine = TrialMachine("t", rules=rules or QUIET, collect_samples=collect_samples)
+        self.beside = Beside(self.machine, self.machine.handle)
         self.now = 100.0
         self.sent: dict[int, list[Any]] = {}
         self.connected: list[int] = []
@@ -118,7 +120,8 @@ class Play:
     # Feeding
 
     def feed(self, event: Event) -> list[Effect]:
-        effects = self.machine.handle(event, self.now, self.wall_ns)
+        effects = self.beside.handle(event, self.now, self.wall_ns)
+        self.beside.check()
         if isinstance(event, Lost):
             self.lost.add(event.participant)
         for effect in effects:
@@ -182,6 +185,7 @@ class Play:
 
     def join(self, name: str = "", actor_class: str = "") -> int:
         index = self.machine.slot_for(actor_name=name, actor_class=actor_class)
+        assert index == self.beside.account.place_for(name, actor_class)
         self.feed(Joined(index))
         return index
 
@@ -314,7 +318,7 @@ def snapshot(machine: TrialMachine) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "SerializeToString"):
+    if hasattr(value, "SerializeToString") and not isinstance(value, type):
         return value.SerializeToString(deterministic=True)
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}

@@ -11,14 +11,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from trio_cogment.api.common_pb2 import ActorInitialOutput
 from trio_cogment.api.environment_pb2 import EnvInitialOutput
 from trio_cogment.errors import FailedPreconditionError, LocalProtocolError, NotFoundError
-from trio_cogment.trial import ENVIRONMENT, Joined, ParametersComplete, TrialRules
+from trio_cogment.outcome import EndCause
+from trio_cogment.trial import ENVIRONMENT, Joined, Lost, ParametersComplete, TrialRules
 from trio_cogment.trial._stream_table import StreamState
 
-from .harness import CLIENT, LAST, LAST_ACK, NORMAL, SERVICE, Play, actor, kind_of, make_params, snapshot
+from .harness import CLIENT, END, LAST, LAST_ACK, NORMAL, SERVICE, Play, actor, kind_of, make_params, snapshot
 
 MAX_ACTORS = 4
 ACTORS = st.builds(
-    lambda client, optional, wait, respond, default: {
+    lambda client, optional, wait, respond, default, actor_class: {
+        "actor_class": actor_class,
         "endpoint": CLIENT if client else SERVICE,
         "optional": optional,
         "initial_connection_timeout": wait,
@@ -30,15 +32,39 @@ ACTORS = st.builds(
     st.sampled_from([0, 0, 5]),
     st.sampled_from([0, 0, 1]),
     st.sampled_from([None, b"", b"D"]),
+    st.sampled_from(["cls", "cls", "other"]),
 )
 INDEXES = st.integers(-1, MAX_ACTORS - 1)
 ACTOR_INDEXES = st.integers(0, MAX_ACTORS - 1)
 TICKS = st.sampled_from([-1, -1, -1, 0, 1, 2, 5, -2])
-PATTERNS = st.sampled_from(["*", "cls.*", "n0", "n1", "cls.n1", "env", "nobody"])
+PATTERNS = st.sampled_from(
+    ["*", "cls.*", "other.*", "n0", "n1", "cls.n1", "other.n1", "env", "*.*", "*.n0", "", "nobody"]
+)
+#: Values and confidences, of which some carry no weight.
+SOURCES = st.lists(
+    st.tuples(st.sampled_from([1.0, -3.0, 0.1]), st.sampled_from([1.0, 0.25, 0.0, -1.0])), min_size=0, max_size=3
+)
+FIELDS = ["info", "observations", "actions", "rewards", "messages", "default_actors", "unavailable_actors", "bogus"]
+CAUSES = [EndCause.PARTICIPANT_FAILED, EndCause.PARTICIPANT_LEFT, EndCause.PARTICIPANT_REFUSED]
+#: Limits as an operator sets them, and so small that a few messages reach them.
+LIMITS = st.sampled_from(
+    [
+        {},
+        {"max_held_messages": 2},
+        {"max_held_bytes": 80},
+        {"max_said_per_tick": 3},
+        {"max_said_bytes_per_tick": 150},
+        {"max_held_back_bytes": 200},
+    ]
+)
 
 
 class Trials(RuleBasedStateMachine):
-    """A trial under any input; `Play` itself asserts that nothing is sent after END, and that states go forward."""
+    """A trial under any input.
+
+    `Play` itself asserts that nothing is sent after END and that states go forward; and it compares everything with the
+    account (`tests.account`), whole.
+    """
 
     play: Play
 
@@ -46,7 +72,9 @@ class Trials(RuleBasedStateMachine):
         actors=st.lists(ACTORS, min_size=1, max_size=MAX_ACTORS),
         max_steps=st.sampled_from([0, 0, 1, 3]),
         max_inactivity=st.sampled_from([0, 0, 20]),
-        buffered=st.sampled_from([0, 2, 3]),
+        buffered=st.sampled_from([0, 2, 3, 5]),
+        exclude=st.lists(st.sampled_from(FIELDS), max_size=2),
+        limits=LIMITS,
         ready=st.booleans(),
         collect=st.booleans(),
         heartbeat=st.sampled_from([0, 3, 20]),
@@ -57,6 +85,8 @@ class Trials(RuleBasedStateMachine):
         max_steps: int,
         max_inactivity: int,
         buffered: int,
+        exclude: list[str],
+        limits: dict[str, int],
         ready: bool,
         collect: bool,
         heartbeat: float,
@@ -66,9 +96,11 @@ class Trials(RuleBasedStateMachine):
             max_steps=max_steps,
             max_inactivity=max_inactivity,
             nb_buffered_ticks=buffered,
+            exclude=exclude,
         )
+        self.exclude = exclude
         self.count = len(actors)
-        rules = TrialRules(heartbeat_seconds=heartbeat)
+        rules = TrialRules(heartbeat_seconds=heartbeat, **limits)
         self.play = Play(params, rules=rules, collect_samples=collect).begin()
         self.last_sets: list[int] = []
         self.last_observed: dict[int, int] = {}
@@ -127,10 +159,21 @@ class Trials(RuleBasedStateMachine):
         if self.exists(index):
             self.attempt(lambda: self.play.tell(index, pattern, tick_id=tick_id))
 
-    @rule(index=INDEXES, pattern=PATTERNS, tick_id=TICKS)
-    def rewards(self, index: int, pattern: str, tick_id: int) -> None:
+    @rule(index=INDEXES, pattern=PATTERNS, tick_id=TICKS, sources=SOURCES)
+    def rewards(self, index: int, pattern: str, tick_id: int, sources: list[tuple[float, float]]) -> None:
         if self.exists(index):
-            self.attempt(lambda: self.play.reward(index, pattern, (1, 1), tick_id=tick_id))
+            self.attempt(lambda: self.play.reward(index, pattern, *sources, tick_id=tick_id))
+
+    @rule(index=INDEXES, past=st.integers(1, 4))
+    def rewards_the_past(self, index: int, past: int) -> None:
+        tick_id = self.play.machine.tick_id - past
+        if self.exists(index) and tick_id >= 0:
+            self.attempt(lambda: self.play.reward(index, "*", (1.0, 1.0), tick_id=tick_id))
+
+    @rule(index=INDEXES, words=st.sampled_from(["why", "ValueError: why\n  a line\n  another"]))
+    def says_why_it_goes(self, index: int, words: str) -> None:
+        if self.exists(index) and index not in self.play.lost:
+            self.attempt(lambda: self.play.say(index, END, details=words))
 
     @rule(index=INDEXES, state=st.sampled_from([1, 2, 2, 3, 4, 4, 5]))
     def says(self, index: int, state: int) -> None:
@@ -142,10 +185,15 @@ class Trials(RuleBasedStateMachine):
         if self.exists(index):
             self.attempt(lambda: self.play.say(index, state, **({"reward": {}} if state else {})))
 
-    @rule(index=INDEXES, half=st.booleans())
-    def goes(self, index: int, half: bool) -> None:
-        if self.exists(index) and index not in self.play.lost:
-            self.attempt(lambda: self.play.half_close(index) if half else self.play.lose(index))
+    @rule(index=INDEXES, how=st.sampled_from(["half", "lost", "lost", *CAUSES]))
+    def goes(self, index: int, how: str | EndCause) -> None:
+        if not self.exists(index) or index in self.play.lost:
+            return
+        if isinstance(how, EndCause):
+            lost = Lost(index, "it raised", how, "Traceback:\n  one line")
+            self.attempt(lambda: self.play.feed(lost))
+        else:
+            self.attempt(lambda: self.play.half_close(index) if how == "half" else self.play.lose(index))
 
     @rule(seconds=st.sampled_from([0.5, 1, 5, 40]))
     def time_passes(self, seconds: float) -> None:
@@ -208,6 +256,8 @@ class Trials(RuleBasedStateMachine):
     def samples_are_complete(self) -> None:
         if not hasattr(self, "play"):
             return
+        if "info" in self.exclude:
+            return  # what would tell the tick; the account compares the rest
         ticks = [sample.info.tick_id for sample in self.play.samples if not sample.info.out_of_sync]
         assert ticks == list(range(len(ticks)))
         states = [sample.info.state for sample in self.play.samples if not sample.info.out_of_sync]
