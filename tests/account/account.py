@@ -442,7 +442,7 @@ class Account:
             self._pay(actor)
             if final:
                 actor.where = Where.ENDING
-                self._tell(actor, state=LAST, end=EndOfTrial(cause=self._how))  # type: ignore[arg-type]
+                self._tell(actor, state=LAST, end=EndOfTrial(cause=self._how))  # type: ignore[arg-type]  # an int is an enum value
             content = shown.observations[indexes[actor.number]]
             observation = {"tick_id": self.tick, "timestamp": shown.timestamp, "content": content}
             self._tell(actor, state=NORMAL, observation=observation)

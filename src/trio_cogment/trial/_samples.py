@@ -138,7 +138,7 @@ class SampleLog:
         return [self._strip(sample) for sample in leaving]
 
     def recount(self) -> Iterator[tuple[str, int, int]]:
-        """See `trio_cogment.testing.Recounts`."""
+        """Count anew what is kept in numbers: what, the number that is kept, and what it should be."""
         if self._sizes is not None:
             yield "bytes of samples held back", self._bytes, sum(self._sizes)
             closed = self._buffer[: len(self._sizes)]
