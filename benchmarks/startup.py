@@ -38,7 +38,7 @@ COMMANDS = {
     "serve": ("serve", "--host=127.0.0.1", "--port=0"),
 }
 SCRIPT = ("-c", "import sys; from trio_cogment.cli import main; sys.exit(main())")
-LISTENING = re.compile(rb" listening on 127\.0\.0\.1:(\d+) ")
+LISTENING = re.compile(rb" listening on 127\.0\.0\.1:(\d+)\b")
 #: The client's part of the beginning of HTTP/2: its preface, and empty settings, which the server answers.
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 

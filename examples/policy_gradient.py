@@ -114,7 +114,7 @@ def server(*arguments: str) -> Iterator[str]:
     try:
         assert process.stdout is not None
         for line in process.stdout:
-            if found := re.search(r" listening on \S+:(\d+) ", line):
+            if found := re.search(r" listening on \S+:(\d+)\b", line):
                 yield f"grpc://127.0.0.1:{found[1]}"
                 return
         raise RuntimeError(f"trio-cogment {' '.join(arguments)}: it did not start")

@@ -32,7 +32,7 @@ NOTHING_ELSE = {
     "COGMENT_DIRECTORY_PERSISTENCE_FILE": "none",
 }
 
-LISTENING = re.compile(r"^[\w, ]+ listening on (\S+):(\d+) \((.*)\)", re.MULTILINE)
+LISTENING = re.compile(r"^[\w, -]+ listening on (\S+):(\d+)(?: \((.*)\))?\n", re.MULTILINE)
 
 
 def environment_variables(**changes: str) -> dict[str, str]:
@@ -103,7 +103,7 @@ class Server:
         self.process = process
         self.out = ""
         self.err = ""
-        #: (host, port, names of the services), as printed.
+        #: (host, port, names of the services), as printed; `serve` lists its parts when it serves.
         self.addresses: list[tuple[str, int, str]] = []
 
     @property
@@ -111,15 +111,32 @@ class Server:
         return self.addresses[0][1]
 
     async def wait_listening(self, addresses: int) -> None:
-        assert self.process.stdout is not None
         with trio.fail_after(PATIENCE_SECONDS):
             while len(self.addresses) < addresses:
-                data = await self.process.stdout.receive_some()
-                if not data:
-                    await self.process.wait()
-                    raise AssertionError(f"it ended with {self.process.returncode}: {self.err}")
-                self.out += data.decode()
+                await self._read()
                 self.addresses = [(host, int(port), names) for host, port, names in LISTENING.findall(self.out)]
+
+    async def parts(self) -> str:
+        """Wait until `serve` says what there is, and return that."""
+        with trio.fail_after(PATIENCE_SECONDS):
+            while not (found := re.search(r"^services +(.*)\n", self.out, re.MULTILINE)):
+                await self._read()
+        return found[1]
+
+    async def read_rest(self) -> None:
+        """Read what it prints until it has ended."""
+        assert self.process.stdout is not None
+        with trio.fail_after(PATIENCE_SECONDS):
+            async for data in self.process.stdout:
+                self.out += data.decode()
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        data = await self.process.stdout.receive_some()
+        if not data:
+            await self.process.wait()
+            raise AssertionError(f"it ended with {self.process.returncode}: {self.err}")
+        self.out += data.decode()
 
     async def wait_serving(self) -> None:
         """Wait until it serves the connections of its first port, which is open before that; without TLS."""

@@ -153,8 +153,10 @@ def check(arguments: list[str], variables: Mapping[str, str]) -> Plan | None:
     assert code == 0
     [(settings, application)] = found
     assert (plan.hosts, plan.metrics_port) == (list(settings.hosts), settings.prometheus_port)
-    assert (plan.name, plan.ports) == (application.name, list(application.ports))
-    assert lists(plan.services) == lists(application.services)
+    name, services = application.announced
+    assert (plan.name, plan.ports) == (name, list(application.ports))
+    assert lists(plan.services) == lists(services)
+    assert plan.draws == (application.welcome is not None)
     # Nothing comes before the announcement but the ports.
     assert [application.check, settings.status_file, settings.tls, settings.log.file] == [None] * 4
     return plan

@@ -18,7 +18,9 @@ from typing import IO, Any
 import pytest
 
 HERE = Path(__file__).resolve().parent
-LISTENING = re.compile(r"^[\w, ]+ listening on \S+:(\d+) \((.*)\)", re.MULTILINE)
+#: A line without names is that of everything in one server.
+LISTENING = re.compile(r"^[\w, -]+ listening on \S+:(\d+)(?: \((.*)\))?\n", re.MULTILINE)
+EVERYTHING = "TrialLifecycleSP, ClientActorSP"
 
 #: What a developer's shell may have set for the platform; neither side is to find it.
 _OURS = ("COGMENT_", "TRIAL_", "PROMETHEUS_", "TRIO_COGMENT_")
@@ -151,7 +153,7 @@ class Stage:
         found = {
             service.strip(): f"grpc://127.0.0.1:{port}"
             for port, services in LISTENING.findall(process.output)
-            for service in services.split(",")
+            for service in (services or EVERYTHING).split(",")
         }
         return Server(process, found)
 

@@ -37,6 +37,8 @@ DM_ENV_RPC_SERVICES = (DM_ENV_RPC,)
 TRAINER_SERVICES = (TRAINER,)
 #: What the JavaScript SDK calls: the services on the port for pages of any origin.
 FOR_PAGES = (LIFECYCLE, CLIENT_ACTOR)
+#: What `serve` is announced as; which services there are it says when it serves.
+EVERYTHING = "trio-cogment"
 #: Of a gateway for the legacy API in front of an orchestrator.
 LEGACY_SERVICES = (LEGACY_TRIAL, ENVIRONMENT, SERVICE_ACTOR, DATALOG, PRE_TRIAL_HOOKS)
 
@@ -86,11 +88,11 @@ def announcements(
     Args:
         name: of what is served.
         ports: as they were asked for; the same port twice means one server.
-        services: the names of the services on each port.
+        services: the names of the services on each port; none: the line does not list them.
         servers: the open sockets of each server.
     """
     return [
-        f"{name} listening on {_address(one)} ({', '.join(names)})"
+        f"{name} listening on {_address(one)}" + (f" ({', '.join(names)})" if names else "")
         for sockets, names in zip(servers, merged(ports, services), strict=True)
         for one in sockets
     ]

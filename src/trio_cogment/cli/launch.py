@@ -14,6 +14,7 @@ import click
 from trio_cogment.cli.errors import Failure, cause_of
 from trio_cogment.cli.options import FilePath, as_duration
 from trio_cogment.cli.search_path import search_path
+from trio_cogment.cli.terminal import can_draw
 from trio_cogment.errors import CogmentError
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ async def _launch(plan: Plan, quietness: int, grace_seconds: float) -> int:
     from trio_cogment.cli.launch_screen import Screen
     from trio_cogment.launch import Format, Launcher, Level, Programs, Source, Strays
 
-    terminal = os.isatty(1) and os.isatty(2) and os.environ.get("TERM") != "dumb"
+    terminal = can_draw()
     colours = terminal and not os.environ.get("NO_COLOR")
     form = Format([script.name for script in plan.scripts], quietness, colours)
     screen = Screen(form, states=terminal and quietness < _RAW)

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import select
 import shutil
 from collections.abc import Mapping, Sequence
 
-import trio
-
+from trio_cogment.cli.last_lines import LastLines
 from trio_cogment.launch import Format, Level, Source, State, Stream
 
 _OUT, _ERR = 1, 2
-#: To the begin of the line, and empty it.
-_ERASE = b"\r\x1b[K"
 
 
 class Screen:
     """The display of a launcher: what processes write to stdout goes to stdout, everything else to stderr.
-
-    Bytes go straight to the descriptors, from a worker thread: a reader that does not read holds up those who write,
-    but not signals.
 
     Args:
         form: how things are shown.
@@ -32,7 +23,7 @@ class Screen:
         self._format = form
         self._with_states = states
         self._states: Mapping[str, State] = {}
-        self._lock = trio.Lock()
+        self._lines = LastLines(_ERR)
 
     async def tell(self, level: Level, source: Source, text: str) -> None:
         """Show what the launcher has done."""
@@ -52,28 +43,10 @@ class Screen:
         """Remove the line of states."""
         if self._with_states:
             self._with_states = False
-            with contextlib.suppress(OSError):  # the terminal has gone
-                os.write(_ERR, _ERASE)
+            self._lines.erase()
 
     async def _write(self, descriptor: int, data: bytes, *, always: bool = False) -> None:
         if not data and not always:
             return
-        async with self._lock:
-            parts = [(descriptor, data)]
-            if self._with_states:
-                line = self._format.states(self._states, shutil.get_terminal_size().columns)
-                parts = [(_ERR, _ERASE), *parts, (_ERR, line)]
-            await trio.to_thread.run_sync(_write_all, parts, abandon_on_cancel=True)
-
-
-def _write_all(parts: Sequence[tuple[int, bytes]]) -> None:
-    for descriptor, data in parts:
-        rest = memoryview(data)
-        while rest:
-            try:
-                rest = rest[os.write(descriptor, rest) :]
-            except BlockingIOError:
-                # Whoever shares the pipe or terminal may have made it non-blocking, for all of its users.
-                waiting = select.poll()
-                waiting.register(descriptor, select.POLLOUT)
-                waiting.poll()
+        line = self._format.states(self._states, shutil.get_terminal_size().columns)
+        await self._lines.write(descriptor, data, [line] if self._with_states else [])

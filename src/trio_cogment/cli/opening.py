@@ -11,7 +11,7 @@ import signal
 import sys
 
 from trio_cogment.cli.announced import announcements
-from trio_cogment.cli.terminal import Terminal
+from trio_cogment.cli.terminal import Terminal, can_draw
 from trio_cogment.host.binding import is_literal, listening_sockets
 from trio_cogment.host.lock_probe import is_locked
 
@@ -104,18 +104,21 @@ class Early:
     Attributes:
         ports: its open ports.
         lines: what is announced.
+        silent: nothing is said yet, because a screen will show it.
         signals: those that come from then on.
     """
 
-    def __init__(self, ports: OpenPorts, lines: list[str]) -> None:
+    def __init__(self, ports: OpenPorts, lines: list[str], *, silent: bool = False) -> None:
         self.ports = ports
         self.lines = lines
+        self.silent = silent
         self.signals = EarlySignals()
 
     def __enter__(self) -> Early:
         self.signals.__enter__()
-        for line in self.lines:
-            say(line)
+        if not self.silent:
+            for line in self.lines:
+                say(line)
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -135,7 +138,8 @@ def opened(plan: Plan) -> Early | None:
     except (OSError, UnicodeError):
         ports.close()
         return None
-    return Early(ports, announcements(plan.name, plan.ports, plan.services, ports.servers))
+    lines = announcements(plan.name, plan.ports, plan.services, ports.servers)
+    return Early(ports, lines, silent=plan.draws and can_draw())
 
 
 def say(line: str) -> None:

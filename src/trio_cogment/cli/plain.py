@@ -14,7 +14,13 @@ from __future__ import annotations
 
 import os
 
-from trio_cogment.cli.announced import DATASTORE_SERVICES, DIRECTORY_SERVICES, REGISTRY_SERVICES, orchestrator_parts
+from trio_cogment.cli.announced import (
+    DATASTORE_SERVICES,
+    DIRECTORY_SERVICES,
+    EVERYTHING,
+    REGISTRY_SERVICES,
+    orchestrator_parts,
+)
 from trio_cogment.host.lock_probe import LOCK
 
 TYPE_CHECKING = False
@@ -39,15 +45,19 @@ class Plan:
         ports: of the servers; the same port twice means one server for both.
         services: the names of the services on each port.
         metrics_port: of the metrics; 0: no metrics.
+        draws: on a terminal it draws a screen, and announces nothing.
         locks: if another process holds one of these, the server will most likely not start.
     """
 
-    def __init__(self, name: str, ports: list[int], services: Sequence[Sequence[str]], values: Values) -> None:
+    def __init__(
+        self, name: str, ports: list[int], services: Sequence[Sequence[str]], values: Values, *, draws: bool = False
+    ) -> None:
         self.name = name
         self.hosts = _hosts(values["host"])
         self.ports = ports
         self.services = services
         self.metrics_port = int(values["prometheus_port"])
+        self.draws = draws
         self.locks = _locks(values)
 
 
@@ -276,13 +286,7 @@ _DURABILITY = {"durability": Flag(_is_durability, "full", "COGMENT_TRIAL_DATASTO
 
 def _serve(values: Values) -> Plan:
     port = int(values["port"])
-    name, services = orchestrator_parts(
-        datastore=values["storage"] != _NONE,
-        model_registry=values["archive_dir"] != _NONE,
-        directory=values["persistence_file"] != _NONE,
-        one_port=True,
-    )
-    return Plan(name, [port, port], services, values)
+    return Plan(EVERYTHING, [port, port], [[], []], values, draws=True)
 
 
 def _orchestrator(values: Values) -> Plan:

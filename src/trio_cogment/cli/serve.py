@@ -45,5 +45,6 @@ def serve(ctx: click.Context, /, port: int, **_options: Any) -> None:
         profile=ctx.params["dm_env_rpc"],
         trainer=ctx.params["trainer"],
         trainer_spec=ctx.params["trainer_spec"],
+        welcomes=True,
     )
     run_orchestrator(settings)

@@ -1,4 +1,4 @@
-"""Whether the terminal of a process is still there.
+"""The terminal of a process: whether it is still there, and whether lines can be drawn anew on it.
 
 SIGHUP has two meanings: the terminal was closed, and files are to be read again. A server that was started in a window
 must not outlive it, so the two are told apart. Nothing slow is imported here: it is needed before Trio is.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 
 class Terminal:
@@ -21,6 +22,12 @@ class Terminal:
     def is_gone(self) -> bool:
         """Tell whether there was one, and is none any more."""
         return self._noticed and not _is_there()
+
+
+def can_draw() -> bool:
+    """Tell whether standard output and standard error are a terminal on which lines can be drawn anew."""
+    streams = (sys.stdout, sys.stderr)
+    return all(one is not None and one.isatty() for one in streams) and os.environ.get("TERM") != "dumb"
 
 
 def _is_there() -> bool:

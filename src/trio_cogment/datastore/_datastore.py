@@ -45,6 +45,11 @@ class Datastore:
         self._tasks = OwnNursery()
         self._writing = trio.CancelScope(shield=True)
 
+    @property
+    def stored_samples(self) -> int:
+        """How many samples have been made durable so far; one that was delivered twice counts twice."""
+        return self.writer.stored_samples
+
     def sink(self, *, max_unconfirmed: int | None = None) -> Intake:
         """Return where an orchestrator of this process writes samples: it has the shape of its `SampleSink`.
 

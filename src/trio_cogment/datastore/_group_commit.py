@@ -169,6 +169,7 @@ class GroupCommit:
 
     Attributes:
         accounts: what counts against quotas.
+        stored_samples: how many samples were committed.
     """
 
     def __init__(self, store: TrialStore, config: DatastoreConfig) -> None:
@@ -185,6 +186,7 @@ class GroupCommit:
         self._held_writes = 0
         #: The duration of the last commit.
         self._commit_seconds = math.inf
+        self.stored_samples = 0
         self._work = trio.lowlevel.ParkingLot()
         self._capacity = trio.lowlevel.ParkingLot()
 
@@ -308,6 +310,9 @@ class GroupCommit:
             _log.exception("%d writes failed", len(batch.writes))
             failure = UnavailableError("the storage failed; the server's log has the details")
         else:
+            self.stored_samples += sum(
+                type(write) is SampleWrite for number, write in enumerate(batch.writes) if number not in refused
+            )
             _settle(batch, counts, refused)
             return
         for stream in counts:

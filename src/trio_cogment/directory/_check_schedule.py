@@ -99,7 +99,9 @@ class CheckScheduler:
         if after.shown and not before.shown:
             self._on_shown()
         if after.state is not before.state:
-            _log.info("%s is %s", described(entry), after.state.value)
+            # That a new service answers is no news.
+            well = before.state is State.NEW and after.state is State.UP
+            _log.log(logging.DEBUG if well else logging.INFO, "%s is %s", described(entry), after.state.value)
         if self._monitored.given_up(entry, trio.current_time()):
             await self._remove(entry)
 

@@ -271,7 +271,9 @@ class _Keeper:
             finally:
                 self._cancelled_at = state.cancelled_at
             number, name = entry.registration.service_id, self._directory.name
-            _log.info("registered %s %s with %s: service %d", offer.kind.value, entry.endpoint, name, number)
+            # Only after a warning that it could not be registered is it news that it is.
+            level = logging.INFO if self._last_warning else logging.DEBUG
+            _log.log(level, "registered %s %s with %s: service %d", offer.kind.value, entry.endpoint, name, number)
 
     def _warn_once(self, text: str) -> None:
         """Log a problem once for as long as it stays the same."""

@@ -71,7 +71,7 @@ async def test_a_signal_ends_trials_and_watches(
     endless = Endless()
     entries: list[TrialListEntry] = []
     async with server(*arguments, f"--status_file={status}") as running, endless.served() as endpoint:
-        assert running.addresses[0][2] == "TrialLifecycleSP, ClientActorSP"
+        await running.wait_serving()
         async with controlled(running) as (controller, channel), trio.open_nursery() as nursery:
             with trio.fail_after(PATIENCE_SECONDS):
                 actors = [actor_params("here", "c", endpoint=endpoint), actor_params("joined", "c", endpoint=CLIENT)]

@@ -77,11 +77,11 @@ def test_files_that_are_no_database(tmp_path: Path) -> None:
 async def test_serve_stores_trials_in_the_current_folder_unless_told_otherwise(tmp_path: Path) -> None:
     here = {"TRIO_COGMENT_STORAGE": ""}
     async with server("serve", "--host=127.0.0.1", "--port=0", variables=here, folder=tmp_path) as found:
-        assert "TrialDatastoreSP" in found.addresses[0][2]
+        assert await found.parts() == "orchestrator, trial_datastore"
         assert (await client("list", f"--endpoint=grpc://127.0.0.1:{found.port}")).code == 0
         assert (tmp_path / ".cogment" / "trial_datastore.db").exists()
     async with server("serve", "--host=127.0.0.1", "--port=0", "--storage=none", folder=tmp_path) as found:
-        assert found.addresses[0][2] == "TrialLifecycleSP, ClientActorSP"
+        assert await found.parts() == "orchestrator"
     output = await run_here("serve", "--storage=sqlite", "--port=0")
     assert output.err == "trio-cogment: --storage: expected sqlite:PATH, memory: or none, got 'sqlite'\n"
 

@@ -19,6 +19,7 @@ from trio_cogment.cli.services.directory_flags import directory_options
 from trio_cogment.cli.services.dm_env_rpc import read_profile
 from trio_cogment.cli.services.extensions import extensions_of
 from trio_cogment.cli.services.in_use import refuse_directory_file_in_use
+from trio_cogment.cli.services.kept import what_is_kept
 from trio_cogment.cli.services.legacy import legacy_option, read_legacy_profile
 from trio_cogment.cli.services.model_registry import opened_registry, refuse_archive_in_use
 from trio_cogment.cli.services.outgoing import outgoing_options, with_outgoing
@@ -28,6 +29,7 @@ from trio_cogment.cli.services.start import Application, Resources, Running
 from trio_cogment.cli.services.trial_datastore import StorageSettings, opened_storage, refuse_storage_in_use
 from trio_cogment.cli.services.types_option import load_types
 from trio_cogment.cli.services.web_flags import web_options, web_settings
+from trio_cogment.cli.services.welcome import Welcome
 from trio_cogment.services import SERVICES, ServiceKind
 
 if TYPE_CHECKING:
@@ -53,7 +55,8 @@ class OrchestratorSettings(ServerSettings):
     """The settings of an orchestrator.
 
     With a storage it has a datastore too, with an archive a model registry, with a profile a gateway for dm_env_rpc,
-    with a legacy one participants of the legacy API, and with the folder of a trainer that.
+    with a legacy one participants of the legacy API, and with the folder of a trainer that. If it welcomes, it tells
+    people what there is and where data is kept, and says goodbye.
     """
 
     lifecycle_port: int
@@ -66,6 +69,7 @@ class OrchestratorSettings(ServerSettings):
     trainer: Path | None = None
     trainer_spec: str = ""
     legacy: Path | None = None
+    welcomes: bool = False
 
 
 def _as_count(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
@@ -135,6 +139,7 @@ def orchestrator_settings(
     profile: Path | None = None,
     trainer: Path | None = None,
     trainer_spec: str = "",
+    welcomes: bool = False,
 ) -> OrchestratorSettings:
     """Collect the settings from the flags of `orchestrator_options`.
 
@@ -159,6 +164,7 @@ def orchestrator_settings(
         trainer_spec=trainer_spec,
         legacy=ctx.params["legacy"],
         web=web_settings(ctx),
+        welcomes=welcomes,
     )
 
 
@@ -192,6 +198,9 @@ def run_orchestrator(settings: OrchestratorSettings) -> None:
         Failure: it cannot start.
     """
     application = orchestrator_application(settings)
+    if settings.welcomes:
+        kept = what_is_kept(settings.storage, settings.archive, settings.directory, settings.trainer)
+        application = replace(application, ready="", welcome=Welcome(services=application.name, kept=kept))
     if settings.status_file is None:  # it comes first otherwise
         _refuse_files_in_use(settings)
     run_server(settings, application)
@@ -295,14 +304,30 @@ async def _opened(
             ),
         ) as platform,
     ):
+        still_running = 0
 
         async def stop() -> None:
+            nonlocal still_running
+            still_running = platform.orchestrator.running_trials
             if registry is not None:
                 registry.stop()
             await platform.stop()
 
+        def goodbye() -> str:
+            parts = ["stopped"]
+            if still_running:
+                parts.append(f"running trials that were ended: {still_running}")
+            if platform.datastore is not None:
+                parts.append(f"samples stored: {platform.datastore.stored_samples}")
+            return "; ".join(parts)
+
         lifecycle, *others = platform.services
-        yield Running(services=[[lifecycle], others], stop=stop)
+        yield Running(
+            services=[[lifecycle], others],
+            stop=stop,
+            controller=platform.controller,
+            goodbye=goodbye,
+        )
 
 
 @asynccontextmanager

@@ -10,7 +10,8 @@ import ipaddress
 import itertools
 import logging
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -41,6 +42,9 @@ Sockets: TypeAlias = Sequence[trio.SocketListener] | Sequence[RenewableListener]
 #: How long the port stays open for a directory that does not answer when the services are deregistered.
 _DEREGISTRATION_SECONDS = 0.5
 
+#: The label of the address for the administrator.
+_PAGES = "pages"
+
 _log = logging.getLogger(__name__)
 
 
@@ -55,6 +59,8 @@ def serve_until_signal(start: Start, early: EarlySignals) -> None:
         Failure: it cannot start.
     """
     failure = trio.run(run_until_signal, partial(_serve, start), early, start.reload)
+    if failure is None and (goodbye := start.goodbye()):
+        say(goodbye)
     leave()
     if failure is not None:
         raise failure
@@ -119,6 +125,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         healths += more_healths
         _warn_if_anybody_may_call(start)
         settle()
+        start.goodbye = running.goodbye if application.welcome else str
         status.write(READY)
         if side is not None:
             nursery.start_soon(side.prepare)
@@ -129,8 +136,8 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
             for line in (*start.announcements(), *ready):
                 _log.info("%s", line)
         if side is not None and page_access is not None and running.routes is not None:
-            start.print_entrance = partial(_print_entrance, start, page_access, servings[0][1].port)
-            start.print_entrance()
+            start.renew_entrance = partial(_renew_entrance, start, page_access, servings[0][1].port)
+            start.renew_entrance()
         registered, unregistered = trio.CancelScope(), trio.Event()
 
         async def register() -> None:
@@ -148,12 +155,13 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
 
         # The directory calls a service back when it is registered, so the servers have to answer by now.
         nursery.start_soon(register)
-        await stop.asked.wait()
-        registered.cancel()
-        for health in healths:
-            health.stop()
-        await _say_farewell(running, directory)
-        await _stop_serving(directory, unregistered, [*servings, *for_pages])
+        async with _welcomed(start, running):
+            await stop.asked.wait()
+            registered.cancel()
+            for health in healths:
+                health.stop()
+            await _say_farewell(running, directory)
+            await _stop_serving(directory, unregistered, [*servings, *for_pages])
         nursery.cancel_scope.cancel()
 
 
@@ -164,13 +172,41 @@ def _page_access(start: Start) -> PageAccess:
     return PageAccess(start.access.tokens, session_seconds=seconds)
 
 
-def _print_entrance(start: Start, access: PageAccess, port: int) -> None:
-    """Print an address for the administrator: on stdout, and never into the log."""
+def _renew_entrance(start: Start, access: PageAccess, port: int) -> None:
+    """Make an address for the administrator, and tell it: on stdout or the screen, and never in the log."""
     from trio_cogment.web.page_access import ENTER
 
     assert start.settings.web is not None
     address = entrance(start.settings.web, start.settings.hosts, port, tls=start.tls is not None)
-    say(f"Pages: {address}{ENTER}/{access.new_code()} (works once; SIGHUP prints another)")
+    first = _PAGES not in start.notes
+    start.notes[_PAGES] = f"{address}{ENTER}/{access.new_code()} (works once; SIGHUP prints another)"
+    if not (start.draws or (first and start.application.welcome is not None)):  # which show it by themselves
+        say(f"{_PAGES}  {start.notes[_PAGES]}")
+
+
+@asynccontextmanager
+async def _welcomed(start: Start, running: Running) -> AsyncIterator[None]:
+    """Show people, for the time of the block, what there is: as lines, or as a screen on a terminal."""
+    welcome = start.application.welcome
+    if welcome is None:
+        yield
+        return
+    [[first, *_], *_] = start.ports.servers
+    host, port = first.getsockname()[:2]
+    start.notes.update(running.notes)
+    if not start.draws or running.controller is None:
+        for line in welcome.lines(host, port, start.notes):
+            say(line)
+        yield
+        return
+    from trio_cogment.cli.services.screen import shown_on_screen
+
+    def header() -> list[str]:
+        return [*announcements, *welcome.lines(host, port, start.notes)]
+
+    announcements = start.announcements()
+    async with shown_on_screen(header, running.controller):
+        yield
 
 
 async def _say_farewell(running: Running, directory: Directory) -> None:

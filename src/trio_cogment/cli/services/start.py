@@ -8,13 +8,14 @@ imports at its top, imports none of them. For a plain command line `opening` has
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trio_cogment.cli.announced import FOR_PAGES, announcements
+from trio_cogment.cli.announced import EVERYTHING, FOR_PAGES, announcements
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.opening import OpenPorts, say
+from trio_cogment.cli.terminal import can_draw
 
 if TYPE_CHECKING:
     import ssl
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from trio_cogment.cli.opening import Early
     from trio_cogment.cli.services.auth import ServerAccess
     from trio_cogment.cli.services.settings import ServerSettings
+    from trio_cogment.cli.services.welcome import Welcome
     from trio_cogment.cli.tls import Tls
     from trio_cogment.discovery import DirectoryClient, Offer
+    from trio_cogment.sdk import Controller
     from trio_cogment.web import PageAccess
     from trio_cogment.web.routing import AnyRoute
 
@@ -64,12 +67,18 @@ class Running:
         offers: gives what is registered with a directory, for a port; None: the services of the platform's own kinds.
         routes: returns what the servers have for pages, in which who comes is known by what is given; None: nothing.
         stop: tells peers how it ended, before connections are drained; cancelled when a stop takes too long.
+        notes: what is shown beside the application's welcome, and never logged: a label, and a text.
+        controller: of the trials that a screen shows.
+        goodbye: gives the line that is printed when everything has been closed; empty: none.
     """
 
     services: Sequence[Sequence[Service]]
     offers: Callable[[int], Sequence[Offer]] | None = None
     routes: Callable[[PageAccess], Iterable[AnyRoute]] | None = None
     stop: Callable[[], Awaitable[None]] = _no_farewell
+    notes: Mapping[str, str] = field(default_factory=dict)
+    controller: Controller | None = None
+    goodbye: Callable[[], str] = str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +88,7 @@ class Application:
     Attributes:
         name: as it is announced.
         ready: a line that is printed too when it serves, with `{port}` in it, that of its first server.
+        welcome: what is shown when it serves, for people; on a terminal, a screen with its trials. None: nothing.
         ports: the same port twice, also 0 and 0, means one server for both.
         services: the names of the services on each port, without their package, as they are announced.
         check: reads files before the server is announced; it raises `Failure`. None: there is nothing to read.
@@ -89,11 +99,17 @@ class Application:
 
     name: str
     ready: str = ""
+    welcome: Welcome | None = None
     ports: Sequence[int]
     services: Sequence[Sequence[str]]
     check: Callable[[], Any] | None = None
     open: Callable[[Resources], AbstractAsyncContextManager[Running]]
     give_up_seconds: float = math.inf
+
+    @property
+    def announced(self) -> tuple[str, Sequence[Sequence[str]]]:
+        """The name and the services on each port, as they are announced; a welcome lists the services itself."""
+        return (self.name, self.services) if self.welcome is None else (EVERYTHING, [[] for _ in self.services])
 
 
 @dataclass(slots=True)
@@ -106,7 +122,9 @@ class Start:
         ports: those that are open.
         tls: of the servers and of every call to others; None: no TLS.
         access: who may call, once it is prepared.
-        print_entrance: prints an address by which an administrator comes to the pages; does nothing without pages.
+        renew_entrance: makes an address by which an administrator comes to the pages; does nothing without pages.
+        notes: what is shown beside the application's welcome: a label, and a text.
+        goodbye: gives the last line that is printed; empty: none.
     """
 
     settings: ServerSettings
@@ -115,7 +133,9 @@ class Start:
     ports: OpenPorts = field(init=False)
     tls: Tls | None = None
     access: ServerAccess = field(init=False)
-    print_entrance: Callable[[], None] = lambda: None
+    renew_entrance: Callable[[], None] = lambda: None
+    notes: dict[str, str] = field(default_factory=dict)
+    goodbye: Callable[[], str] = str
     _prepared: bool = False
 
     def __post_init__(self) -> None:
@@ -153,7 +173,7 @@ class Start:
         if self.tls is not None:
             self.tls.reload()
         self.access.reload()
-        self.print_entrance()
+        self.renew_entrance()
 
     def _open(self) -> None:
         hosts = self.settings.hosts
@@ -163,16 +183,22 @@ class Start:
         except (OSError, UnicodeError) as error:
             raise Failure(_cannot_listen(error, hosts)) from error
 
+    @property
+    def draws(self) -> bool:
+        """Whether a screen shows everything that is not logged."""
+        return self.application.welcome is not None and can_draw()
+
     def announce(self) -> None:
         """Print a line for each address, unless that is done already."""
-        if self.early is None:
+        if self.early is None and not self.draws:
             for line in self.announcements():
                 say(line)
 
     def announcements(self) -> list[str]:
         """Return the lines."""
         application = self.application
-        lines = announcements(application.name, application.ports, application.services, self.ports.servers)
+        name, services = application.announced
+        lines = announcements(name, application.ports, services, self.ports.servers)
         if self.ports.web:
             lines += announcements("pages of any origin", [0], [FOR_PAGES], [self.ports.web])
         return lines

@@ -1,0 +1,53 @@
+"""What `serve` says when it serves: which services there are, where data is kept, what to try, and how to stop it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trio_cogment.services import SERVICES, ServiceKind
+
+_HERE = ("127.0.0.1", "::1")
+_ANYWHERE = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """Lines for whoever has started a server.
+
+    Attributes:
+        services: what there is.
+        kept: what is kept -> where.
+    """
+
+    services: str
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+    def lines(self, host: str, port: int, notes: Mapping[str, str] | None = None) -> list[str]:
+        """Return the lines, with a label each.
+
+        Args:
+            host: where it listens.
+            port: where it listens.
+            notes: further ones: a label, and a text.
+        """
+        command = ["trio-cogment", "client", "trial", "watch"]
+        if host not in _HERE + _ANYWHERE or port != SERVICES[ServiceKind.LIFECYCLE].default_port:
+            command.append(f"--endpoint=grpc://{_reachable(host)}:{port}")
+        entries = {
+            "services": self.services,
+            **self.kept,
+            **(notes or {}),
+            "try": shlex.join(command),
+            "stop": "Control-C, or SIGTERM",
+        }
+        width = max(map(len, entries))
+        return [f"{name.ljust(width)}  {text}" for name, text in entries.items()]
+
+
+def _reachable(host: str) -> str:
+    """Return an address under which a server on this machine is reached that listens on another one."""
+    if host in _ANYWHERE:
+        return "localhost"
+    return f"[{host}]" if ":" in host else host
