@@ -80,7 +80,7 @@ TABLE: dict[str, set[str]] = {
         "access",
     },
     "rl": {"sdk", "spec", "spaces", "platform", "rpc", "discovery", "sync"},
-    "gateways": {"platform", "rl", "sdk", "spec", "spaces", "rpc", "discovery", "sync", "access"},
+    "gateways": {"platform", "rl", "sdk", "spec", "spaces", "rpc", "discovery", "sync", "access", "web"},
     "trainer": {"platform", "rl", "rpc", "discovery", "sdk", "spec", "access"},
     "sync": {"platform", "sdk"},
     "aio": {"platform", "sdk", "rpc"},

@@ -175,17 +175,6 @@ def test_wrong_usage(arguments: tuple[str, ...], expected: str, capsys: pytest.C
     assert expected in failure(capsys, *arguments)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "services web_proxy",
-        "services proxy",
-    ],
-)
-def test_commands_not_built_yet_are_refused(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert failure(capsys, *command.split(), "--any=thing", "x") == f"{command}: not built yet"
-
-
 def test_a_bad_value_from_the_environment_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

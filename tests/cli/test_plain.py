@@ -103,10 +103,11 @@ def test_the_table_has_every_flag_of_the_command(name: tuple[str, ...]) -> None:
 
 def test_the_table_has_every_service() -> None:
     names = [*services.list_commands(click.Context(services)), *services._aliases]
-    built = [name for name in names if name not in ("web_proxy", "proxy", "dm_env_rpc", "legacy_gateway", "trainer")]
+    slow = ("web_proxy", "proxy", "dm_env_rpc", "legacy_gateway", "trainer")
+    built = [name for name in names if name not in slow]
     assert sorted(("services", name) for name in built) == sorted(name for name in COMMANDS if name[0] == "services")
     for alias, name in services._aliases.items():
-        assert COMMANDS["services", alias] is COMMANDS["services", name]
+        assert name in slow or COMMANDS["services", alias] is COMMANDS["services", name]
 
 
 def test_the_names_are_those_of_the_services() -> None:

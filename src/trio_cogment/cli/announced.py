@@ -35,6 +35,7 @@ DATASTORE_SERVICES = (DATALOG, LOG_EXPORTER, DATASTORE)
 REGISTRY_SERVICES = (MODEL_REGISTRY,)
 DM_ENV_RPC_SERVICES = (DM_ENV_RPC,)
 TRAINER_SERVICES = (TRAINER,)
+WEB_PROXY_SERVICES = (SERVICE_ACTOR,)
 #: What the JavaScript SDK calls: the services on the port for pages of any origin.
 FOR_PAGES = (LIFECYCLE, CLIENT_ACTOR)
 #: What `serve` is announced as; which services there are it says when it serves.

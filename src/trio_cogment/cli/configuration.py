@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         RpcConfig,
         TrainerConfig,
         WebConfig,
+        WebProxyConfig,
         WorkersConfig,
     )
 
@@ -45,6 +46,7 @@ SECTIONS = {
     "trainer": "TrainerConfig",
     "workers": "WorkersConfig",
     "web": "WebConfig",
+    "web_proxy": "WebProxyConfig",
 }
 
 META_KEY = "trio_cogment.configuration"
@@ -148,6 +150,12 @@ class Configuration:
     def web(self) -> WebConfig:
         """Limits of what servers have for browsers."""
         found: WebConfig = self._section("web")
+        return found
+
+    @property
+    def web_proxy(self) -> WebProxyConfig:
+        """Limits of a web proxy."""
+        found: WebProxyConfig = self._section("web_proxy")
         return found
 
     def _section(self, name: str) -> Any:

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.help_format import HelpContext
 from trio_cogment.endpoints import GrpcEndpoint, parse_server_endpoint
 from trio_cogment.errors import EndpointError
@@ -80,26 +79,6 @@ class Group(click.Group):
         if found is not None:
             found.context_class = HelpContext
         return found
-
-
-def not_built(path: str) -> click.Command:
-    """Return a hidden command of the reference that fails, whatever its arguments.
-
-    Args:
-        path: its name, after those of its groups.
-    """
-
-    def refuse(**_arguments: Any) -> None:
-        raise Failure(f"{path}: not built yet")
-
-    return click.Command(
-        path.rpartition(" ")[2],
-        callback=refuse,
-        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
-        help="Not built yet.",
-        hidden=True,
-        context_settings={"ignore_unknown_options": True},
-    )
 
 
 def applied(options: Iterable[Callable[[_Decorated], _Decorated]], command: _Decorated) -> _Decorated:

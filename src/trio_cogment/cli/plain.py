@@ -5,7 +5,7 @@ everything that is given is of a kind that can be checked here: never more than 
 another way. In any doubt there is no plan. Click reads the command line afterwards in any case, reports what is wrong,
 and makes the settings.
 
-Gateways are not here: they read their profiles before they are announced. Nor is a trainer.
+Gateways and the web proxy are not here: they read their projects before they are announced. Nor is a trainer.
 
 The table of flags repeats the declarations of the commands; a test compares them.
 """

@@ -14,3 +14,4 @@ from trio_cogment.config._stores import ModelRegistryConfig as ModelRegistryConf
 from trio_cogment.config._trainer import TrainerConfig as TrainerConfig
 from trio_cogment.config._trainer import WorkersConfig as WorkersConfig
 from trio_cogment.config._web import WebConfig as WebConfig
+from trio_cogment.config._web_proxy import WebProxyConfig as WebProxyConfig

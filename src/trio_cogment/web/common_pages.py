@@ -12,7 +12,7 @@ from trio_cogment.errors import CogmentError, InvalidArgumentError
 from trio_cogment.web.assets import Assets
 from trio_cogment.web.page_access import ENTER, PageAccess
 from trio_cogment.web.replies import Reply, failure, html_page, json_reply
-from trio_cogment.web.routing import AnyRoute, Route, Visit
+from trio_cogment.web.routing import Route, Visit
 
 #: Leads on from a page of the server itself: a browser that has come from elsewhere (a link in a terminal of another
 #: site) sends the cookie then, which it would not do after a redirection.
@@ -23,7 +23,7 @@ _MAX_FORM_BYTES = 16 * 1024
 _MAX_COOKIE_CHARACTERS = 3800
 
 
-def common_routes(access: PageAccess) -> list[AnyRoute]:
+def common_routes(access: PageAccess) -> list[Route]:
     """Return the routes; see the module.
 
     Args:

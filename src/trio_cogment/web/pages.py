@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 
 import trio
@@ -115,18 +116,39 @@ async def serve_page(connection: Hosting, site: Site, found: Found, request: Req
     except CogmentError as error:
         return Answered(_refused(request, error))
     ending = _Scoped()
-    with connection.serving(ending, identity or connection.anybody), ending.scope:
+    serving = connection.serving(ending, identity or connection.anybody, until_drain=route.waits)
+    with serving, ending.scope:
         body = await _body(connection, route)
         if isinstance(body, Reply):
             return Answered(body, close=True)
         visit = Visit(request=request, parameters=found.parameters, peer=connection.peer, identity=identity, body=body)
-        return await _answer(connection, route, visit)
+        if not route.waits:
+            return await _answer(connection, route, visit, connection.limits.page_timeout_seconds)
+        async with trio.open_nursery(strict_exception_groups=True) as nursery:
+            nursery.start_soon(_watch_client, connection)
+            answered = await _answer(connection, route, visit, math.inf)
+            nursery.cancel_scope.cancel()
+            return answered
     why = ending.error or RpcError(StatusCode.UNAVAILABLE, "the server is stopping")
     return Answered(failure(why), close=True)
 
 
-async def _answer(connection: Hosting, route: Route, visit: Visit) -> Answered:
-    with trio.move_on_after(connection.limits.page_timeout_seconds):
+async def _watch_client(connection: Hosting) -> None:
+    """Give the connection up if the client leaves; a next request waits until this one is answered."""
+    if connection.http.pipelined:
+        return
+    try:
+        data = await connection.byte_stream.receive_some()
+    except trio.BrokenResourceError:
+        data = b""
+    if data:
+        connection.http.receive(data)
+    else:
+        connection.lose()
+
+
+async def _answer(connection: Hosting, route: Route, visit: Visit, seconds: float) -> Answered:
+    with trio.move_on_after(seconds):
         try:
             reply = await route.handler(visit)
         except UnsupportedTypeError as error:

@@ -18,8 +18,10 @@ the end, for all that follows. Where two patterns fit, the one that was given fi
 * What changes something has another method than GET. Pages of other origins that the policy lets in may use only
   routes with `foreign`; these then answer what browsers ask about it before (CORS).
 * A handler returns a `Reply`, or `Streamed` for what is long. It gets the body as a whole, up to `max_body_bytes`
-  (`WebConfig.body_timeout_seconds` for it to come, `page_timeout_seconds` for the answer). A `CogmentError` becomes the
-  HTTP status that stands for it, with its text; any other error is logged, and becomes 500 without details.
+  (`WebConfig.body_timeout_seconds` for it to come, `page_timeout_seconds` for the answer). One that `waits` for
+  something else to happen has no limit; it is cancelled when the client leaves, and when the server stops. A
+  `CogmentError` becomes the HTTP status that stands for it, with its text; any other error is logged, and becomes 500
+  without details.
 * The handler of a WebSocket has a `PageSocket`: messages of bytes, `send` waits while the page does not read,
   `receive` gives one at a time. It is cancelled when the page leaves, when its token does not count any more, and when
   the server stops.
@@ -173,6 +175,7 @@ class Route:
         handler: answers.
         right: who may have it; None: anybody.
         foreign: pages of other origins may use it.
+        waits: the answer may take as long as it likes.
         max_body_bytes: a longer body is refused.
     """
 
@@ -181,6 +184,7 @@ class Route:
     handler: Handler
     right: str | None = field(kw_only=True)
     foreign: bool = field(default=False, kw_only=True)
+    waits: bool = field(default=False, kw_only=True)
     max_body_bytes: int = field(default=0, kw_only=True)
 
 

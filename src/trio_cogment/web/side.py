@@ -82,7 +82,10 @@ class WebSide:
             from trio_cogment.web.routing import Router
 
             access = self._access or PageAccess(session_seconds=self.config.page_session_seconds)
-            self._made = Site(access, Router([*self._routes(), *common_routes(access)]))
+            routes = list(self._routes())
+            given = {(route.pattern, getattr(route, "method", "")) for route in routes}
+            common = [route for route in common_routes(access) if (route.pattern, route.method) not in given]
+            self._made = Site(access, Router([*routes, *common]))
         return self._made
 
     def _left(self) -> None:

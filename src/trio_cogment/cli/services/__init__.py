@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from trio_cogment.cli.logs import log_options
-from trio_cogment.cli.options import Group, not_built
+from trio_cogment.cli.options import Group
 
 _COMMANDS = {
     "directory": ("trio_cogment.cli.services.directory", "Run a directory."),
@@ -24,17 +24,12 @@ _COMMANDS = {
     "orchestrator": ("trio_cogment.cli.services.orchestrator", "Run an orchestrator."),
     "trainer": ("trio_cogment.cli.services.trainer", "Run a trainer: runs of training programs and of trials."),
     "trial_datastore": ("trio_cogment.cli.services.trial_datastore", "Run a trial datastore."),
+    "web_proxy": ("trio_cogment.cli.services.web_proxy", "Run a web proxy: trials by HTTP and JSON."),
 }
-_ALIASES = {"datastore": "trial_datastore", "registry": "model_registry"}
-#: Commands of the reference that are not built yet.
-_NOT_BUILT = ("web_proxy", "proxy")
+_ALIASES = {"datastore": "trial_datastore", "registry": "model_registry", "proxy": "web_proxy"}
 
 
 @click.group(cls=Group, lazy=_COMMANDS, aliases=_ALIASES)
 @log_options
 def services(**_options: Any) -> None:
     """Serve one service, with the flags and environment variables of the reference."""
-
-
-for _name in _NOT_BUILT:
-    services.add_command(not_built(f"services {_name}"))

@@ -38,14 +38,22 @@ def profile_option(flag: str, service: str, *, text: str, default: Path | None) 
     )
 
 
-def orchestrator_option(service: str) -> Callable[[_Decorated], _Decorated]:
-    """Return what adds the flag of the orchestrator; `orchestrator_of` reads it."""
+def orchestrator_option(
+    service: str, *, flag: str = "--orchestrator", variable: str = ""
+) -> Callable[[_Decorated], _Decorated]:
+    """Return what adds the flag of the orchestrator; `orchestrator_of` reads it.
+
+    Args:
+        service: as of `profile_option`.
+        flag: its name.
+        variable: its environment variable, where that does not follow from the service.
+    """
     return click.option(
-        "--orchestrator",
+        flag,
         callback=_as_orchestrator,
         default=None,
         metavar="ENDPOINT",
-        envvar=f"COGMENT_{service}_ORCHESTRATOR",
+        envvar=variable or f"COGMENT_{service}_ORCHESTRATOR",
         show_envvar=True,
         help=f"Where trials are started: grpc://host:port, or {DISCOVER}, which is the default with "
         f"--directory_endpoint; without it, the default is {default_address(ServiceKind.LIFECYCLE)}.",
@@ -61,16 +69,21 @@ def _as_orchestrator(_ctx: click.Context, _param: click.Parameter, value: str | 
     return value
 
 
-def orchestrator_of(ctx: click.Context, *, has_directory: bool) -> str:
+def orchestrator_of(ctx: click.Context, *, has_directory: bool, flag: str = "--orchestrator") -> str:
     """Return the endpoint of the orchestrator.
+
+    Args:
+        ctx: has the flags.
+        has_directory: there is one to ask.
+        flag: the name of the flag.
 
     Raises:
         Failure: it is to be discovered, and there is no directory.
     """
-    endpoint: str = ctx.params["orchestrator"] or (
+    endpoint: str = ctx.params[flag.removeprefix("--")] or (
         DISCOVER if has_directory else default_address(ServiceKind.LIFECYCLE)
     )
-    found = parse_server_endpoint(endpoint, discovery=True, field_name="--orchestrator")
+    found = parse_server_endpoint(endpoint, discovery=True, field_name=flag)
     if isinstance(found, DiscoverEndpoint) and not has_directory:
-        raise Failure(f"--orchestrator: {endpoint}: discovery needs a directory (--directory_endpoint)")
+        raise Failure(f"{flag}: {endpoint}: discovery needs a directory (--directory_endpoint)")
     return endpoint

@@ -135,7 +135,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
         if settings.log.file is not None:  # on stderr they would stand beside what stdout says
             for line in (*start.announcements(), *ready):
                 _log.info("%s", line)
-        if side is not None and page_access is not None and running.routes is not None:
+        if side is not None and page_access is not None and running.routes is not None and running.entrance:
             start.renew_entrance = partial(_renew_entrance, start, page_access, servings[0][1].port)
             start.renew_entrance()
         registered, unregistered = trio.CancelScope(), trio.Event()

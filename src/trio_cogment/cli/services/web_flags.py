@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -48,6 +48,15 @@ def web_options(command: _Decorated) -> _Decorated:
             variables=["COGMENT_WEB_PROXY_PORT"],
             text="Port for pages of any origin, as with the reference's web proxy, without TLS; 0: none.",
         ),
+        origin_options,
+        boolean_option("--web", variable="TRIO_COGMENT_WEB", text="Serve browsers, on the ports of gRPC."),
+    )
+    return applied(options, command)
+
+
+def origin_options(command: _Decorated) -> _Decorated:
+    """Add the flags that say who may use what there is for browsers."""
+    options = (
         _list_option(
             "--web_allow_origin",
             "TRIO_COGMENT_WEB_ALLOW_ORIGIN",
@@ -62,7 +71,6 @@ def web_options(command: _Decorated) -> _Decorated:
             text="Names by which browsers find this server, besides addresses and localhost, separated by commas; "
             "repeatable; *: any.",
         ),
-        boolean_option("--web", variable="TRIO_COGMENT_WEB", text="Serve browsers, on the ports of gRPC."),
     )
     return applied(options, command)
 
@@ -82,12 +90,17 @@ def web_settings(ctx: click.Context) -> WebSettings:
     old = ctx.params["actor_http_port"]
     if not (old.isascii() and old.isdecimal() and len(old) <= 5):
         raise Failure(f"--actor_http_port: expected a port, got {old!r}")
-    settings = WebSettings(
-        enabled=ctx.params["web"],
-        hosts=ctx.params["web_host"],
-        origins=ctx.params["web_allow_origin"],
-        open_port=ctx.params["actor_web_port"] or int(old),
-    )
+    open_port = ctx.params["actor_web_port"] or int(old)
+    return replace(origin_settings(ctx), enabled=ctx.params["web"], open_port=open_port)
+
+
+def origin_settings(ctx: click.Context) -> WebSettings:
+    """Collect the settings from the flags of `origin_options`.
+
+    Raises:
+        Failure: a flag has another form.
+    """
+    settings = WebSettings(hosts=ctx.params["web_host"], origins=ctx.params["web_allow_origin"])
     if settings.hosts or settings.origins:
         from trio_cogment.errors import InvalidArgumentError
         from trio_cogment.web.origins import OriginPolicy

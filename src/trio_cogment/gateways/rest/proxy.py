@@ -1,0 +1,286 @@
+"""The web proxy: trials are started, listed and played by requests, each with its answer.
+
+A page takes the part of an actor by joining, and holds it by a token that the answer has. The answer to an action is
+the next observation, whenever that comes (a long poll).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from trio_cogment.access import EXACTLY, AccessControl, Grant, Identity, Role, anonymous, authorization
+from trio_cogment.config import WebProxyConfig
+from trio_cogment.errors import (
+    AlreadyExistsError,
+    FailedPreconditionError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+from trio_cogment.gateways.rest.acting import Act, act_from_json, default_act, message_to_json, reward_to_json
+from trio_cogment.gateways.rest.messages import loads, payload_to_json, to_json
+from trio_cogment.gateways.rest.seat_states import SeatState
+from trio_cogment.gateways.rest.seats import News, Seat, Seats
+from trio_cogment.gateways.rest.starting import trial_from_json
+from trio_cogment.rpc import CallOpener, WithMetadata
+from trio_cogment.sdk import ActorSession, Controller, Participants
+from trio_cogment.spec import Spec
+
+#: The user id of the trials, as with the reference.
+_USER = "web_proxy_controller/start_trial"
+_START = "/cogmentAPI.TrialLifecycleSP/StartTrial"
+_LIST = "/cogmentAPI.TrialLifecycleSP/GetTrialInfo"
+#: Whose trials are remembered, so that they may play in them.
+_MOST_OWNERS = 10_000
+#: The name of who holds a token of a seat.
+_HOLDER = "web_proxy"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a request.
+
+    Attributes:
+        peer: the other end, in gRPC's notation.
+        identity: whose token or certificate it has; None: nobody is known.
+        token: of the platform, empty without one: the orchestrator gets it, too.
+        seat_token: of an actor.
+    """
+
+    peer: str
+    identity: Identity | None = None
+    token: str = ""
+    seat_token: str = ""
+
+
+class RestProxy:
+    """See the module.
+
+    Args:
+        spec: the types of the project.
+        signing: signs and verifies the tokens of actors; it has keys.
+        control: decides about callers; None: everybody may do everything.
+        implementation: the name by which trials ask for actors that play here.
+        config: limits.
+        participants: where the actors are to be registered.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        *,
+        signing: AccessControl,
+        control: AccessControl | None = None,
+        implementation: str = "web",
+        config: WebProxyConfig | None = None,
+        participants: Participants | None = None,
+    ) -> None:
+        self.spec = spec
+        self.config = config or WebProxyConfig()
+        self.implementation = implementation
+        self.participants = participants or Participants(spec)
+        self.participants.register_actor(self._play, implementation, spec.names())
+        self._signing = signing
+        self._control = control
+        self._owners: OrderedDict[str, str] = OrderedDict()
+        self._orchestrator: CallOpener | None = None
+        self._seats = Seats(self.config)
+
+    def connect(self, orchestrator: CallOpener) -> None:
+        """Say which orchestrator starts and lists trials; before that there are no requests."""
+        self._orchestrator = orchestrator
+
+    async def _play(self, session: ActorSession) -> None:
+        await self._seats.play(session)
+
+    # --- trials ---
+
+    async def list_trials(self, caller: Caller) -> list[dict[str, Any]]:
+        """Return the trials that the orchestrator has, those of the caller if it may see no others."""
+        infos = await self._controller(caller, _LIST).trial_infos()
+        return [
+            {
+                "trial_id": info.trial_id,
+                **({"env_name": info.env_name} if info.env_name else {}),
+                **({"state": info.state} if info.state else {}),
+                **({"properties": dict(info.properties)} if info.properties else {}),
+            }
+            for info in infos
+        ]
+
+    async def start_trial(self, caller: Caller, body: bytes) -> dict[str, Any]:
+        """Start a trial; return its id, and tokens for its actors that play here.
+
+        Raises:
+            InvalidArgumentError: the body makes no sense; the text names the field.
+            AlreadyExistsError: the id is taken.
+            RpcError: the orchestrator refuses.
+        """
+        controller = self._controller(caller, _START)
+        wanted, params = trial_from_json(loads(body), self.spec)
+        trial_id = await controller.start_trial(params, trial_id=wanted)
+        if not trial_id:
+            raise AlreadyExistsError(f"trial_id: there is a trial {wanted!r} already")
+        self._owners[trial_id] = self._identity(caller).account
+        if len(self._owners) > _MOST_OWNERS:
+            self._owners.popitem(last=False)
+        here = [actor.name for actor in params.actors if actor.implementation == self.implementation]
+        return {
+            "message": "trial started",
+            "trial_id": trial_id,
+            "tokens": {name: self._token(trial_id, name) for name in here},
+        }
+
+    def _controller(self, caller: Caller, right: str) -> Controller:
+        identity = self._identity(caller)
+        if identity.scope(right) is None:
+            raise PermissionDeniedError(f"{right}: not allowed for the caller's roles")
+        assert self._orchestrator is not None, "there is no orchestrator"
+        opener = self._orchestrator
+        if self._control is not None and caller.token:
+            # The orchestrator judges the caller, not this proxy; what it starts is the caller's.
+            opener = WithMetadata(opener, authorization(caller.token))
+        return Controller(opener, spec=self.spec, user_id=_USER)
+
+    def _identity(self, caller: Caller) -> Identity:
+        if self._control is None:
+            return anonymous(caller.peer)
+        if caller.identity is None:
+            raise UnauthenticatedError("expected a token, in the field authorization as 'Bearer TOKEN'")
+        return caller.identity
+
+    # --- actors ---
+
+    async def join(self, caller: Caller, trial_id: str, actor_name: str) -> dict[str, Any]:
+        """Take the part of an actor, or come back to it; return its first or present observation, and a token.
+
+        Raises:
+            UnauthenticatedError, PermissionDeniedError: the caller may not.
+            NotFoundError: the trial has not started in time, or has no such actor that plays here.
+            FailedPreconditionError: somebody else has joined, or the actor's part is over.
+        """
+        by_token = bool(caller.seat_token)
+        if by_token:
+            self._check_seat_token(caller.seat_token, trial_id, actor_name)
+        else:
+            self._identity(caller)
+        seat = await self._seats.awaited(trial_id, actor_name)
+        account = seat.account if by_token else self._may_play(caller, seat)
+        if not by_token and seat.state is not SeatState.FREE and account != seat.account:
+            raise FailedPreconditionError("somebody has joined; expected the token of the actor to join again")
+        seat.join(account)
+        news = await seat.news()
+        session = seat.session
+        return {
+            "message": "joined",
+            "trial_id": trial_id,
+            "actor_name": session.name,
+            "actor_class": session.actor_class,
+            "actor_implementation": session.implementation,
+            **({} if session.config is None else {"actor_config": payload_to_json(session.config)}),
+            **self._told(news),
+            "token": self._token(trial_id, actor_name),
+        }
+
+    def _may_play(self, caller: Caller, seat: Seat) -> str:
+        """Return the account of a caller, who may take the part of an actor."""
+        identity, session = self._identity(caller), seat.session
+        owner = self._owners.get(session.trial_id, "")
+        if not identity.plays(session.trial_id, owner, session.actor_class, session.name):
+            raise PermissionDeniedError("the caller may not play as this actor")
+        return identity.account
+
+    def leave(self, caller: Caller, trial_id: str, actor_name: str) -> dict[str, Any]:
+        """Leave a trial.
+
+        Raises:
+            UnauthenticatedError: the token is missing, or is not one of this actor.
+            NotFoundError: there is no such actor, or its part is over.
+        """
+        self._check_seat_token(caller.seat_token, trial_id, actor_name)
+        self._seats.get(trial_id, actor_name).leave()
+        return {"message": "left"}
+
+    async def act(
+        self, caller: Caller, trial_id: str, actor_name: str, tick_id: int, body: bytes | None
+    ) -> dict[str, Any]:
+        """Act for an observation; return the next one, or the end.
+
+        Args:
+            caller: has a token of the actor.
+            trial_id: of the trial.
+            actor_name: of the actor.
+            tick_id: of the observation.
+            body: the action, and rewards and messages; None: the action of which nothing is said.
+
+        Raises:
+            UnauthenticatedError: the token is missing, or is not one of this actor.
+            InvalidArgumentError: the body makes no sense; the text names the field.
+            NotFoundError: there is no such actor, or its part is over.
+            FailedPreconditionError: it is not the actor's turn, or not in this tick.
+        """
+        self._check_seat_token(caller.seat_token, trial_id, actor_name)
+        seat = self._seats.get(trial_id, actor_name)
+        kind = self.spec.actor_class(seat.session.actor_class).action
+        act = default_act(kind) if body is None else act_from_json(loads(body), kind, self.spec)
+        seat.act(tick_id, act)
+        news = await seat.news()
+        return {
+            "message": "trial ended" if news.ended else "acted",
+            **self._told(news),
+            "action": payload_to_json(act.action),
+            **self._sent(act),
+        }
+
+    def _told(self, news: News) -> dict[str, Any]:
+        document: dict[str, Any] = {"tick_id": str(news.tick_id), "ended": news.ended, "final": news.final}
+        if not news.ended:
+            document["observation"] = payload_to_json(news.observation)
+        if news.rewards:
+            document["rewards"] = [reward_to_json(reward, self.spec) for reward in news.rewards]
+        if news.messages:
+            document["messages"] = [message_to_json(message, self.spec) for message in news.messages]
+        if news.details:
+            document["details"] = news.details
+        return document
+
+    def _sent(self, act: Act) -> dict[str, Any]:
+        """Return what was sent with an action, as the reference does."""
+        if not act.rewards:
+            return {}
+        return {
+            "sent_rewards": [
+                {
+                    "tick_id": str(reward.tick_id),
+                    "receiver": reward.to,
+                    "value": reward.value,
+                    "confidence": reward.confidence,
+                    **({} if reward.user_data is None else {"user_data": to_json(reward.user_data)}),
+                }
+                for reward in act.rewards
+            ]
+        }
+
+    # --- tokens of actors ---
+
+    def _token(self, trial_id: str, actor_name: str) -> str:
+        grant = Grant(
+            name=_HOLDER,
+            roles=frozenset([Role.SEAT]),
+            trials=(EXACTLY + trial_id,),
+            actors=(EXACTLY + actor_name,),
+        )
+        return self._signing.mint(grant, self.config.token_seconds)
+
+    def _check_seat_token(self, text: str, trial_id: str, actor_name: str) -> None:
+        """Check that a request has the token of an actor.
+
+        Raises:
+            UnauthenticatedError: it has none, or one that is not valid for this actor.
+        """
+        if not text:
+            raise UnauthenticatedError("Cogment-Actor-Trial-Token: expected the token of this actor")
+        grant = self._signing.verified(text, local=False).grant
+        if (grant.trials, grant.actors) != ((EXACTLY + trial_id,), (EXACTLY + actor_name,)):
+            raise UnauthenticatedError("Cogment-Actor-Trial-Token: it is not that of this actor")

@@ -1,0 +1,316 @@
+"""The seats of actors: on one side the session with the orchestrator, on the other requests that come and go.
+
+The session is always read, so heartbeats are answered and the end is known whatever the browser does. What it brings
+is kept until the actor has acted on it: a request whose answer was lost is made again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import trio
+from trio_util import AsyncValue
+
+from trio_cogment.config import WebProxyConfig
+from trio_cogment.errors import (
+    AlreadyExistsError,
+    CogmentError,
+    FailedPreconditionError,
+    NotFoundError,
+    ResourceExhaustedError,
+    RpcError,
+)
+from trio_cogment.gateways.rest.acting import Act
+from trio_cogment.gateways.rest.seat_states import ANSWERABLE, FINISHED, SeatInput, SeatState, after
+from trio_cogment.sdk import ActorSession, Event, EventType, RecvMessage, RecvReward
+
+#: What a reward counts, without what its sources add.
+_REWARD_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What an actor is told.
+
+    Attributes:
+        tick_id: of the observation; of the end, the one after the last.
+        observation: what it observes; None: the trial is over for it.
+        final: it is the last observation.
+        rewards: since the last action.
+        messages: likewise.
+        details: why the trial was ended hard; empty if it was not.
+    """
+
+    tick_id: int
+    observation: Any
+    final: bool = False
+    rewards: tuple[RecvReward, ...] = ()
+    messages: tuple[RecvMessage, ...] = ()
+    details: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is the end."""
+        return self.observation is None
+
+
+@dataclass(slots=True)
+class _Unread:
+    """Rewards and messages that the actor has not acted upon, and how many of each it has been told."""
+
+    rewards: list[RecvReward] = field(default_factory=list)
+    messages: list[RecvMessage] = field(default_factory=list)
+    told: tuple[int, int] = (0, 0)
+    size: int = 0
+
+    def tell(self) -> None:
+        self.told = len(self.rewards), len(self.messages)
+
+    def acted(self, told: tuple[int, int]) -> None:
+        rewards, messages = told
+        del self.rewards[:rewards], self.messages[:messages]
+        self.told = (0, 0)
+        self.size = sum(map(_reward_size, self.rewards)) + sum(map(_message_size, self.messages))
+
+
+def _reward_size(reward: RecvReward) -> int:
+    return _REWARD_BYTES + sum(source.ByteSize() for source in reward.sources)
+
+
+def _message_size(message: RecvMessage) -> int:
+    return _REWARD_BYTES + message.payload.ByteSize()
+
+
+class Seat:
+    """The seat of one actor in one trial.
+
+    Attributes:
+        session: the actor's.
+        account: of who has joined.
+    """
+
+    def __init__(self, session: ActorSession, max_unread_bytes: int) -> None:
+        self.session = session
+        self.account = ""
+        self._max_unread_bytes = max_unread_bytes
+        self._state = AsyncValue(SeatState.FREE)
+        self._scope = trio.CancelScope()
+        self._unread = _Unread()
+        self._observation: Any = None
+        self._final = False
+        self._tick_id = -1
+        self._lost = ""
+
+    @property
+    def state(self) -> SeatState:
+        """Where it is."""
+        state: SeatState = self._state.value
+        return state
+
+    # --- the trial's side ---
+
+    async def play(self) -> None:
+        """Be the actor, once somebody has joined, until the trial is over or the actor has left.
+
+        Raises:
+            RpcError: the connection to the orchestrator was lost.
+            ResourceExhaustedError: too much was sent to an actor that does not fetch it.
+        """
+        try:
+            await self._state.wait_value(lambda state: state is not SeatState.FREE)
+            if self.state is not SeatState.LEFT:
+                with self._scope:
+                    await self.session.handle(self._on_event)
+        except RpcError:
+            self._lost = "the connection to the orchestrator was lost"
+            raise
+        finally:
+            if self.state not in FINISHED:
+                self._step(SeatInput.END)
+
+    def _on_event(self, event: Event) -> None:
+        unread = self._unread
+        if event.observation is not None:
+            self._observation = event.observation.payload
+            self._tick_id = event.observation.tick_id
+            self._final = event.type is EventType.ENDING
+            self._step(SeatInput.OBSERVATION)
+        elif event.reward is not None:
+            unread.rewards.append(event.reward)
+            unread.size += _reward_size(event.reward)
+        elif event.message is not None:
+            unread.messages.append(event.message)
+            unread.size += _message_size(event.message)
+        if unread.size > self._max_unread_bytes:
+            raise ResourceExhaustedError(
+                f"more than {self._max_unread_bytes} bytes of rewards and messages wait for an actor to fetch them"
+            )
+
+    def _step(self, happened: SeatInput) -> None:
+        self._state.value = after(self.state, happened)
+
+    # --- the actor's side ---
+
+    def join(self, account: str) -> None:
+        """Take the seat, or come back to it.
+
+        Raises:
+            FailedPreconditionError: the actor's part is over.
+        """
+        self._step(SeatInput.JOIN)
+        self.account = account
+
+    def act(self, tick_id: int, act: Act) -> None:
+        """Send what an actor does. An action for the final observation is dropped.
+
+        Raises:
+            FailedPreconditionError: it is for another tick than the present one, or it is not the actor's turn.
+            NotFoundError: the actor's part is over.
+            ResourceExhaustedError: the orchestrator does not read.
+        """
+        state = after(self.state, SeatInput.ACT)
+        if tick_id != self._tick_id:
+            raise FailedPreconditionError(f"tick_id: expected {self._tick_id}, got {tick_id}; join again to see it")
+        before, self._state.value = self.state, state  # in process an action may bring the next observation at once
+        told = self._unread.told
+        if before is SeatState.TURN and not self.session.is_over:
+            try:
+                self._send(act)
+            except CogmentError:
+                self._state.value = before
+                raise
+        self._unread.acted(told)
+
+    def _send(self, act: Act) -> None:
+        session = self.session
+        for reward in act.rewards:
+            session.add_reward_nowait(
+                reward.value, reward.confidence, reward.to, tick_id=reward.tick_id, user_data=reward.user_data
+            )
+        for message in act.messages:
+            session.send_message_nowait(message.payload, message.receiver)
+        session.do_action_nowait(act.action)
+
+    def leave(self) -> None:
+        """Leave the trial.
+
+        Raises:
+            NotFoundError: the actor's part is over already.
+        """
+        self._step(SeatInput.LEAVE)
+        self._scope.cancel()
+
+    async def news(self) -> News:
+        """Wait for an observation or the end. After `Cancelled` nothing was told."""
+        await self._state.wait_value(ANSWERABLE.__contains__)
+        while self.state not in ANSWERABLE:  # another request may have acted meanwhile
+            await self._state.wait_value(ANSWERABLE.__contains__)
+        unread = self._unread
+        unread.tell()
+        observed = self.state in (SeatState.TURN, SeatState.LAST_TURN)
+        if not observed:
+            self._step(SeatInput.TOLD)
+        return News(
+            tick_id=self._tick_id if observed else self._tick_id + 1,
+            observation=self._observation if observed else None,
+            final=observed and self._final,
+            rewards=tuple(unread.rewards),
+            messages=tuple(unread.messages),
+            details="" if observed else self._lost or self.session.details or "",
+        )
+
+
+class Seats:
+    """The seats of all trials.
+
+    Args:
+        config: limits.
+    """
+
+    def __init__(self, config: WebProxyConfig) -> None:
+        self._config = config
+        #: Those that are over, and when they were.
+        self._over: deque[tuple[float, tuple[str, str], Seat]] = deque()
+        self._seats: dict[tuple[str, str], Seat] = {}
+        self._awaited: dict[tuple[str, str], tuple[trio.Event, int]] = {}
+        self._waiting = 0
+
+    async def play(self, session: ActorSession) -> None:
+        """Have a seat for an actor: an `ActorImplementation`.
+
+        Raises:
+            AlreadyExistsError: there is one, and its part is not over.
+            ResourceExhaustedError: there are too many.
+            RpcError: see `Seat.play`.
+        """
+        self._forget()
+        key = session.trial_id, session.name
+        there = self._seats.get(key)
+        if there is not None and there.state not in FINISHED:
+            raise AlreadyExistsError(f"actor {session.name!r} of trial {session.trial_id!r} plays here already")
+        if len(self._seats) - (there is not None) >= self._config.max_seats:
+            raise ResourceExhaustedError(f"the web proxy has {self._config.max_seats} actors already")
+        seat = self._seats[key] = Seat(session, self._config.max_unread_bytes)
+        event, _ = self._awaited.pop(key, (None, 0))
+        if event is not None:
+            event.set()
+        try:
+            await seat.play()
+        finally:
+            self._over.append((trio.current_time(), key, seat))
+
+    def _forget(self) -> None:
+        """Forget what has been over for a while."""
+        while self._over and trio.current_time() >= self._over[0][0] + self._config.ended_seconds:
+            _, key, seat = self._over.popleft()
+            if self._seats.get(key) is seat:
+                del self._seats[key]
+
+    def get(self, trial_id: str, actor_name: str) -> Seat:
+        """Return a seat.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        self._forget()
+        seat = self._seats.get((trial_id, actor_name))
+        if seat is None:
+            raise NotFoundError(f"no actor {actor_name!r} of a trial {trial_id!r} plays here")
+        return seat
+
+    async def awaited(self, trial_id: str, actor_name: str) -> Seat:
+        """Return a seat; wait until there is one, but not for ever.
+
+        Raises:
+            NotFoundError: there was none in time.
+            ResourceExhaustedError: too many wait.
+        """
+        self._forget()
+        key = trial_id, actor_name
+        with trio.move_on_after(self._config.join_timeout_seconds):
+            while key not in self._seats:
+                await self._one_more(key)
+        return self.get(trial_id, actor_name)
+
+    async def _one_more(self, key: tuple[str, str]) -> None:
+        if self._waiting >= self._config.max_seats:
+            raise ResourceExhaustedError(f"{self._config.max_seats} requests wait for trials to start already")
+        event, number = self._awaited.get(key, (trio.Event(), 0))
+        self._awaited[key] = event, number + 1
+        self._waiting += 1
+        try:
+            await event.wait()
+        finally:
+            self._waiting -= 1
+            self._gone(key, event)
+
+    def _gone(self, key: tuple[str, str], event: trio.Event) -> None:
+        """Forget one that has waited; nobody else may wait for the same."""
+        there, number = self._awaited.get(key, (None, 0))
+        if there is event:
+            if number > 1:
+                self._awaited[key] = event, number - 1
+            else:
+                del self._awaited[key]
