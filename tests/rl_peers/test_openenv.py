@@ -15,9 +15,9 @@ import trio
 from tests.rl.openenv.games import RockPaperScissors, Walk, served
 from tests.rl.openenv.test_client import Player, playing
 from trio_cogment.rl.openenv.client import openenv_environment
-from trio_cogment.rl.openenv.json_values import to_json_value
 from trio_cogment.rl.openenv.schemas import schema_of
 from trio_cogment.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, OneOf, Sequence, Text, Tuple
+from trio_cogment.spaces.json_values import to_json_value
 
 pytestmark = pytest.mark.rl_peers
 

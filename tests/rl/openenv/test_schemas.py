@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 
 from tests.spaces.strategies import spaces
-from trio_cogment.rl.openenv.json_values import dumps, loads
 from trio_cogment.rl.openenv.schemas import SPACE_KEYWORD, openapi, schema_of, seat_schemas, space_in
 from trio_cogment.spaces import Box, Dict, Discrete, MultiBinary, OneOf, Sequence, Space, SpaceError, Text, Tuple
+from trio_cogment.spaces.json_values import dumps, loads
 
 
 @given(spaces)

@@ -10,9 +10,9 @@ import numpy as np
 
 from trio_cogment.rl.environments.checks import check_of, flag_of, info_of, mask_of, reward_of
 from trio_cogment.rl.environments.errors import InvalidEnvironmentError
-from trio_cogment.rl.environments.pictures import RETURNING_MODES, frame_of
 from trio_cogment.spaces import Frame, Observation, Space, SpaceError, from_gymnasium
 from trio_cogment.spaces.base import described
+from trio_cogment.spaces.pictures import RETURNING_MODES, frame_of
 
 #: An agent who has not taken part yet is shown a value of its space that this draws, always the same.
 _SEED_OF_BLANKS = 0

@@ -8,9 +8,9 @@ from typing import Any
 from trio_cogment.rl.environments.base import SINGLE_AGENT
 from trio_cogment.rl.environments.checks import check_of, flag_of, info_of, mask_of, reward_of
 from trio_cogment.rl.environments.errors import InvalidEnvironmentError
-from trio_cogment.rl.environments.pictures import RETURNING_MODES, frame_of
 from trio_cogment.spaces import Frame, Observation, Space, SpaceError, from_gymnasium
 from trio_cogment.spaces.base import described
+from trio_cogment.spaces.pictures import RETURNING_MODES, frame_of
 
 _RESET = "(observation, info)"
 _STEP = "(observation, reward, terminated, truncated, info)"

@@ -14,7 +14,7 @@ import trio
 
 from trio_cogment.errors import EndpointError, InvalidArgumentError, RemoteProtocolError, UnavailableError
 from trio_cogment.host import Connect
-from trio_cogment.rl.openenv.json_values import loads
+from trio_cogment.spaces.json_values import loads
 
 #: Whether each scheme is encrypted, and the port that it has by default.
 _SCHEMES = {"http": (False, 80), "ws": (False, 80), "https": (True, 443), "wss": (True, 443)}

@@ -19,7 +19,6 @@ from trio_cogment._version import __version__
 from trio_cogment.config import OpenEnvConfig
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rl.openenv.connection import Connection
-from trio_cogment.rl.openenv.json_values import dumps, loads
 from trio_cogment.rl.openenv.messages import (
     ErrorCode,
     RefusedError,
@@ -33,6 +32,7 @@ from trio_cogment.rl.openenv.messages import (
 from trio_cogment.rl.openenv.schemas import openapi, seat_schemas
 from trio_cogment.rl.openenv.session import HangUp, Reply, Session
 from trio_cogment.rl.openenv.trials import Trials
+from trio_cogment.spaces.json_values import dumps, loads
 
 #: WebSocket's code for a server that goes, or has no room for a client.
 GOING_AWAY = 1001

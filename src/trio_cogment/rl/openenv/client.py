@@ -24,10 +24,10 @@ from trio_cogment.rl.openenv.foreign_schemas import (
     action_codec,
     observation_codec,
 )
-from trio_cogment.rl.openenv.json_values import to_json_value
 from trio_cogment.rl.openenv.results import observation_of, parse_result
 from trio_cogment.sdk import EnvironmentImplementation, EnvironmentSession, EventType, Reward
 from trio_cogment.spaces import Observation, Space, SpaceError, decode_action, encode_observation
+from trio_cogment.spaces.json_values import to_json_value
 from trio_cogment.spaces.values import decode_fields
 
 if TYPE_CHECKING:

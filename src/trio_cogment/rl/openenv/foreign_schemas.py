@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.rl.openenv.json_values import dumps, from_json_value, loads, to_json_value
 from trio_cogment.rl.openenv.schemas import space_in
 from trio_cogment.spaces import Box, Dict, Discrete, Sequence, Space, SpaceError, Text
 from trio_cogment.spaces.base import described
 from trio_cogment.spaces.errors import MAX_DEPTH
+from trio_cogment.spaces.json_values import dumps, from_json_value, loads, to_json_value
 
 #: The longest text of an action, and the longest JSON of an observation, unless the caller says otherwise.
 DEFAULT_MAX_TEXT_CHARACTERS = 1_000_000

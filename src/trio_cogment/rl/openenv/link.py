@@ -11,9 +11,9 @@ from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection
 
 from trio_cogment.errors import CogmentError, UnavailableError
 from trio_cogment.rl.openenv.addresses import Address, LinkOptions
-from trio_cogment.rl.openenv.json_values import dumps
 from trio_cogment.rl.openenv.results import parse_answer
 from trio_cogment.rpc import OwnNursery
+from trio_cogment.spaces.json_values import dumps
 
 #: How long a server may take to hear that a session is over.
 CLOSE_SECONDS = 2.0

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from trio_cogment.errors import CogmentError, InvalidArgumentError
-from trio_cogment.rl.openenv.json_values import loads, to_json_value
 from trio_cogment.spaces import Observation
 from trio_cogment.spaces.base import shown
+from trio_cogment.spaces.json_values import loads, to_json_value
 
 #: As in OpenEnv, an identifier of an episode has at most so many characters; so has the name of a trial.
 MAX_NAME_CHARACTERS = 255

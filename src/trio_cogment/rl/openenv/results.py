@@ -12,7 +12,6 @@ import numpy as np
 
 from trio_cogment.errors import InvalidArgumentError, RemoteProtocolError, UnavailableError
 from trio_cogment.rl.openenv.foreign_schemas import Codec, GivenObservation
-from trio_cogment.rl.openenv.json_values import NOT_FINITE, loads
 from trio_cogment.spaces import (
     Dict,
     Discrete,
@@ -26,6 +25,7 @@ from trio_cogment.spaces import (
 )
 from trio_cogment.spaces.base import shown
 from trio_cogment.spaces.composite import part
+from trio_cogment.spaces.json_values import NOT_FINITE, loads
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from trio_cogment.rl.openenv.json_values import NOT_FINITE, to_json_value
 from trio_cogment.spaces import (
     ArraySpace,
     Box,
@@ -26,6 +25,7 @@ from trio_cogment.spaces import (
     from_jsonable,
     to_jsonable,
 )
+from trio_cogment.spaces.json_values import NOT_FINITE, to_json_value
 
 #: The keyword of a schema under which a space is.
 SPACE_KEYWORD = "x-trio-cogment-space"

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from trio_cogment.errors import CogmentError
-from trio_cogment.rl.openenv.json_values import from_json_value
 from trio_cogment.rl.openenv.messages import (
     Close,
     ErrorCode,
@@ -40,6 +39,7 @@ from trio_cogment.rl.openenv.messages import (
     parse_message,
 )
 from trio_cogment.spaces import Space, SpaceError
+from trio_cogment.spaces.json_values import from_json_value
 
 #: Messages that may wait while an answer is due. A client of OpenEnv sends one at a time.
 MAX_WAITING_MESSAGES = 16

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from trio_cogment.rl.seats.masks import allowed_numbers, check_allowed
 from trio_cogment.spaces import (
     Box,
     Dict,
@@ -32,6 +31,7 @@ from trio_cogment.spaces import (
 from trio_cogment.spaces.base import ArraySpace, numbers, shown
 from trio_cogment.spaces.composite import part
 from trio_cogment.spaces.elementary import ALPHANUMERIC
+from trio_cogment.spaces.masks import allowed_numbers, check_allowed
 
 #: Arrays with more elements are not written out.
 MAX_ELEMENTS = 1000

@@ -11,8 +11,8 @@ from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.rl.seats.base import SeatContext
 from trio_cogment.rl.seats.errors import SeatError
 from trio_cogment.rl.seats.local import Answer, Function, LocalSeat
-from trio_cogment.rl.seats.masks import sample_allowed
 from trio_cogment.spaces import Observation, SpaceError
+from trio_cogment.spaces.masks import sample_allowed
 
 
 class RandomSeat(LocalSeat):

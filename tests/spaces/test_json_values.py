@@ -10,7 +10,6 @@ from hypothesis import example, given
 
 from tests.spaces.strategies import generators, same, spaces
 from trio_cogment.errors import InvalidArgumentError
-from trio_cogment.rl.openenv.json_values import dumps, from_json_value, loads, to_json_value
 from trio_cogment.spaces import (
     Box,
     Dict,
@@ -26,6 +25,7 @@ from trio_cogment.spaces import (
     Text,
     Tuple,
 )
+from trio_cogment.spaces.json_values import dumps, from_json_value, loads, to_json_value
 
 
 @given(spaces, generators)

@@ -15,8 +15,6 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from trio_cogment.errors import InvalidArgumentError
 from trio_cogment.spaces import (
     ArraySpace,
@@ -31,6 +29,7 @@ from trio_cogment.spaces import (
     Text,
     Tuple,
 )
+from trio_cogment.spaces._numpy import np
 from trio_cogment.spaces.base import described, numbers, shown
 from trio_cogment.spaces.composite import is_graph, part
 

@@ -6,9 +6,8 @@ import struct
 import zlib
 from typing import Any
 
-import numpy as np
-
 from trio_cogment.spaces import Frame
+from trio_cogment.spaces._numpy import np
 
 #: The modes in which an environment returns what it renders; others show it in a window, or nowhere.
 RETURNING_MODES = frozenset({"rgb_array", "rgb_array_list", "ansi", "ansi_list"})

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from trio_cogment.spaces import Dict, Discrete, MultiBinary, MultiDiscrete, Space, SpaceError, Tuple
+from trio_cogment.spaces._numpy import np
 from trio_cogment.spaces.base import described, shown
 from trio_cogment.spaces.composite import part
 

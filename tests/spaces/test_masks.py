@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trio_cogment.rl.seats.masks import allowed_numbers, check_allowed, sample_allowed
 from trio_cogment.spaces import (
     Box,
     Dict,
@@ -20,6 +19,7 @@ from trio_cogment.spaces import (
     Tuple,
     to_gymnasium,
 )
+from trio_cogment.spaces.masks import allowed_numbers, check_allowed, sample_allowed
 
 DRAWS = 200
 
