@@ -79,6 +79,7 @@ TABLE: dict[str, set[str]] = {
         "rpc",
         "access",
     },
+    "play": {"platform", "sdk", "spec", "spaces", "rpc", "access", "web"},
     "rl": {"sdk", "spec", "spaces", "platform", "rpc", "discovery", "sync"},
     "gateways": {"platform", "rl", "sdk", "spec", "spaces", "rpc", "discovery", "sync", "access", "web"},
     "trainer": {"platform", "rl", "rpc", "discovery", "sdk", "spec", "access"},
@@ -91,7 +92,7 @@ TABLE: dict[str, set[str]] = {
     },
     "cli": {
         *("platform", "demo", "recording", "datastore", "model_registry", "directory", "discovery"),
-        *("sdk", "spec", "launch", "rl", "gateways", "trainer", "trial", "rpc", "access", "web"),
+        *("sdk", "spec", "launch", "rl", "gateways", "trainer", "trial", "rpc", "access", "web", "play"),
     },
 }
 

@@ -8,6 +8,7 @@ from trio_cogment.config._orchestrator import MetricsConfig as MetricsConfig
 from trio_cogment.config._orchestrator import OrchestratorConfig as OrchestratorConfig
 from trio_cogment.config._outgoing import OutgoingConfig as OutgoingConfig
 from trio_cogment.config._platform import PlatformConfig as PlatformConfig
+from trio_cogment.config._play import PlayConfig as PlayConfig
 from trio_cogment.config._rpc import RpcConfig as RpcConfig
 from trio_cogment.config._stores import DatastoreConfig as DatastoreConfig
 from trio_cogment.config._stores import ModelRegistryConfig as ModelRegistryConfig

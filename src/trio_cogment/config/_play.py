@@ -1,0 +1,48 @@
+"""Settings of pages in which people take part in trials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trio_cogment.config._checks import SECONDS, SIZE, Range, check_ranges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayConfig:
+    """What pages may do, and how much is kept for them.
+
+    Attributes:
+        max_page_message_bytes: the longest message of a page.
+        page_messages_per_second: how many messages a page may send, on average; it is closed when it sends more.
+        page_burst: how many it may send at once.
+        max_notices: how many messages and rewards are kept for pages that are loaded again, and wait for a slow one.
+        max_blob_bytes: a larger picture is not shown.
+        max_finished_seats: how many seats in ended trials are remembered, for those who look again.
+        page_silence_seconds: a page that has not been heard of for so long counts as gone; pages send something every
+            few seconds.
+        link_seconds: how long the link of a seat counts.
+    """
+
+    max_page_message_bytes: int = 64 * 1024
+    page_messages_per_second: float = 60.0
+    page_burst: int = 240
+    max_notices: int = 100
+    max_blob_bytes: int = 8 * 1024 * 1024
+    max_finished_seats: int = 1000
+    page_silence_seconds: float = 40.0
+    link_seconds: float = 7 * 86400.0
+
+    def __post_init__(self) -> None:
+        check_ranges(self, _RANGES)
+
+
+_RANGES: dict[str, Range] = {
+    "max_page_message_bytes": SIZE,
+    "page_messages_per_second": (0.1, 1e6),
+    "page_burst": SIZE,
+    "max_notices": SIZE,
+    "max_blob_bytes": SIZE,
+    "max_finished_seats": SIZE,
+    "page_silence_seconds": SECONDS,
+    "link_seconds": SECONDS,
+}

@@ -1,0 +1,205 @@
+"""`PlayHouse`: the seats and the lobbies of one server, and their links."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+
+from trio_cogment.api.common_pb2 import ActorInitialInput, TrialParams
+from trio_cogment.config import PlayConfig
+from trio_cogment.errors import CogmentError, FailedPreconditionError, NotFoundError
+from trio_cogment.host import Host
+from trio_cogment.platform import Platform
+from trio_cogment.play.codecs import codec_for
+from trio_cogment.play.games import Game, with_bots, with_fewer
+from trio_cogment.play.lobby import Lobby
+from trio_cogment.play.seat import Seat, SeatSettings
+from trio_cogment.play.stand_in import Bot
+from trio_cogment.rpc import CallOpener, open_in_process
+from trio_cogment.sdk import LocalParticipants
+from trio_cogment.services import ACTOR_CLASS, IMPLEMENTATION, ServiceKind
+
+_log = logging.getLogger(__name__)
+
+#: Returns the link of a seat, of a trial's id and an actor's name.
+LinkOf = Callable[[str, str], str]
+
+
+class PlayHouse:
+    """The seats and the lobbies of one server; made by `open_house`.
+
+    Args:
+        platform: has the trials.
+        nursery: for what goes on.
+        bots: finds implementations of bots.
+        config: limits.
+        host: makes tickets, and the ids of trials.
+    """
+
+    def __init__(
+        self, platform: Platform, nursery: trio.Nursery, bots: LocalParticipants, config: PlayConfig, host: Host
+    ) -> None:
+        #: The link of a seat; pages have them set it.
+        self.link_of: LinkOf = lambda trial_id, actor: ""
+        self.config = config
+        self._platform = platform
+        self._nursery = nursery
+        self._bots = bots
+        self._host = host
+        self._seats: dict[tuple[str, str], Seat] = {}
+        self._finished: deque[tuple[str, str]] = deque()
+        self._lobbies: dict[str, Lobby] = {}
+        self._renderers: dict[str, bytes] = {}
+
+    def seat(self, trial_id: str, actor: str) -> Seat:
+        """Return a seat.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        found = self._seats.get((trial_id, actor))
+        if found is None:
+            raise NotFoundError("there is no such seat, or its trial is long over")
+        return found
+
+    def lobby(self, name: str) -> Lobby:
+        """Return the lobby of a game.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        found = self._lobbies.get(name)
+        if found is None:
+            raise NotFoundError("there is no such game")
+        return found
+
+    def renderer(self, trial_id: str) -> bytes:
+        """Return the page that shows the observations of a trial; empty: there is none."""
+        return self._renderers.get(trial_id, b"")
+
+    async def open_lobby(self, game: Game) -> Lobby:
+        """Open the lobby of a game.
+
+        Raises:
+            FailedPreconditionError: there is one of this name.
+        """
+        if game.name in self._lobbies:
+            raise FailedPreconditionError(f"there is a game {game.name!r} already")
+        lobby = self._lobbies[game.name] = Lobby(game, self.start, self.config, self._host)
+        await self._nursery.start(lobby.run)
+        return lobby
+
+    async def start(self, game: Game, people: int, bots: bool) -> tuple[list[str], Callable[[], Awaitable[None]]]:
+        """Start a trial of a game; return the links of its seats, and what waits for its end.
+
+        Args:
+            game: of which.
+            people: how many there are.
+            bots: take the other seats; else the trial has fewer actors.
+
+        Raises:
+            CogmentError: it could not be started.
+        """
+        params, actors = (with_bots if bots else with_fewer)(game, people)
+        trial_id = f"{game.name}-{self._host.new_id()}"
+        await self._platform.controller.start_trial(params=params, trial_id=trial_id)
+        if game.renderer:
+            self._renderers[trial_id] = game.renderer
+        links = [await self.hold(game, params, trial_id, actor) for actor in actors]
+
+        async def over() -> None:
+            await self._platform.controller.wait_trial_state(trial_id)
+
+        return links, over
+
+    async def hold(self, game: Game, params: TrialParams, trial_id: str, actor: str) -> str:
+        """Take a seat of a trial for the person who comes; return its link.
+
+        Args:
+            game: how it is held.
+            params: of the trial.
+            trial_id: of the trial, which waits for the actor.
+            actor: whose endpoint is `cogment://client`.
+        """
+        own = next(each for each in params.actors if each.name == actor)
+        opener = self._bots.find(ServiceKind.ACTOR, {ACTOR_CLASS: own.actor_class, IMPLEMENTATION: game.bot})
+        others = [each.name for each in params.actors if each.name != actor]
+        settings = SeatSettings(
+            rules=game.seat,
+            default=own.default_action.content if own.HasField("default_action") else None,
+            bot=None if opener is None else partial(_bot, opener, game.bot),
+            title=game.title or game.name,
+            receivers=[*others, params.environment.name or "env"],
+            renderer=bool(game.renderer),
+        )
+        actor_class = self._platform.participants.spec.actor_class(own.actor_class)
+        seat = Seat(trial_id, actor, codec_for(actor_class, game.labels), settings, self.config)
+        self._seats[trial_id, actor] = seat
+        self._nursery.start_soon(self._run_seat, seat)
+        return self.link_of(trial_id, actor)
+
+    async def _run_seat(self, seat: Seat) -> None:
+        """Have a seat take part. What fails here ends this seat and no other."""
+        try:
+            await self._platform.join_trial(seat.trial_id, seat.play, actor_name=seat.actor)
+        except* CogmentError as group:
+            _log.warning("trial %r, actor %r: the seat was lost: %s", seat.trial_id, seat.actor, _first(group))
+            seat.fail(_first(group))
+        except* Exception:  # noqa: BLE001  the boundary of a seat
+            _log.exception("trial %r, actor %r: the seat failed", seat.trial_id, seat.actor)
+            seat.fail("unexpected failure; the server's log has the details")
+        self._finished.append((seat.trial_id, seat.actor))
+        while len(self._finished) > self.config.max_finished_seats:
+            trial_id, actor = self._finished.popleft()
+            self._seats.pop((trial_id, actor), None)
+            self._renderers.pop(trial_id, None)
+
+
+def _bot(
+    opener: CallOpener,
+    implementation: str,
+    trial_id: str,
+    init: ActorInitialInput,
+    on_action: Callable[[int, bytes], None],
+) -> Bot:
+    init.impl_name = implementation
+    return Bot(opener, trial_id, init, on_action)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> str:
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return str(found)
+
+
+@asynccontextmanager
+async def open_house(
+    platform: Platform, games: Sequence[Game] = (), *, config: PlayConfig | None = None, host: Host | None = None
+) -> AsyncIterator[PlayHouse]:
+    """Have a platform's seats for people, and lobbies, for the time of an `async with` block.
+
+    Leaving the block ends the parts of people in trials that still run.
+
+    Args:
+        platform: has the trials.
+        games: whose lobbies are open from the beginning.
+        config: limits.
+        host: clock and ids; by default those of the platform's participants.
+    """
+    host = host or platform.participants.host
+    async with (
+        open_in_process(host, platform.participants.services()) as channel,
+        trio.open_nursery() as nursery,
+    ):
+        bots = LocalParticipants(platform.participants, channel)
+        house = PlayHouse(platform, nursery, bots, config or PlayConfig(), host)
+        for game in games:
+            await house.open_lobby(game)
+        yield house
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,224 @@
+"""A lobby of a server: the Trio shell around `lobby_machine`, with the pages of those who wait."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any
+
+import trio
+
+from trio_cogment.config import PlayConfig
+from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.host import Host
+from trio_cogment.play import lobby_machine as machine
+from trio_cogment.play.games import Game
+from trio_cogment.play.lobby_machine import LobbyEffect, LobbyMachine
+from trio_cogment.play.lobby_table import MemberState
+from trio_cogment.play.page import Page, PageSocket
+from trio_cogment.play.page_messages import Hello, PageMessage, Ready, Resign
+from trio_cogment.play.views import page_message
+
+_log = logging.getLogger(__name__)
+
+#: Starts a trial with so many people, and bots for the other seats if there are to be bots; returns the links of the
+#: seats, and waits with what it returns then until the trial is over.
+Start = Callable[[Game, int, bool], Awaitable[tuple[list[str], Callable[[], Awaitable[None]]]]]
+_TICKET_BYTES = 24
+
+
+class Lobby:
+    """One lobby.
+
+    Args:
+        game: what people wait for.
+        start: starts a trial.
+        config: limits of pages.
+        host: makes tickets.
+    """
+
+    def __init__(self, game: Game, start: Start, config: PlayConfig, host: Host) -> None:
+        self.game = game
+        self._start = start
+        self._config = config
+        self._host = host
+        self._machine = LobbyMachine(game.lobby)
+        self._effects: deque[LobbyEffect] = deque()
+        self._performing = False
+        self._pages: dict[str, Page] = {}
+        self._links: dict[str, str] = {}
+        self._presence = machine.Presence(0, 0, 0, 0, game.lobby.seats)
+        self._wait_ends: float | None = None
+        self._wait_scope = trio.CancelScope()
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Have the lobby be open until cancelled."""
+        async with trio.open_nursery() as self._nursery:
+            try:
+                task_status.started()
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    def state_of(self, ticket: str) -> MemberState | None:
+        """Return where somebody is."""
+        return self._machine.state_of(ticket)
+
+    # --- pages ---
+
+    async def serve_page(self, socket: PageSocket) -> None:
+        """Have the page of somebody who waits until it is gone."""
+        page = Page(self._config)
+        visitor = _Visitor()
+        try:
+            await page.serve(socket, partial(self._on_page, page, visitor))
+        finally:
+            # A page that was opened anew with the same ticket has taken its place.
+            if visitor.ticket and self._pages.get(visitor.ticket) is page:
+                del self._pages[visitor.ticket]
+                self._perform(self._machine.detach(visitor.ticket))
+
+    def _on_page(self, page: Page, visitor: _Visitor, message: PageMessage) -> None:
+        if isinstance(message, Hello):
+            if visitor.ticket:
+                raise InvalidArgumentError("hello: expected it once")
+            self._welcome(page, visitor, message)
+        elif not visitor.ticket:
+            raise FailedPreconditionError("expected hello first")
+        elif isinstance(message, Ready):
+            self._perform(self._machine.ready(visitor.ticket))
+        elif isinstance(message, Resign):
+            self._perform(self._machine.leave(visitor.ticket))
+        else:
+            raise InvalidArgumentError("expected what a page of a lobby says")
+
+    def _welcome(self, page: Page, visitor: _Visitor, message: Hello) -> None:
+        known = bool(message.ticket) and self._machine.state_of(message.ticket) is not None
+        visitor.ticket = message.ticket if known else self._host.secret_bytes(_TICKET_BYTES).hex()
+        before = self._pages.get(visitor.ticket)
+        self._pages[visitor.ticket] = page
+        if before is not None:
+            before.notify({"type": "dismissed", "reason": "taken over", "failure": ""})
+            before.close()
+        page.greeting = {"title": self.game.title or self.game.name, "text": self.game.text, "ticket": visitor.ticket}
+        if known:
+            self._perform(self._machine.attach(visitor.ticket))
+        else:
+            self._perform(self._machine.come(visitor.ticket, automated=message.automated))
+        page.refresh(partial(self._render, visitor.ticket))
+
+    def _render(self, ticket: str, page: Page) -> bytes:
+        presence, state = self._presence, self._machine.state_of(ticket)
+        header: dict[str, Any] = {
+            "type": "lobby",
+            "state": "turned away" if state is None else state.value,
+            "ready": presence.ready,
+            "reading": presence.reading,
+            "away": presence.away,
+            "bots": presence.bots,
+            "seats": presence.seats,
+            "shortage": self.game.lobby.shortage.value,
+            "seconds": None if self._wait_ends is None else max(self._wait_ends - trio.current_time(), 0.0),
+        }
+        if page.greeting is not None:
+            header["welcome"], page.greeting = page.greeting, None
+        link = self._links.get(ticket)
+        if link and state is MemberState.SEATED:
+            header["link"] = link
+        return page_message(header)
+
+    # --- what the machine wants ---
+
+    def _perform(self, effects: Iterable[LobbyEffect]) -> None:
+        self._effects.extend(effects)
+        if self._performing:
+            return
+        self._performing = True
+        try:
+            while self._effects:
+                effect = self._effects.popleft()
+                _PERFORM[type(effect)](self, effect)
+        finally:
+            self._performing = False
+
+    def _tell(self, effect: machine.Tell | machine.TurnAway) -> None:
+        page = self._pages.get(str(effect.member))
+        if page is not None:
+            page.refresh(partial(self._render, str(effect.member)))
+
+    def _start_trial(self, effect: machine.StartTrial) -> None:
+        if self._nursery is not None:
+            self._nursery.start_soon(self._run_trial, effect)
+
+    async def _run_trial(self, effect: machine.StartTrial) -> None:
+        """Start a trial and wait for its end. What fails here harms nobody but those who were to be in it."""
+        tickets = [str(member) for member in effect.members]
+        try:
+            links, over = await self._start(self.game, len(tickets), effect.bots > 0)
+        except CogmentError as error:
+            _log.warning("game %r: no trial could be started: %s", self.game.name, error)
+            self._perform(self._machine.start_failed(effect.members))
+            return
+        for ticket, link in zip(tickets, links, strict=True):
+            self._links[ticket] = link
+            page = self._pages.get(ticket)
+            if page is not None:
+                page.refresh(partial(self._render, ticket))
+        try:
+            await over()
+        except CogmentError as error:
+            _log.warning("game %r: a trial was lost: %s", self.game.name, error)
+        for ticket in tickets:
+            self._links.pop(ticket, None)
+        self._perform(self._machine.trial_over(effect.members))
+
+    def _arm_away(self, effect: machine.ArmAway) -> None:
+        if self._nursery is not None:
+            self._nursery.start_soon(self._sleep_away, effect)
+
+    async def _sleep_away(self, effect: machine.ArmAway) -> None:
+        await trio.sleep(effect.seconds)
+        self._perform(self._machine.away_over(effect.member, effect.number))
+
+    def _arm_wait(self, effect: machine.ArmWait) -> None:
+        self._wait_scope.cancel()
+        if self._nursery is not None:
+            scope = self._wait_scope = trio.CancelScope()
+            self._wait_ends = trio.current_time() + effect.seconds
+            self._nursery.start_soon(self._sleep_wait, scope, effect)
+
+    async def _sleep_wait(self, scope: trio.CancelScope, effect: machine.ArmWait) -> None:
+        with scope:
+            await trio.sleep(effect.seconds)
+            self._wait_ends = None
+            self._perform(self._machine.wait_over(effect.number))
+
+    def _disarm_wait(self, _effect: machine.DisarmWait) -> None:
+        self._wait_scope.cancel()
+        self._wait_ends = None
+
+    def _tell_presence(self, effect: machine.Presence) -> None:
+        self._presence = effect
+        for ticket, page in self._pages.items():
+            page.refresh(partial(self._render, ticket))
+
+
+class _Visitor:
+    """Who sits at a page: nobody, until it has said so."""
+
+    def __init__(self) -> None:
+        self.ticket = ""
+
+
+_PERFORM: dict[type[Any], Callable[[Lobby, Any], None]] = {
+    machine.Tell: Lobby._tell,
+    machine.TurnAway: Lobby._tell,
+    machine.StartTrial: Lobby._start_trial,
+    machine.ArmAway: Lobby._arm_away,
+    machine.ArmWait: Lobby._arm_wait,
+    machine.DisarmWait: Lobby._disarm_wait,
+    machine.Presence: Lobby._tell_presence,
+}

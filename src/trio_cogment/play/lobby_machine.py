@@ -1,0 +1,270 @@
+"""A lobby as a machine: people come, wait and go; trials start. `lobby_table` has the way of each of them.
+
+A group's time begins when its first person is ready, and stops when nobody is ready any more. Bots that wait (members
+that are `automated`) begin no time, and no trial starts for bots alone.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from trio_cogment.errors import InvalidArgumentError
+from trio_cogment.play.lobby_table import MEMBER_TABLE, MemberAction, MemberInput, MemberState
+
+
+class Shortage(enum.Enum):
+    """What happens when a group has waited for its time, and is not complete."""
+
+    #: Bots take the other seats.
+    BOTS = "bots"
+    #: The trial has fewer actors, if those who are there are enough.
+    FEWER = "fewer"
+    #: There is no trial.
+    GIVE_UP = "give up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LobbyRules:
+    """How people wait.
+
+    Attributes:
+        seats: how many a trial takes.
+        fewest: how many it needs, people and bots that wait, when time is over; with fewer there is no trial.
+        wait_seconds: how long a group waits, once its first person is ready.
+        away_seconds: how long a place is kept for somebody whose page has gone.
+        shortage: what happens when a group is not complete in time.
+        most: how many may wait; others are turned away.
+
+    Raises:
+        InvalidArgumentError: a number is out of range.
+    """
+
+    seats: int = 1
+    fewest: int = 1
+    wait_seconds: float = 300.0
+    away_seconds: float = 30.0
+    shortage: Shortage = Shortage.GIVE_UP
+    most: int = 1000
+
+    def __post_init__(self) -> None:
+        for name in ("wait_seconds", "away_seconds"):
+            if not getattr(self, name) > 0:
+                raise InvalidArgumentError(f"{name}: expected seconds, more than 0; got {getattr(self, name)}")
+        if not 1 <= self.fewest <= self.seats <= self.most:
+            text = f"got {self.fewest}, {self.seats} and {self.most}"
+            raise InvalidArgumentError(f"fewest, seats, most: expected them to be in this order, from 1 on; {text}")
+
+
+#: What stands for a member: anything that is equal to itself alone.
+MemberId: TypeAlias = Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Tell a member's page where its person is."""
+
+    member: MemberId
+    state: MemberState
+
+
+@dataclass(frozen=True, slots=True)
+class TurnAway:
+    """Tell a page that there is no room."""
+
+    member: MemberId
+
+
+@dataclass(frozen=True, slots=True)
+class StartTrial:
+    """Start a trial with these members, and so many bots; then `started`, or `start_failed`."""
+
+    members: tuple[MemberId, ...]
+    bots: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArmAway:
+    """Begin to count the time for which a member may be away. It fires with this number."""
+
+    member: MemberId
+    seconds: float
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArmWait:
+    """Begin to count the time of the group. It fires with this number."""
+
+    seconds: float
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class DisarmWait:
+    """Nobody waits any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Tell everybody who waits how many there are."""
+
+    ready: int
+    reading: int
+    away: int
+    bots: int
+    seats: int
+
+
+LobbyEffect: TypeAlias = Tell | TurnAway | StartTrial | ArmAway | ArmWait | DisarmWait | Presence
+
+_WAITING = frozenset({MemberState.READING, MemberState.READY, MemberState.READING_AWAY, MemberState.AWAY})
+
+
+@dataclass(slots=True)
+class _Member:
+    member: MemberId
+    automated: bool
+    state: MemberState
+    number: int = 0  # of the timer
+
+
+class LobbyMachine:
+    """One lobby. Every method returns what is to be done about what has happened, in this order."""
+
+    def __init__(self, rules: LobbyRules) -> None:
+        self._rules = rules
+        self._members: dict[MemberId, _Member] = {}
+        self._waits = False  # the group's time runs
+        self._number = 0
+        self._told = Presence(0, 0, 0, 0, rules.seats)
+
+    def state_of(self, member: MemberId) -> MemberState | None:
+        """Return where somebody is; None: nobody of this name has come, or it is long ago."""
+        found = self._members.get(member)
+        return None if found is None else found.state
+
+    def come(self, member: MemberId, *, automated: bool = False) -> list[LobbyEffect]:
+        """Have somebody come who has not been here before; a bot is ready at once."""
+        if sum(each.state in _WAITING for each in self._members.values()) >= self._rules.most:
+            return [TurnAway(member)]
+        self._forget()
+        state = MemberState.READY if automated else MemberState.READING
+        self._members[member] = _Member(member, automated, state)
+        return [Tell(member, state), *self._settled()]
+
+    def ready(self, member: MemberId) -> list[LobbyEffect]:
+        """Have somebody say that they are ready."""
+        return self._one(member, MemberInput.READY)
+
+    def attach(self, member: MemberId) -> list[LobbyEffect]:
+        """Have somebody's page come back."""
+        return self._one(member, MemberInput.ATTACH)
+
+    def detach(self, member: MemberId) -> list[LobbyEffect]:
+        """Have somebody's page go."""
+        return self._one(member, MemberInput.DETACH)
+
+    def leave(self, member: MemberId) -> list[LobbyEffect]:
+        """Have somebody take the way out."""
+        return self._one(member, MemberInput.LEAVE)
+
+    def away_over(self, member: MemberId, number: int) -> list[LobbyEffect]:
+        """Have the time be over for which somebody may be away; a timer of before changes nothing."""
+        found = self._members.get(member)
+        return self._one(member, MemberInput.AWAY_OVER) if found is not None and found.number == number else []
+
+    def wait_over(self, number: int) -> list[LobbyEffect]:
+        """Have the time of a group be over; that of one before changes nothing."""
+        if not self._waits or number != self._number:
+            return []
+        self._waits = False
+        taken = self._takes()
+        if self._rules.shortage is Shortage.BOTS:
+            effects = self._start(taken, bots=self._rules.seats - len(taken))
+        elif self._rules.shortage is Shortage.FEWER and len(taken) >= self._rules.fewest:
+            effects = self._start(taken, bots=0)
+        else:
+            effects = [effect for each in self._ready() for effect in self._moved(each, MemberInput.WAIT_OVER)]
+        return [*effects, *self._settled()]
+
+    def start_failed(self, members: tuple[MemberId, ...]) -> list[LobbyEffect]:
+        """Have a trial not start."""
+        return self._several(members, MemberInput.START_FAILED)
+
+    def trial_over(self, members: tuple[MemberId, ...]) -> list[LobbyEffect]:
+        """Have a trial end."""
+        return self._several(members, MemberInput.TRIAL_OVER)
+
+    # --- what is done ---
+
+    def _one(self, member: MemberId, happened: MemberInput) -> list[LobbyEffect]:
+        return self._several((member,), happened)
+
+    def _several(self, members: tuple[MemberId, ...], happened: MemberInput) -> list[LobbyEffect]:
+        found = [self._members[each] for each in members if each in self._members]
+        return [*(effect for each in found for effect in self._moved(each, happened)), *self._settled()]
+
+    def _moved(self, member: _Member, happened: MemberInput) -> list[LobbyEffect]:
+        member.state, action = MEMBER_TABLE[member.state, happened]
+        if action is MemberAction.DROP:
+            return []
+        if action is MemberAction.KEEP_PLACE:
+            member.number += 1
+            return [ArmAway(member.member, self._rules.away_seconds, member.number)]
+        if action is MemberAction.RETURN:
+            member.number += 1  # the timer that runs is that of before
+        return [Tell(member.member, member.state)]
+
+    def _ready(self, *, automated: bool = False) -> list[_Member]:
+        waiting = self._members.values()
+        return [each for each in waiting if each.state is MemberState.READY and each.automated is automated]
+
+    def _takes(self) -> list[_Member]:
+        """Return who would be in a trial that starts now: people before bots, and in the order in which they came."""
+        return [*self._ready(), *self._ready(automated=True)][: self._rules.seats]
+
+    def _start(self, taken: list[_Member], bots: int) -> list[LobbyEffect]:
+        seated = [effect for each in taken for effect in self._moved(each, MemberInput.SEAT)]
+        return [StartTrial(tuple(each.member for each in taken), bots), *seated]
+
+    def _settled(self) -> list[LobbyEffect]:
+        """Start the trials that are complete, and see to the group's time."""
+        effects: list[LobbyEffect] = []
+        while self._ready() and len(taken := self._takes()) == self._rules.seats:
+            effects += self._start(taken, bots=0)
+            if self._waits:
+                self._waits = False
+                effects.append(DisarmWait())
+        if self._ready() and not self._waits:
+            self._waits = True
+            self._number += 1
+            effects.append(ArmWait(self._rules.wait_seconds, self._number))
+        elif self._waits and not self._ready():
+            self._waits = False
+            effects.append(DisarmWait())
+        presence = self._presence()
+        if presence != self._told or effects:
+            self._told = presence
+            effects.append(presence)
+        return effects
+
+    def _presence(self) -> Presence:
+        states = [each.state for each in self._members.values() if not each.automated]
+        away = states.count(MemberState.AWAY) + states.count(MemberState.READING_AWAY)
+        return Presence(
+            states.count(MemberState.READY),
+            states.count(MemberState.READING),
+            away,
+            len(self._ready(automated=True)),
+            self._rules.seats,
+        )
+
+    def _forget(self) -> None:
+        """Forget who came first of those who do not wait and do not play, if there are too many."""
+        gone = (MemberState.TIMED_OUT, MemberState.LEFT, MemberState.FAILED, MemberState.PLAYED)
+        past = [each.member for each in self._members.values() if each.state in gone]
+        for member in past[: max(len(past) - self._rules.most + 1, 0)]:
+            del self._members[member]

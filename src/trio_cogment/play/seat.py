@@ -1,0 +1,404 @@
+"""A seat that a server holds: the Trio shell around `seat_machine`, and the actor of the trial in one.
+
+Whoever brings an input (the trial, a page, a timer, a bot) feeds the machine in its own task, and what is to be done is
+done before that returns; nothing of it waits, so nothing needs a lock. What is an input itself queues behind the one
+that is being handled.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import trio
+from google.protobuf import wrappers_pb2
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError
+
+from trio_cogment.api.common_pb2 import ActorInitialInput
+from trio_cogment.config import PlayConfig
+from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
+from trio_cogment.play import seat_machine as machine
+from trio_cogment.play.codecs import Codec
+from trio_cogment.play.page import Page, PageSocket
+from trio_cogment.play.page_messages import Act, PageMessage, Rate, Resign, Say
+from trio_cogment.play.seat_machine import Outcome, SeatEffect, SeatMachine, SeatRules, Timer
+from trio_cogment.play.seat_table import SeatState
+from trio_cogment.play.stand_in import Asked, Bot, BotFor
+from trio_cogment.play.views import View, page_message
+from trio_cogment.sdk import ActorSession, Event, EventType, RecvObservation
+from trio_cogment.spec import Payload
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatSettings:
+    """How a seat is held, and what its pages show.
+
+    Attributes:
+        rules: how long it is kept, and what comes then.
+        default: the action that is taken where the outcome is `Outcome.DEFAULT`.
+        bot: makes what acts where it is `Outcome.BOT`.
+        title: of the page.
+        receivers: of rewards and messages: the other participants.
+        renderer: the project has its own page that shows observations.
+
+    Raises:
+        InvalidArgumentError: the outcome needs what is not there.
+    """
+
+    rules: SeatRules = field(default_factory=SeatRules)
+    default: Payload | None = None
+    bot: BotFor | None = None
+    title: str = ""
+    receivers: Sequence[str] = ()
+    renderer: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rules.outcome is Outcome.DEFAULT and self.default is None:
+            raise InvalidArgumentError("default: expected the action that is taken for somebody who is away, got none")
+        if self.rules.outcome is Outcome.BOT and self.bot is None:
+            raise InvalidArgumentError("bot: expected what acts for somebody who is away, got none")
+
+
+class Seat:
+    """One seat in one trial.
+
+    Args:
+        trial_id: of the trial.
+        actor: the actor's name.
+        codec: its payloads.
+        settings: see there.
+        config: limits.
+        on_change: called when the state is another one.
+
+    Attributes:
+        trial_id, actor: see above.
+        failure: why the seat could not be taken, or was lost; empty if it was not.
+    """
+
+    def __init__(
+        self,
+        trial_id: str,
+        actor: str,
+        codec: Codec,
+        settings: SeatSettings,
+        config: PlayConfig,
+        on_change: Callable[[Seat], None] = lambda seat: None,
+    ) -> None:
+        self.trial_id = trial_id
+        self.actor = actor
+        self.failure = ""
+        self._codec = codec
+        self._settings = settings
+        self._config = config
+        self._on_change = on_change
+        self._machine = SeatMachine(settings.rules)
+        self._effects: deque[SeatEffect] = deque()
+        self._performing = False
+        self._session: ActorSession[Any, Any, Any] | None = None
+        self._observed: RecvObservation[Any] | None = None
+        self._total = 0.0
+        self._history: deque[dict[str, Any]] = deque(maxlen=config.max_notices)
+        self._over: dict[str, Any] | None = None
+        self._deadline = math.inf
+        self._timers = dict.fromkeys(Timer, trio.CancelScope())
+        self._bot: Bot | None = None
+        self._bot_scope = trio.CancelScope()
+        self._nursery: trio.Nursery | None = None
+        self._scope = trio.CancelScope()
+
+    @property
+    def state(self) -> SeatState:
+        """Who sits there."""
+        return self._machine.state
+
+    # --- the trial ---
+
+    async def play(self, session: ActorSession[Any, Any, Any]) -> None:
+        """Take part in the trial; an `ActorImplementation`."""
+        self._session = session
+        try:
+            async with trio.open_nursery() as self._nursery:
+                with self._scope:
+                    self._perform(self._machine.begin())
+                    await session.handle(self._on_event)
+                self._nursery.cancel_scope.cancel()
+        finally:
+            self._nursery = self._session = None
+            if self._machine.state is not SeatState.LEFT:
+                self._finish(session)
+
+    def fail(self, reason: str) -> None:
+        """Have the seat be one that could not be taken, or was lost."""
+        self.failure = reason
+        self._over = {"cause": "failed", "reason": reason}
+        self._perform(self._machine.end())
+
+    def _finish(self, session: ActorSession[Any, Any, Any]) -> None:
+        outcome = session.outcome
+        self._over = {
+            "cause": "unknown" if outcome is None else outcome.cause.name.lower().replace("_", " "),
+            "reason": session.details or ("" if outcome is None else outcome.reason),
+        }
+        self._perform(self._machine.end())
+
+    def _on_event(self, event: Event[Any, None]) -> None:
+        if event.observation is not None:
+            self._observe(event.observation, asks=event.type is EventType.ACTIVE)
+        elif event.reward is not None:
+            self._total += event.reward.value
+            senders = sorted({source.sender_name for source in event.reward.sources if source.sender_name})
+            self._notify(
+                {
+                    "type": "reward",
+                    "tick": event.reward.tick_id,
+                    "value": event.reward.value,
+                    "total": self._total,
+                    "from": senders,
+                }
+            )
+        elif event.message is not None:
+            text = _text_of(event.message.payload)
+            self._notify({"type": "message", "from": event.message.sender_name, "text": text})
+
+    def _observe(self, observation: RecvObservation[Any], *, asks: bool) -> None:
+        self._observed = observation
+        asked = self._codec.observe(observation.payload)
+        if asked and asks:
+            self._perform(self._machine.ask(observation.tick_id))
+            return
+        self._perform(self._machine.show())
+        if asks:
+            self._send(self._codec.idle())
+
+    def _notify(self, notice: dict[str, Any]) -> None:
+        self._history.append(notice)
+        if isinstance(self._machine.page, Page):
+            self._machine.page.notify(notice)
+
+    # --- pages ---
+
+    async def serve_page(self, socket: PageSocket) -> None:
+        """Have a page at this seat until it is gone."""
+        page = Page(self._config)
+        self._perform(self._machine.attach(page))
+        try:
+            await page.serve(socket, partial(self._on_page, page))
+        finally:
+            self._perform(self._machine.detach(page))
+
+    def _on_page(self, page: Page, message: PageMessage) -> None:
+        if isinstance(message, Act):
+            if page is self._machine.page and message.tick_id == self._machine.asked:
+                action = self._codec.action(message.answer)
+                self._perform(self._machine.act(page, message.tick_id, action))
+            else:
+                self._perform(self._machine.act(page, message.tick_id, None))
+        elif isinstance(message, Rate | Say):
+            self._pass_on(page, message)
+        elif isinstance(message, Resign):
+            self._perform(self._machine.resign(page))
+        else:
+            raise InvalidArgumentError("expected what a page of a seat says")
+
+    def _pass_on(self, page: Page, message: Rate | Say) -> None:
+        """Send what the person says to others."""
+        if page is not self._machine.page or self._session is None:
+            raise FailedPreconditionError("you do not have this seat any more")
+        if message.to not in self._settings.receivers:
+            raise InvalidArgumentError(f"to: expected one of {', '.join(self._settings.receivers) or 'nobody'}")
+        if self._observed is None:
+            raise FailedPreconditionError("the trial has not begun")
+        if isinstance(message, Rate):
+            self._session.add_reward_nowait(message.value, 1.0, message.to, tick_id=self._observed.tick_id)
+        else:
+            self._session.send_message_nowait(wrappers_pb2.StringValue(value=message.text), message.to)
+        self._notify({"type": "sent", "to": message.to, "what": "reward" if isinstance(message, Rate) else "message"})
+
+    def _render(self, page: Page) -> bytes:
+        """Return what a page is to show now."""
+        observed, asked = self._observed, self._machine.asked
+        header: dict[str, Any] = {
+            "type": "seat",
+            "state": self.state.value,
+            "tick": None if observed is None else observed.tick_id,
+            "asked": asked,
+            "seconds": self._seconds_left(),
+        }
+        if page.greeting is not None:
+            header["welcome"], page.greeting = page.greeting, None
+        view = View()
+        if observed is not None:
+            view = self._codec.view(observed.payload)
+            self._without_large(view)
+            form = self._codec.form()
+            if page.new_form(form):
+                header["form"] = form
+        if self._over is not None:
+            header["over"] = self._over
+        return page_message({**header, "parts": view.parts}, view.blobs)
+
+    def _seconds_left(self) -> float | None:
+        return None if self._deadline == math.inf else max(self._deadline - trio.current_time(), 0.0)
+
+    def _without_large(self, view: View) -> None:
+        for index, (_, content) in enumerate(view.blobs):
+            if len(content) > self._config.max_blob_bytes:
+                view.blobs[index] = ("text/plain", f"{len(content)} bytes, too large to be shown".encode())
+
+    # --- what the machine wants ---
+
+    def _perform(self, effects: Iterable[SeatEffect]) -> None:
+        self._effects.extend(effects)
+        if self._performing:
+            return
+        self._performing = True
+        try:
+            while self._effects:
+                effect = self._effects.popleft()
+                _PERFORM[type(effect)](self, effect)
+        finally:
+            self._performing = False
+
+    def _arm(self, effect: machine.Arm) -> None:
+        self._timers[effect.timer].cancel()
+        if self._nursery is not None:
+            scope = self._timers[effect.timer] = trio.CancelScope()
+            if effect.timer is Timer.ACTION:
+                self._deadline = trio.current_time() + effect.seconds
+            self._nursery.start_soon(self._sleep, scope, effect)
+
+    async def _sleep(self, scope: trio.CancelScope, effect: machine.Arm) -> None:
+        with scope:
+            await trio.sleep(effect.seconds)
+            if effect.timer is Timer.ACTION:
+                self._deadline = math.inf
+            self._perform(self._machine.fire(effect.timer, effect.number))
+
+    def _disarm(self, effect: machine.Disarm) -> None:
+        self._timers[effect.timer].cancel()
+        if effect.timer is Timer.ACTION:
+            self._deadline = math.inf
+
+    def _greet(self, effect: machine.Greet) -> None:
+        page = effect.page
+        assert isinstance(page, Page)
+        page.new_form(None)
+        page.greeting = {
+            "trial": self.trial_id,
+            "actor": self.actor,
+            "title": self._settings.title,
+            "receivers": list(self._settings.receivers),
+            "renderer": self._settings.renderer,
+            "total": self._total,
+            "grace": self._settings.rules.grace_seconds,
+            "history": list(self._history),
+        }
+        page.refresh(self._render)
+
+    def _show(self, effect: machine.Show) -> None:
+        assert isinstance(effect.page, Page)
+        effect.page.refresh(self._render)
+
+    def _dismiss(self, effect: machine.Dismiss) -> None:
+        assert isinstance(effect.page, Page)
+        effect.page.notify({"type": "dismissed", "reason": effect.reason, "failure": self.failure})
+        effect.page.close()
+
+    def _too_late(self, effect: machine.TooLate) -> None:
+        assert isinstance(effect.page, Page)
+        effect.page.notify({"type": "late", "tick": effect.tick_id})
+
+    def _send_action(self, effect: machine.Send) -> None:
+        self._send(effect.action)
+        if isinstance(self._machine.page, Page):
+            self._machine.page.refresh(self._render)
+
+    def _send(self, action: Payload) -> None:
+        if self._session is not None and not self._session.is_over:
+            self._session.do_action_nowait(action)
+
+    def _ask_stand_in(self, effect: machine.AskStandIn) -> None:
+        settings = self._settings
+        if settings.rules.outcome is not Outcome.BOT:
+            self._perform(self._machine.stand_in_acts(effect.tick_id, settings.default))
+            return
+        assert self._observed is not None
+        if self._bot is None and settings.bot is not None and self._nursery is not None and self._session is not None:
+            self._bot = settings.bot(self.trial_id, _part_of(self._session), self._on_bot)
+            self._bot_scope = trio.CancelScope()
+            self._nursery.start_soon(self._run_bot, self._bot, self._bot_scope)
+        payload = self._codec.for_newcomer(self._observed.payload)
+        content = payload if isinstance(payload, bytes) else payload.SerializeToString()
+        if self._bot is not None:
+            self._bot.ask(Asked(effect.tick_id, self._observed.timestamp, content))
+
+    def _on_bot(self, tick_id: int, content: bytes) -> None:
+        self._perform(self._machine.stand_in_acts(tick_id, content))
+
+    async def _run_bot(self, bot: Bot, scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                await bot.run()
+            except CogmentError as error:
+                _log.warning("trial %r, actor %r: %s", self.trial_id, self.actor, error)
+                if self._bot is bot:
+                    self._bot = None
+                    self._perform(self._machine.stand_in_fails())
+
+    def _drop_stand_in(self, _effect: machine.DropStandIn) -> None:
+        self._bot = None
+        self._bot_scope.cancel()
+
+    def _leave(self, _effect: machine.Leave) -> None:
+        self._scope.cancel()
+
+    def _changed(self, _effect: machine.Changed) -> None:
+        self._on_change(self)
+
+
+_PERFORM: dict[type[Any], Callable[[Seat, Any], None]] = {
+    machine.Arm: Seat._arm,
+    machine.Disarm: Seat._disarm,
+    machine.Greet: Seat._greet,
+    machine.Show: Seat._show,
+    machine.Dismiss: Seat._dismiss,
+    machine.TooLate: Seat._too_late,
+    machine.Send: Seat._send_action,
+    machine.AskStandIn: Seat._ask_stand_in,
+    machine.DropStandIn: Seat._drop_stand_in,
+    machine.Leave: Seat._leave,
+    machine.Changed: Seat._changed,
+}
+
+
+def _part_of(session: ActorSession[Any, Any, Any]) -> ActorInitialInput:
+    """Return what a bot is told about the part that it takes."""
+    init = ActorInitialInput(
+        actor_name=session.name,
+        actor_class=session.actor_class,
+        impl_name=session.implementation,
+        env_name=session.environment_name,
+    )
+    if session.config is not None:
+        config = session.config
+        init.config.content = config if isinstance(config, bytes) else config.SerializeToString()
+    return init
+
+
+def _text_of(payload: AnyMessage) -> str:
+    """Return what a message from another participant says: a text, or else its type and size."""
+    text = wrappers_pb2.StringValue()
+    try:
+        if payload.Unpack(text):
+            return text.value
+    except DecodeError:
+        pass
+    return f"({payload.TypeName()}, {len(payload.value)} bytes)"

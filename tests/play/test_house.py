@@ -1,0 +1,532 @@
+"""Seats and lobbies in running trials: pages without a browser, on a clock of the tests."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.play.pages import Counting, Socket, page, params, platform_of
+from trio_cogment.config import PlayConfig
+from trio_cogment.errors import InvalidArgumentError, NotFoundError
+from trio_cogment.platform import Platform
+from trio_cogment.play.games import Game
+from trio_cogment.play.house import PlayHouse, open_house
+from trio_cogment.play.lobby_machine import LobbyRules, Shortage
+from trio_cogment.play.lobby_table import MemberState
+from trio_cogment.play.seat import Seat
+from trio_cogment.play.seat_machine import Outcome, SeatRules
+from trio_cogment.play.seat_table import SeatState
+
+
+def game(*people: str, **options: Any) -> Game:
+    options.setdefault("lobby", LobbyRules(seats=len(people)))
+    options.setdefault("params", params(*people))
+    return Game(name="counting", bot="seven", **options)
+
+
+@asynccontextmanager
+async def house_of(
+    environment: Counting, *games: Game, config: PlayConfig | None = None
+) -> AsyncIterator[tuple[Platform, PlayHouse]]:
+    # Virtual time: a test that waits for what does not come fails at once.
+    with trio.fail_after(100_000):
+        async with platform_of(environment) as platform, open_house(platform, games, config=config) as house:
+            house.link_of = lambda trial_id, actor: f"/{trial_id}/{actor}"
+            yield platform, house
+
+
+async def seats_of(house: PlayHouse, played: Game) -> list[Seat]:
+    links, _ = await house.start(played, len(played.people()), False)
+    return [house.seat(*link[1:].split("/")) for link in links]
+
+
+async def act(socket: Socket, number: int = 1) -> dict[str, Any]:
+    """Act as soon as the page is asked; return what it saw."""
+    while (asked := socket.state.get("asked")) is None or asked <= socket.acted:
+        await socket.read()
+    socket.acted = asked
+    await socket.say(type="act", tick=asked, action={"value": str(number)})
+    return socket.state
+
+
+async def test_a_person_plays_a_trial(autojump_clock: MockClock) -> None:
+    environment, played = Counting(3), game("ann")
+    async with house_of(environment) as (_, house):
+        [seat] = await seats_of(house, played)
+        async with page(seat.serve_page) as socket:
+            first = await act(socket)
+            assert socket.welcome["actor"] == "ann"
+            assert socket.welcome["receivers"] == ["env"]
+            assert first["parts"] == [{"name": "", "kind": "text", "text": "tick 0"}]
+            assert [each["name"] for each in socket.form["fields"]] == ["value"]
+            second = await act(socket, 2)
+            assert "form" not in second  # it is the same
+            await act(socket, 3)
+            last = await socket.read_until(lambda message: message.get("over"))
+            assert last["over"]["cause"] == "environment ended"
+            assert last["parts"][0]["text"] == "tick 3"
+            assert (await socket.read())["reason"] == "over"
+        async with page(seat.serve_page) as socket:  # who looks again
+            assert (await socket.read())["over"]
+    assert environment.actions == [[1], [2], [3]]
+
+
+async def test_a_reload_in_the_middle_keeps_the_seat(autojump_clock: MockClock) -> None:
+    environment, played = Counting(4), game("ann")
+    async with house_of(environment) as (_, house):
+        [seat] = await seats_of(house, played)
+        for number in range(4):
+            async with page(seat.serve_page) as socket:
+                seen = await act(socket, number)
+                assert seen["parts"][0]["text"] == f"tick {number}"
+                await socket.read_until(lambda message, tick=number: message.get("tick", 0) > tick)
+            if number < 3:
+                assert seat.state is SeatState.AWAY
+                await trio.sleep(20)  # less than the grace
+    assert environment.actions == [[0], [1], [2], [3]]
+
+
+async def test_a_second_page_takes_over_and_the_first_is_told(autojump_clock: MockClock) -> None:
+    async with house_of(Counting()) as (_, house):
+        [seat] = await seats_of(house, game("ann"))
+        async with page(seat.serve_page) as first, trio.open_nursery() as nursery:
+            await first.read_until(lambda message: message.get("asked") is not None)
+            second = Socket()
+            nursery.start_soon(seat.serve_page, second)
+            told = await first.read_until(lambda message: message["type"] == "dismissed")
+            assert told["reason"] == "taken over"
+            await act(second)
+            await second.read_until(lambda message: message.get("tick") == 1)
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("outcome", "number"), [(Outcome.DEFAULT, 9), (Outcome.BOT, 7)])
+async def test_closing_beyond_the_grace(outcome: Outcome, number: int, autojump_clock: MockClock) -> None:
+    environment, played = Counting(4), game("ann", seat=SeatRules(outcome=outcome))
+    async with house_of(environment) as (platform, house):
+        [seat] = await seats_of(house, played)
+        async with page(seat.serve_page) as socket:
+            await act(socket, 1)
+            await socket.read_until(lambda message: message.get("tick") == 1)
+        await trio.sleep(29)
+        assert environment.actions == [[1]]
+        outcome_of_trial = await platform.controller.wait_trial(seat.trial_id)
+        assert not outcome_of_trial.failed
+    assert environment.actions == [[1], [number], [number], [number]]
+
+
+async def test_closing_beyond_the_grace_loses_the_seat(autojump_clock: MockClock) -> None:
+    environment, played = Counting(4), game("ann", seat=SeatRules(outcome=Outcome.LOSS))
+    async with house_of(environment) as (platform, house):
+        [seat] = await seats_of(house, played)
+        async with page(seat.serve_page) as socket:
+            await act(socket, 1)
+        outcome = await platform.controller.wait_trial(seat.trial_id, check=False)
+        assert outcome.participant == "ann"
+        assert seat.state is SeatState.LEFT
+        async with page(seat.serve_page) as socket:
+            assert (await socket.read())["reason"] == "left"
+
+
+async def test_an_optional_actor_that_is_lost_ends_no_trial(autojump_clock: MockClock) -> None:
+    environment = Counting(3)
+    played = game("ann", params=params("ann", agents=["agent"], optional=True))
+    async with house_of(environment) as (platform, house):
+        [seat] = await seats_of(house, played)
+        async with page(seat.serve_page) as socket:
+            await socket.read()
+            await socket.say(type="resign")
+            await socket.read_until(lambda message: message["type"] == "dismissed")
+        assert not (await platform.controller.wait_trial(seat.trial_id)).failed
+    assert environment.actions == [[9, 7]] * 3
+
+
+async def test_somebody_comes_back_and_relieves_the_bot(autojump_clock: MockClock) -> None:
+    environment = Counting(40)
+    played = game("ann", "bob", seat=SeatRules(outcome=Outcome.BOT, action_seconds=10))
+    async with house_of(environment) as (_, house):
+        ann, bob = await seats_of(house, played)
+        async with page(bob.serve_page) as other:
+            async with page(ann.serve_page) as socket:
+                await socket.read()
+            for _ in range(12):
+                await trio.sleep(4)
+                await act(other, 2)
+            assert ann.state is SeatState.ABSENT
+            async with page(ann.serve_page) as socket:
+                await act(socket, 5)
+                await act(other, 2)
+                await socket.read_until(lambda message: message["tick"] == len(environment.actions))
+    assert [5, 2] in environment.actions
+    assert [7, 2] in environment.actions
+
+
+async def test_a_bot_that_fails_loses_the_seat(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "trio_cogment")
+    played = Game(name="counting", bot="failing", params=params("ann"), seat=SeatRules(outcome=Outcome.BOT))
+    async with house_of(Counting()) as (platform, house):
+        [seat] = await seats_of(house, played)
+        assert (await platform.controller.wait_trial(seat.trial_id, check=False)).participant == "ann"
+
+
+async def test_an_action_has_a_time_limit(autojump_clock: MockClock) -> None:
+    environment = Counting(3)
+    played = game("ann", seat=SeatRules(outcome=Outcome.DEFAULT, action_seconds=2))
+    async with house_of(environment) as (_, house):
+        [seat] = await seats_of(house, played)
+        async with page(seat.serve_page) as socket:
+            seen = await socket.read_until(lambda message: message.get("asked") is not None)
+            assert seen["seconds"] == 2
+            late = await socket.read_until(lambda message: message.get("tick") == 1)
+            assert late["asked"] == 1
+            await socket.say(type="act", tick=0, action={"value": 4})
+            assert (await socket.read_until(lambda message: message["type"] == "late"))["tick"] == 0
+            await socket.read_until(lambda message: message["type"] == "dismissed")
+    assert environment.actions == [[9]] * 3
+
+
+async def test_feedback_goes_to_others(autojump_clock: MockClock) -> None:
+    environment = Counting(2)
+    async with house_of(environment) as (_, house):
+        ann, bob = await seats_of(house, game("ann", "bob"))
+        async with page(ann.serve_page) as to_ann, page(bob.serve_page) as to_bob:
+            for socket in (to_ann, to_bob):
+                await socket.read_until(lambda message: message.get("asked") is not None)
+            assert to_ann.welcome["receivers"] == ["bob", "env"]
+            await to_ann.say(type="message", to="env", text="hello")
+            await to_ann.say(type="message", to="bob", text="<b>hello</b>")
+            await to_ann.say(type="reward", to="bob", value=-1)
+            said = await to_bob.read_until(lambda message: message["type"] == "message")
+            assert (said["from"], said["text"]) == ("ann", "<b>hello</b>")
+            for _ in range(2):
+                await act(to_ann)
+                await act(to_bob)
+            reward = await to_bob.read_until(lambda message: message["type"] == "reward")
+            assert (reward["value"], reward["from"], reward["total"]) == (-1, ["ann"], -1)
+            await to_ann.say(type="message", to="nobody", text="x")
+            refused = await to_ann.read_until(lambda message: message["type"] in ("refused", "dismissed"))
+            assert refused["type"] == "dismissed" or "to: expected one of bob, env" in refused["reason"]
+    assert environment.messages == [("ann", "hello")]
+
+
+NONSENSE = [
+    b"",
+    b"{",
+    b"[]",
+    b"\xff\xfe",
+    b'{"type":"nothing"}',
+    b'{"type":["act"]}',
+    b'{"type":"act","tick":-1}',
+    b'{"type":"act","tick":1.5,"action":{}}',
+    b'{"type":"act","tick":true,"action":{}}',
+    b'{"type":"act","tick":99999999999999999999,"action":{}}',
+    b'{"type":"act","tick":0,"action":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    b'{"type":"act","tick":0,"action":' + b"[" * 60 + b"]" * 60 + b"}",
+    b'{"type":"reward","to":"env","value":NaN}',
+    b'{"type":"reward","to":"env","value":1e999}',
+    b'{"type":"reward","to":7,"value":1}',
+    b'{"type":"message","to":"env","text":"' + b"x" * 5000 + b'"}',
+    b'{"type":"message","to":"env","text":"\\ud800"}',
+    b'{"type":"ping"}',
+    b'{"type":"hello","ticket":"' + b"x" * 100 + b'"}',
+]
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE, ids=range(len(NONSENSE)))
+async def test_nonsense_is_refused_and_the_page_goes_on(nonsense: bytes, autojump_clock: MockClock) -> None:
+    environment = Counting(1)
+    async with house_of(environment) as (_, house):
+        [seat] = await seats_of(house, game("ann"))
+        async with page(seat.serve_page) as socket:
+            await socket.say_bytes(nonsense)
+            refused = await socket.read_until(lambda message: message["type"] == "refused")
+            assert "expected" in refused["reason"]
+            await act(socket)
+            await socket.read_until(lambda message: message.get("over"))
+    assert environment.actions == [[1]]
+
+
+@pytest.mark.parametrize("action", [None, 7, [], {"value": "x"}, {"other": 1}, {"value": 10**30}, {"value": [1]}])
+async def test_an_action_that_is_none_is_refused(action: Any, autojump_clock: MockClock) -> None:
+    async with house_of(Counting(1)) as (_, house):
+        [seat] = await seats_of(house, game("ann"))
+        async with page(seat.serve_page) as socket:
+            await socket.read_until(lambda message: message.get("asked") is not None)
+            await socket.say(type="act", tick=0, action=action)
+            refused = await socket.read_until(lambda message: message["type"] == "refused")
+            assert refused["reason"].startswith("action: ")
+            await act(socket)
+            await socket.read_until(lambda message: message.get("over"))
+
+
+async def test_a_page_that_sends_too_much_nonsense_is_closed(autojump_clock: MockClock) -> None:
+    async with house_of(Counting()) as (_, house):
+        [seat] = await seats_of(house, game("ann"))
+        socket = Socket()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(seat.serve_page, socket)
+            nursery.start_soon(socket.read_until, lambda message: False)
+            for _ in range(20):
+                await socket.say_bytes(b"?")
+            await trio.testing.wait_all_tasks_blocked()
+            assert seat.state is SeatState.AWAY
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_message_that_is_too_long_is_refused(autojump_clock: MockClock) -> None:
+    async with house_of(Counting(), config=PlayConfig(max_page_message_bytes=100)) as (_, house):
+        [seat] = await seats_of(house, game("ann"))
+        async with page(seat.serve_page) as socket:
+            await socket.say_bytes(json.dumps({"type": "message", "to": "env", "text": "x" * 200}).encode())
+            refused = await socket.read_until(lambda message: message["type"] == "refused")
+            assert refused["reason"] == "expected 100 bytes at most"
+
+
+async def test_a_page_that_floods_is_closed(autojump_clock: MockClock) -> None:
+    config = PlayConfig(page_burst=10, page_messages_per_second=1)
+    async with house_of(Counting(), config=config) as (_, house):
+        [seat] = await seats_of(house, game("ann"))
+        socket = Socket()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(seat.serve_page, socket)
+            nursery.start_soon(socket.read_until, lambda message: False)
+            for number in range(11):
+                await socket.say(type="ping", sent=number)
+            await trio.testing.wait_all_tasks_blocked()
+            assert seat.state is SeatState.AWAY
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_page_that_says_nothing_counts_as_gone(autojump_clock: MockClock) -> None:
+    async with house_of(Counting()) as (_, house):
+        [seat] = await seats_of(house, game("ann"))
+        async with page(seat.serve_page) as socket:
+            await socket.read()
+            await trio.sleep(39)
+            before = seat.state
+            await trio.sleep(2)
+            assert (before, seat.state) == (SeatState.HELD, SeatState.AWAY)
+
+
+async def test_a_page_that_never_reads_harms_nothing(autojump_clock: MockClock) -> None:
+    environment = Counting(500)
+    played = game("ann", "bob", seat=SeatRules(outcome=Outcome.DEFAULT, action_seconds=0.1))
+    async with house_of(environment, config=PlayConfig(max_notices=5)) as (platform, house):
+        ann, bob = await seats_of(house, played)
+        async with page(ann.serve_page) as stalled, page(bob.serve_page) as other:
+            stalled.reads = trio.Event()
+            for number in range(50):
+                await other.say(type="message", to="ann", text=str(number))
+                await act(other, 1)
+            stalled.reads.set()
+            # It gets the newest state, and not each one.
+            states = []
+            while True:
+                seen = await stalled.read()
+                if seen["type"] == "lost":
+                    assert seen["count"] >= 40
+                elif seen["type"] == "seat":
+                    states.append(seen["tick"])
+                elif seen.get("text") == "49":
+                    break
+            assert len(states) <= 4
+            assert states[-1] >= 49
+        await platform.controller.wait_trial(ann.trial_id)
+    assert len(environment.actions) == 500
+
+
+async def test_a_page_measures_its_latency(autojump_clock: MockClock) -> None:
+    async with house_of(Counting()) as (_, house):
+        [seat] = await seats_of(house, game("ann"))
+        async with page(seat.serve_page) as socket:
+            await socket.say(type="ping", sent=12.5, took=40)
+            assert (await socket.read_until(lambda message: message["type"] == "pong"))["sent"] == 12.5
+
+
+async def test_seats_are_forgotten_in_the_end(autojump_clock: MockClock) -> None:
+    async with house_of(Counting(1), config=PlayConfig(max_finished_seats=1)) as (platform, house):
+        played = game("ann", seat=SeatRules(outcome=Outcome.DEFAULT, come_seconds=1))
+        found = []
+        for _ in range(3):
+            [seat] = await seats_of(house, played)
+            await platform.controller.wait_trial(seat.trial_id)
+            await trio.sleep(1)
+            found.append(seat)
+        for seat in found[:2]:
+            with pytest.raises(NotFoundError):
+                house.seat(seat.trial_id, "ann")
+        assert house.seat(found[2].trial_id, "ann") is found[2]
+
+
+async def test_the_end_of_the_house_ends_trials(autojump_clock: MockClock) -> None:
+    async with platform_of(Counting()) as platform:
+        async with open_house(platform) as house:
+            house.link_of = lambda trial_id, actor: f"/{trial_id}/{actor}"
+            [seat] = await seats_of(house, game("ann"))
+            async with page(seat.serve_page) as socket:
+                await socket.read()
+        assert (await platform.controller.wait_trial(seat.trial_id, check=False)).participant == "ann"
+
+
+# Lobbies
+
+
+def ticketed(socket: Socket, ticket: str = "", *, automated: bool = False) -> Any:
+    return socket.say(type="hello", ticket=ticket, automated=automated)
+
+
+async def in_state(socket: Socket, state: MemberState) -> dict[str, Any]:
+    return await socket.read_until(lambda message: message.get("state") == state.value)
+
+
+PAIR = LobbyRules(seats=2, wait_seconds=60, away_seconds=10)
+
+
+async def test_people_wait_and_play(autojump_clock: MockClock) -> None:
+    environment, played = Counting(2), game("ann", "bob", lobby=PAIR, title="Counting", text="Count to two.")
+    async with house_of(environment, played) as (_, house):
+        lobby = house.lobby("counting")
+        async with page(lobby.serve_page) as first, page(lobby.serve_page) as second:
+            await ticketed(first)
+            welcome = (await first.read())["welcome"]
+            assert (welcome["title"], welcome["text"]) == ("Counting", "Count to two.")
+            await first.say(type="ready")
+            waiting = await in_state(first, MemberState.READY)
+            assert waiting["seconds"] == 60
+            await ticketed(second)
+            await first.read_until(lambda message: message["reading"] == 1)  # live
+            await second.say(type="ready")
+            links = [
+                (await socket.read_until(lambda message: message.get("link")))["link"] for socket in (first, second)
+            ]
+            seats = [house.seat(*link[1:].split("/")) for link in links]
+            assert [seat.actor for seat in seats] == ["ann", "bob"]
+            # Who comes back to the lobby gets the link again.
+            async with page(lobby.serve_page) as again:
+                await ticketed(again, welcome["ticket"])
+                assert (await again.read_until(lambda message: message.get("link")))["link"] == links[0]
+                assert (await first.read_until(lambda message: message["type"] == "dismissed"))["reason"]
+                async with page(seats[0].serve_page) as ann, page(seats[1].serve_page) as bob:
+                    for _ in range(2):
+                        await act(ann)
+                        await act(bob)
+                    await ann.read_until(lambda message: message.get("over"))
+                await in_state(again, MemberState.PLAYED)
+
+
+@pytest.mark.parametrize(
+    ("shortage", "actions"), [(Shortage.BOTS, [[1, 7]]), (Shortage.FEWER, [[1]]), (Shortage.GIVE_UP, [])]
+)
+async def test_too_few_people(shortage: Shortage, actions: list[list[int]], autojump_clock: MockClock) -> None:
+    environment = Counting(1)
+    rules = LobbyRules(seats=2, wait_seconds=60, shortage=shortage)
+    config = PlayConfig(page_silence_seconds=1000)  # a browser's page sends pings
+    async with house_of(environment, game("ann", "bob", lobby=rules), config=config) as (_, house):
+        lobby = house.lobby("counting")
+        async with page(lobby.serve_page) as socket:
+            await ticketed(socket)
+            await socket.say(type="ready")
+            await in_state(socket, MemberState.READY)
+            if shortage is Shortage.GIVE_UP:
+                await in_state(socket, MemberState.TIMED_OUT)
+                await socket.say(type="ready")
+                await in_state(socket, MemberState.TIMED_OUT)
+            else:
+                link = (await socket.read_until(lambda message: message.get("link")))["link"]
+                async with page(house.seat(*link[1:].split("/")).serve_page) as seat:
+                    await act(seat)
+                    await seat.read_until(lambda message: message.get("over"))
+    assert environment.actions == actions
+
+
+async def test_the_way_out_of_a_lobby_and_who_is_away(autojump_clock: MockClock) -> None:
+    async with house_of(Counting(), game("ann", "bob", lobby=PAIR)) as (_, house):
+        lobby = house.lobby("counting")
+        async with page(lobby.serve_page) as stays:
+            await ticketed(stays)
+            async with page(lobby.serve_page) as goes:
+                await ticketed(goes)
+                ticket = (await goes.read())["welcome"]["ticket"]
+                await goes.say(type="ready")
+                await stays.read_until(lambda message: message["ready"] == 1)
+            await stays.read_until(lambda message: message["away"] == 1)
+            async with page(lobby.serve_page) as back:
+                await ticketed(back, ticket)
+                await in_state(back, MemberState.READY)
+                await back.say(type="resign")
+                await in_state(back, MemberState.LEFT)
+        assert lobby.state_of(ticket) is MemberState.LEFT
+
+
+async def test_a_place_that_was_kept_for_too_long(autojump_clock: MockClock) -> None:
+    async with house_of(Counting(), game("ann", "bob", lobby=PAIR)) as (_, house):
+        lobby = house.lobby("counting")
+        async with page(lobby.serve_page) as socket:
+            await ticketed(socket)
+            ticket = (await socket.read())["welcome"]["ticket"]
+        await trio.sleep(11)
+        assert lobby.state_of(ticket) is MemberState.LEFT
+        async with page(lobby.serve_page) as socket:
+            await ticketed(socket, ticket)
+            await in_state(socket, MemberState.LEFT)
+
+
+async def test_bots_in_a_lobby_begin_no_time(autojump_clock: MockClock) -> None:
+    async with house_of(Counting(), game("ann", "bob", lobby=PAIR)) as (_, house):
+        lobby = house.lobby("counting")
+        async with page(lobby.serve_page) as bot, page(lobby.serve_page) as person:
+            await ticketed(bot, automated=True)
+            seen = await in_state(bot, MemberState.READY)
+            assert seen["seconds"] is None
+            await ticketed(person)
+            await person.say(type="ready")
+            assert (await person.read_until(lambda message: message.get("link")))["link"].endswith("/ann")
+
+
+async def test_a_forged_ticket_is_a_new_person(autojump_clock: MockClock) -> None:
+    async with house_of(Counting(), game("ann", "bob", lobby=PAIR)) as (_, house):
+        async with page(house.lobby("counting").serve_page) as socket:
+            await ticketed(socket, "<script>")
+            ticket = (await socket.read())["welcome"]["ticket"]
+            assert len(ticket) == 48
+            await socket.say(type="hello", ticket="")
+            assert "once" in (await socket.read_until(lambda message: message["type"] == "refused"))["reason"]
+        async with page(house.lobby("counting").serve_page) as socket:
+            await socket.say(type="ready")
+            assert "hello first" in (await socket.read())["reason"]
+
+
+async def test_a_trial_that_cannot_start_is_told(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "trio_cogment")
+    wrong = params("ann")
+    wrong.environment.endpoint = "cogment://discover?__implementation=none"
+    async with (
+        house_of(Counting(), game("ann", params=wrong)) as (_, house),
+        page(house.lobby("counting").serve_page) as socket,
+    ):
+        await ticketed(socket)
+        await socket.say(type="ready")
+        await in_state(socket, MemberState.FAILED)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": ""},
+        {"name": "<b>"},
+        {"name": "a/b"},
+        {"params": params(agents=["agent"])},
+        {"lobby": LobbyRules(seats=3)},
+        {"bot": "", "seat": SeatRules(outcome=Outcome.BOT)},
+    ],
+)
+def test_games_have_to_make_sense(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError):
+        Game(**{"name": "counting", "params": params("ann"), "bot": "seven", **wrong})
