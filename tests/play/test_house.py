@@ -70,7 +70,7 @@ async def test_a_person_plays_a_trial(autojump_clock: MockClock) -> None:
             assert "form" not in second  # it is the same
             await act(socket, 3)
             last = await socket.read_until(lambda message: message.get("over"))
-            assert last["over"]["cause"] == "environment ended"
+            assert last["over"]["cause"] == "environment"
             assert last["parts"][0]["text"] == "tick 3"
             assert (await socket.read())["reason"] == "over"
         async with page(seat.serve_page) as socket:  # who looks again
