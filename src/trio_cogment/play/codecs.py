@@ -14,9 +14,6 @@ from trio_cogment.play.forms import message_form, message_of
 from trio_cogment.play.views import View, message_view
 from trio_cogment.spec import ActorClass, Payload
 
-#: The observation of `trio_cogment.spaces`, and so of `trio_cogment.rl`.
-_OF_SPACES = "trio_cogment.spaces.Observation"
-
 
 class Codec(ABC):
     """The payloads of one actor in one trial."""
@@ -105,18 +102,3 @@ class BytesCodec(MessageCodec):
             return base64.b64decode(text, validate=True)
         except ValueError:
             raise InvalidArgumentError("action: expected base64") from None
-
-
-def codec_for(actor_class: ActorClass, labels: Sequence[str] = ()) -> Codec:
-    """Return the codec for actors of a class.
-
-    Args:
-        actor_class: with its types.
-        labels: what actions are called, if there are a few to choose from.
-    """
-    observation = actor_class.observation
-    if observation is not None and observation.DESCRIPTOR.full_name == _OF_SPACES:
-        from trio_cogment.play.space_codec import SpaceCodec  # needs NumPy
-
-        return SpaceCodec(labels)
-    return BytesCodec() if actor_class.action is None else MessageCodec(actor_class, labels)

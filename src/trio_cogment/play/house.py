@@ -15,7 +15,7 @@ from trio_cogment.config import PlayConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, NotFoundError
 from trio_cogment.host import Host
 from trio_cogment.platform import Platform
-from trio_cogment.play.codecs import codec_for
+from trio_cogment.play.codec_choice import codec_for
 from trio_cogment.play.games import Game, with_bots, with_fewer
 from trio_cogment.play.lobby import Lobby
 from trio_cogment.play.seat import Seat, SeatSettings

@@ -70,6 +70,8 @@ class SeatSettings:
 class Seat:
     """One seat in one trial.
 
+    It has many methods because each effect of the machine has one.
+
     Args:
         trial_id: of the trial.
         actor: the actor's name.
