@@ -306,7 +306,7 @@ async def test_a_page_that_floods_is_closed(autojump_clock: MockClock) -> None:
 
 
 async def test_a_page_that_says_nothing_counts_as_gone(autojump_clock: MockClock) -> None:
-    async with house_of(Counting()) as (_, house):
+    async with house_of(Counting(), config=PlayConfig(page_silence_seconds=40)) as (_, house):
         [seat] = await seats_of(house, game("ann"))
         async with page(seat.serve_page) as socket:
             await socket.read()

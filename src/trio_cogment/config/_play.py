@@ -18,8 +18,8 @@ class PlayConfig:
         max_notices: how many messages and rewards are kept for pages that are loaded again, and wait for a slow one.
         max_blob_bytes: a larger picture is not shown.
         max_finished_seats: how many seats in ended trials are remembered, for those who look again.
-        page_silence_seconds: a page that has not been heard of for so long counts as gone; pages send something every
-            few seconds.
+        page_silence_seconds: a page that has not been heard of for so long counts as gone. Pages send something every
+            few seconds; browsers let those that are hidden do so once a minute.
         link_seconds: how long the link of a seat counts.
     """
 
@@ -29,7 +29,7 @@ class PlayConfig:
     max_notices: int = 100
     max_blob_bytes: int = 8 * 1024 * 1024
     max_finished_seats: int = 1000
-    page_silence_seconds: float = 40.0
+    page_silence_seconds: float = 90.0
     link_seconds: float = 7 * 86400.0
 
     def __post_init__(self) -> None:

@@ -18,7 +18,9 @@ from trio_cogment.platform import Platform
 from trio_cogment.play.codec_choice import codec_for
 from trio_cogment.play.games import Game, with_bots, with_fewer
 from trio_cogment.play.lobby import Lobby
-from trio_cogment.play.seat import Seat, SeatSettings
+from trio_cogment.play.seat import Seat
+from trio_cogment.play.seat_parts import SeatSettings
+from trio_cogment.play.seat_table import SeatState
 from trio_cogment.play.stand_in import Bot
 from trio_cogment.rpc import CallOpener, open_in_process
 from trio_cogment.sdk import LocalParticipants
@@ -55,6 +57,16 @@ class PlayHouse:
         self._finished: deque[tuple[str, str]] = deque()
         self._lobbies: dict[str, Lobby] = {}
         self._renderers: dict[str, bytes] = {}
+
+    @property
+    def games(self) -> list[Game]:
+        """The games that have a lobby."""
+        return [lobby.game for lobby in self._lobbies.values()]
+
+    @property
+    def seats(self) -> list[Seat]:
+        """The seats in trials that have not ended."""
+        return [seat for seat in self._seats.values() if seat.state is not SeatState.OVER]
 
     def seat(self, trial_id: str, actor: str) -> Seat:
         """Return a seat.

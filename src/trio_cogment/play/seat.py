@@ -10,61 +10,28 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import trio
 from google.protobuf import wrappers_pb2
-from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.message import DecodeError
 
-from trio_cogment.api.common_pb2 import ActorInitialInput
 from trio_cogment.config import PlayConfig
 from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidArgumentError
 from trio_cogment.play import seat_machine as machine
 from trio_cogment.play.codecs import Codec
 from trio_cogment.play.page import Page, PageSocket
 from trio_cogment.play.page_messages import Act, PageMessage, Rate, Resign, Say
-from trio_cogment.play.seat_machine import Outcome, SeatEffect, SeatMachine, SeatRules, Timer
+from trio_cogment.play.seat_machine import Outcome, SeatEffect, SeatMachine, Timer
+from trio_cogment.play.seat_parts import SeatSettings, part_of, text_of
 from trio_cogment.play.seat_table import SeatState
-from trio_cogment.play.stand_in import Asked, Bot, BotFor
+from trio_cogment.play.stand_in import Asked, Bot
 from trio_cogment.play.views import View, page_message
 from trio_cogment.sdk import ActorSession, Event, EventType, RecvObservation
 from trio_cogment.spec import Payload
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeatSettings:
-    """How a seat is held, and what its pages show.
-
-    Attributes:
-        rules: how long it is kept, and what comes then.
-        default: the action that is taken where the outcome is `Outcome.DEFAULT`.
-        bot: makes what acts where it is `Outcome.BOT`.
-        title: of the page.
-        receivers: of rewards and messages: the other participants.
-        renderer: the project has its own page that shows observations.
-
-    Raises:
-        InvalidArgumentError: the outcome needs what is not there.
-    """
-
-    rules: SeatRules = field(default_factory=SeatRules)
-    default: Payload | None = None
-    bot: BotFor | None = None
-    title: str = ""
-    receivers: Sequence[str] = ()
-    renderer: bool = False
-
-    def __post_init__(self) -> None:
-        if self.rules.outcome is Outcome.DEFAULT and self.default is None:
-            raise InvalidArgumentError("default: expected the action that is taken for somebody who is away, got none")
-        if self.rules.outcome is Outcome.BOT and self.bot is None:
-            raise InvalidArgumentError("bot: expected what acts for somebody who is away, got none")
 
 
 class Seat:
@@ -167,7 +134,7 @@ class Seat:
                 }
             )
         elif event.message is not None:
-            text = _text_of(event.message.payload)
+            text = text_of(event.message.payload)
             self._notify({"type": "message", "from": event.message.sender_name, "text": text})
 
     def _observe(self, observation: RecvObservation[Any], *, asks: bool) -> None:
@@ -334,7 +301,7 @@ class Seat:
             return
         assert self._observed is not None
         if self._bot is None and settings.bot is not None and self._nursery is not None and self._session is not None:
-            self._bot = settings.bot(self.trial_id, _part_of(self._session), self._on_bot)
+            self._bot = settings.bot(self.trial_id, part_of(self._session), self._on_bot)
             self._bot_scope = trio.CancelScope()
             self._nursery.start_soon(self._run_bot, self._bot, self._bot_scope)
         payload = self._codec.for_newcomer(self._observed.payload)
@@ -379,28 +346,3 @@ _PERFORM: dict[type[Any], Callable[[Seat, Any], None]] = {
     machine.Leave: Seat._leave,
     machine.Changed: Seat._changed,
 }
-
-
-def _part_of(session: ActorSession[Any, Any, Any]) -> ActorInitialInput:
-    """Return what a bot is told about the part that it takes."""
-    init = ActorInitialInput(
-        actor_name=session.name,
-        actor_class=session.actor_class,
-        impl_name=session.implementation,
-        env_name=session.environment_name,
-    )
-    if session.config is not None:
-        config = session.config
-        init.config.content = config if isinstance(config, bytes) else config.SerializeToString()
-    return init
-
-
-def _text_of(payload: AnyMessage) -> str:
-    """Return what a message from another participant says: a text, or else its type and size."""
-    text = wrappers_pb2.StringValue()
-    try:
-        if payload.Unpack(text):
-            return text.value
-    except DecodeError:
-        pass
-    return f"({payload.TypeName()}, {len(payload.value)} bytes)"

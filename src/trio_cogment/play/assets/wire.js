@@ -1,0 +1,108 @@
+// @ts-check
+/** The WebSocket of the page: it is opened again when it breaks, and measures how long an answer takes. */
+
+/**
+ * @typedef {{type: string, blobList: Blob[], [name: string]: any}} Message  what the server sends
+ */
+
+const PING_MS = 2000;
+const FIRST_PAUSE_MS = 400;
+const LONGEST_PAUSE_MS = 5000;
+/** With these codes the server says that there is no use in trying again. */
+const REFUSED = new Set([1008, 4000]);
+
+/**
+ * Read a message: the length of its header, the header as JSON, and the bytes of pictures.
+ * @param {ArrayBuffer} data
+ * @returns {Message}
+ */
+export function decode(data) {
+  const size = new DataView(data).getUint32(0);
+  const message = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, size)));
+  let at = 4 + size;
+  message.blobList = (message.blobs ?? []).map((/** @type {{type: string, size: number}} */ blob) => {
+    const bytes = new Uint8Array(data, at, blob.size);
+    at += blob.size;
+    return new Blob([bytes], { type: blob.type });
+  });
+  return message;
+}
+
+export class Wire {
+  /**
+   * @param {(message: Message) => void} onMessage
+   * @param {(state: "open" | "lost" | "refused", reason: string) => void} onState
+   * @param {() => object | null} greeting  what is said first on each connection
+   */
+  constructor(onMessage, onState, greeting = () => null) {
+    this.onMessage = onMessage;
+    this.onState = onState;
+    this.greeting = greeting;
+    /** @type {number | null} milliseconds */
+    this.latency = null;
+    this.pause = FIRST_PAUSE_MS;
+    this.ended = false;
+    /** @type {WebSocket | null} */
+    this.socket = null;
+    this.encoder = new TextEncoder();
+    setInterval(() => this.ping(), PING_MS);
+    this.open();
+  }
+
+  open() {
+    const address = new URL("socket", location.href);
+    address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
+    const socket = new WebSocket(address);
+    socket.binaryType = "arraybuffer";
+    socket.onopen = () => {
+      this.pause = FIRST_PAUSE_MS;
+      this.onState("open", "");
+      const first = this.greeting();
+      if (first !== null) this.say(first);
+      this.ping();
+    };
+    socket.onmessage = (event) => this.take(decode(event.data));
+    socket.onclose = (event) => this.closed(event);
+    this.socket = socket;
+  }
+
+  /** @param {Message} message */
+  take(message) {
+    if (message.type === "pong") {
+      this.latency = performance.now() - message.sent;
+    } else {
+      if (message.type === "dismissed") this.ended = true;
+      this.onMessage(message);
+    }
+  }
+
+  /** @param {CloseEvent} event */
+  closed(event) {
+    if (this.ended) return;
+    if (REFUSED.has(event.code)) {
+      this.ended = true;
+      this.onState("refused", event.reason);
+      return;
+    }
+    this.onState("lost", "");
+    setTimeout(() => this.open(), this.pause);
+    this.pause = Math.min(2 * this.pause, LONGEST_PAUSE_MS);
+  }
+
+  ping() {
+    this.say({ type: "ping", sent: performance.now(), took: this.latency });
+  }
+
+  /**
+   * Say something, if there is a connection; what is said without one is of no use later.
+   * @param {object} message
+   */
+  say(message) {
+    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(this.encoder.encode(JSON.stringify(message)));
+  }
+
+  end() {
+    this.ended = true;
+    this.socket?.close();
+  }
+}

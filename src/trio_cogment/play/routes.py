@@ -1,0 +1,132 @@
+"""The pages of a house: what a browser asks for, and whose seat or lobby it is by its token.
+
+A link is `/~TOKEN/play/`. Its token has the role *seat*, for one actor of one trial. That of a lobby is such a token,
+too: its trial is `lobby:NAME`, which no trial can be called, so nobody can play with it elsewhere.
+"""
+
+from __future__ import annotations
+
+import html
+from functools import partial
+
+from trio_cogment.access import EXACTLY, PAGES, Grant, Identity, Role
+from trio_cogment.errors import NotFoundError, PermissionDeniedError
+from trio_cogment.play.house import PlayHouse
+from trio_cogment.web import PageAccess
+from trio_cogment.web.assets import Assets
+from trio_cogment.web.replies import Reply, html_page
+from trio_cogment.web.routing import AnyRoute, Route, Socket, SocketRoute, Visit
+
+#: Who may have the pages.
+_RIGHT = f"{PAGES}play"
+#: What a renderer may do: draw. It reaches no server, and nothing of the page around it.
+_RENDERER_POLICY = (
+    b"default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    b"media-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; "
+    b"sandbox allow-scripts"
+)
+#: Begins what stands for a lobby where a trial is expected.
+_LOBBY = "lobby:"
+_WAITS = "waits"
+
+
+def play_routes(house: PlayHouse, access: PageAccess) -> list[AnyRoute]:
+    """Return the routes; see `web.routing`.
+
+    Args:
+        house: has the seats and lobbies; its links are made from now on.
+        access: makes the tokens of links.
+    """
+    house.link_of = partial(seat_link, access, house.config.link_seconds)
+    pages = _Pages(house, access)
+    return [
+        Route("GET", "/play/", pages.page, right=_RIGHT),
+        Route("GET", "/play/renderer", pages.renderer, right=_RIGHT),
+        SocketRoute("/play/socket", pages.socket, right=_RIGHT),
+        *Assets("trio_cogment.play").routes("/play/assets"),
+    ]
+
+
+def seat_link(access: PageAccess, seconds: float, trial_id: str, actor: str) -> str:
+    """Return the link of a seat: a path.
+
+    Args:
+        access: makes its token.
+        seconds: how long it counts.
+        trial_id: of the trial.
+        actor: the actor's name.
+    """
+    grant = Grant(
+        name=f"seat {actor}"[:64] if actor.isprintable() and "#" not in actor else "seat",
+        roles=frozenset([Role.SEAT]),
+        trials=(f"{EXACTLY}{trial_id}",),
+        actors=(f"{EXACTLY}{actor}",),
+    )
+    return f"/~{access.mint(grant, seconds)}/play/"
+
+
+def lobby_link(access: PageAccess, seconds: float, name: str) -> str:
+    """Return the link of a game's lobby; the arguments are those of `seat_link`."""
+    return seat_link(access, seconds, f"{_LOBBY}{name}", _WAITS)
+
+
+class _Pages:
+    def __init__(self, house: PlayHouse, access: PageAccess) -> None:
+        self._house = house
+        self._access = access
+        self._assets = Assets("trio_cogment.play")
+
+    async def page(self, visit: Visit) -> Reply:
+        """Return the page of a seat or a lobby; or, to who may do everything, the links that can be given away."""
+        if _place(visit.who) is None:
+            return self._overview(visit.who)
+        return self._assets.reply(visit.request, "play.html")
+
+    def _overview(self, who: Identity) -> Reply:
+        if not who.admin:
+            raise PermissionDeniedError("expected the link of a seat, or of a lobby")
+        house, seconds = self._house, self._house.config.link_seconds
+        lobbies = [(game.title or game.name, lobby_link(self._access, seconds, game.name)) for game in house.games]
+        seats = [
+            (f"{seat.actor}, {seat.trial_id}", self._house.link_of(seat.trial_id, seat.actor)) for seat in house.seats
+        ]
+        content = "".join(
+            f"<h2>{title}</h2>\n<ul>{''.join(map(_item, links))}</ul>\n"
+            for title, links in (("Lobbies", lobbies), ("Seats", seats))
+            if links
+        )
+        text = "Each of these links is for the people who are to play. Whoever has one can take part."
+        return html_page(200, "Play", text if content else "There is no game.", content=content)
+
+    async def renderer(self, visit: Visit) -> Reply:
+        """Return the project's own page that shows observations, for a frame in which it can do no harm."""
+        place = _place(visit.who)
+        body = b"" if place is None else self._house.renderer(place[0])
+        if not body:
+            raise NotFoundError("there is no renderer")
+        headers = ((b"content-security-policy", _RENDERER_POLICY), (b"x-frame-options", b"SAMEORIGIN"))
+        return Reply(200, body, b"text/html; charset=utf-8", headers)
+
+    async def socket(self, visit: Visit, socket: Socket) -> None:
+        """Serve the page of a seat or a lobby."""
+        place = _place(visit.who)
+        if place is None:
+            raise PermissionDeniedError("expected the link of a seat, or of a lobby")
+        trial_id, actor = place
+        if trial_id.startswith(_LOBBY):
+            await self._house.lobby(trial_id.removeprefix(_LOBBY)).serve_page(socket)
+        else:
+            await self._house.seat(trial_id, actor).serve_page(socket)
+
+
+def _place(who: Identity) -> tuple[str, str] | None:
+    """Return the trial and the actor of somebody's seat; None: there is none."""
+    if Role.SEAT not in who.grant.roles:
+        return None
+    [trial_id], [actor] = who.grant.trials, who.grant.actors
+    return trial_id.removeprefix(EXACTLY), actor.removeprefix(EXACTLY)
+
+
+def _item(link: tuple[str, str]) -> str:
+    text, path = link
+    return f'<li><a href="{html.escape(path)}">{html.escape(text)}</a></li>\n'
