@@ -61,6 +61,53 @@ def test_no_word_of_any_help_is_cut(capsys: pytest.CaptureFixture[str], monkeypa
     assert names["80"] == names["200"]
 
 
+def command_at(path: tuple[str, ...]) -> click.Command:
+    found: click.Command = cli
+    for name in path:
+        assert isinstance(found, click.Group)
+        command = found.get_command(click.Context(found), name)
+        assert command is not None
+        found = command
+    return found
+
+
+#: What serves, starts other programs, or writes a script has no result to print as JSON.
+_WITHOUT_RESULT = {("serve",), ("participants",), ("launch",), ("rl", "serve"), ("rl", "openenv")}
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=" ".join(path)) for path in commands(cli)])
+def test_every_result_can_be_json(path: tuple[str, ...]) -> None:
+    command = command_at(path)
+    if isinstance(command, click.Group) or path in _WITHOUT_RESULT or path[0] == "services":
+        return
+    assert "--json" in {name for option in command.params for name in option.opts}
+
+
+def printed(*arguments: str) -> dict[str, object]:
+    """Run a command with `--json`, and return what it prints."""
+    output = run_main(*arguments, "--json")
+    assert (output.code, output.err) == (0, "")
+    data: dict[str, object] = json.loads(output.out)
+    return data
+
+
+def test_results_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert printed("version") == {"version": __version__}
+    assert "game/cogment.yaml" in str(printed("init", "game", "--yes")["written"])
+    (tmp_path / "a").write_text("a")
+    assert printed("copy", "a", "game") == {"copied": [{"from": "a", "to": "game/a"}]}
+    assert printed("generate", "--file=game", "--python_dir=made")["written"]
+    assert printed("generate", "--file=game", "--python_dir=made") == {"written": []}
+    secret = ("--auth_secret_file=secret",)
+    assert printed("token", "init", *secret) == {"filepath": "secret"}
+    made = printed("token", "make", "ann", *secret)
+    assert printed("token", "show", str(made["token"]))["id"] == made["id"]
+    assert printed("token", "make", "ann", "--file=mine", *secret).keys() == {"id", "filepath"}
+    entry = printed("token", "revoke", str(made["id"]), "--auth_revocation_file=gone")
+    assert entry == {"filepath": "gone", "entry": made["id"]}
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -9,11 +9,14 @@ from pathlib import Path
 import click
 
 from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import json_option
+from trio_cogment.cli.text import print_json
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILE... FOLDER...")
-def copy(paths: tuple[str, ...]) -> None:
+@json_option("Print what was copied as JSON.")
+def copy(paths: tuple[str, ...], as_json: bool) -> None:
     """Copy every FILE into every FOLDER, in any order; for example: copy cogment.yaml '*.proto' client environment.
 
     Patterns (*, ?, [a-z]) are resolved here, too. Files of the same name are replaced; folders are not made.
@@ -32,15 +35,20 @@ def copy(paths: tuple[str, ...]) -> None:
         if file.name in names:
             raise Failure(f"copy: {names[file.name]} and {file} have the same name; copy them one after the other")
         names[file.name] = file
+    copied: list[dict[str, str]] = []
     for folder in folders:
         for file in files:
-            click.echo(f"{file} -> {folder / file.name}")
+            copied.append({"from": str(file), "to": str(folder / file.name)})
+            if not as_json:
+                click.echo(f"{file} -> {folder / file.name}")
             try:
                 shutil.copyfile(file, folder / file.name)
             except shutil.SameFileError:
                 pass  # it is there already
             except OSError as error:
                 raise Failure(f"copy: {error.filename or file}: {error.strerror or error}") from error
+    if as_json:
+        print_json({"copied": copied})
 
 
 def _resolved(pattern: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TypeVar
 import click
 
 from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import json_option
 from trio_cogment.errors import CogmentError
 
 T = TypeVar("T")
@@ -21,7 +22,7 @@ T = TypeVar("T")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed; the same seed gives the same result.")
 @click.option("--ticks", type=click.IntRange(min=20), default=None, help="Length of the trial.")
 @click.option("--no-learning", is_flag=True, help="The actors keep guessing.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option()
 def demo(grpc: bool, seed: int, ticks: int | None, no_learning: bool, as_json: bool) -> None:
     """Run a small trial: two actors invent a code for colours."""
     import trio

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath
+from trio_cogment.cli.options import FilePath, json_option
+from trio_cogment.cli.text import print_json
 from trio_cogment.errors import CogmentError
 
 
@@ -32,7 +33,15 @@ from trio_cogment.errors import CogmentError
 )
 @click.option("-j", "--js_dir", type=FilePath(path_type=Path), help="Write the JavaScript modules here.")
 @click.option("-t", "--typescript", is_flag=True, help="Write CogSettings.ts, not CogSettings.js; needs --js_dir.")
-def generate(file: Path, python_dir: Path | None, output: Path | None, js_dir: Path | None, typescript: bool) -> None:
+@json_option("Print the paths as JSON.")
+def generate(
+    file: Path,
+    python_dir: Path | None,
+    output: Path | None,
+    js_dir: Path | None,
+    typescript: bool,
+    as_json: bool,
+) -> None:
     """Write a project's modules: messages, typed settings for this SDK, and settings for the published SDKs.
 
     Prints the path of each file that has changed. The same project gives the same files.
@@ -58,10 +67,13 @@ def generate(file: Path, python_dir: Path | None, output: Path | None, js_dir: P
             made.append((python_dir, python_modules(project)))
         if js_dir is not None:
             made.append((js_dir, javascript_modules(project, typescript=typescript)))
-        for folder, files in made:
-            for path in write_files(folder, files):
-                click.echo(folder / path)
+        written = [folder / path for folder, files in made for path in write_files(folder, files)]
     except CogmentError as error:
         raise Failure(f"generate: {error}") from error
     except OSError as error:
         raise Failure(f"generate: {error.filename or file}: {error.strerror or error}") from error
+    if as_json:
+        print_json({"written": list(map(str, written))})
+    else:
+        for path in written:
+            click.echo(path)

@@ -14,7 +14,8 @@ from pathlib import Path
 import click
 
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath
+from trio_cogment.cli.options import FilePath, json_option
+from trio_cogment.cli.text import print_json
 from trio_cogment.errors import CogmentError
 
 _DEFAULT_CLASS = "player"
@@ -31,7 +32,8 @@ _MOST_ACTORS = 100
     help=f"How many actors take part in a trial. Default: {_DEFAULT_ACTORS}.",
 )
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing, and take the defaults.")
-def init(destination: Path, actor_class: str | None, actors: int | None, yes: bool) -> None:
+@json_option("Print the paths as JSON.")
+def init(destination: Path, actor_class: str | None, actors: int | None, yes: bool, as_json: bool) -> None:
     """Write a small project into the folder DEST, which must be empty or not exist.
 
     On a terminal it asks for what no flag says.
@@ -57,6 +59,9 @@ def init(destination: Path, actor_class: str | None, actors: int | None, yes: bo
         raise Failure(f"init: {error}") from error
     except OSError as error:
         raise Failure(f"init: {error.filename or destination}: {error.strerror or error}") from error
+    if as_json:
+        print_json({"written": [str(destination / path) for path in written]})
+        return
     for path in written:
         click.echo(destination / path)
     click.echo(f"\nNow: {_activation()}cd {destination} && python main.py, or trio-cogment launch")

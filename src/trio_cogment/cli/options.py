@@ -235,6 +235,11 @@ def _as_token(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
     return value
 
 
+def json_option(text: str = "Print the result as JSON.") -> Callable[[_Decorated], _Decorated]:
+    """Return the flag with which a result is printed for programs."""
+    return click.option("--json", "as_json", is_flag=True, help=text)
+
+
 # Flags that several commands on one line may take
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import click
 
 from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import json_option
+from trio_cogment.cli.text import print_json
 from trio_cogment.errors import CogmentError
 
 #: Larger files than any recorded trial are not read.
@@ -22,7 +24,7 @@ _INDENT = " " * 12
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--full", is_flag=True, help="Print long lines whole.")
-@click.option("--json", "as_json", is_flag=True, help="Print each input with its effects and the state as JSON.")
+@json_option("Print each input with its effects and the state as JSON.")
 def replay(file: Path, full: bool, as_json: bool) -> None:
     """Play a recorded trial through this version's rules, and show it tick by tick.
 
@@ -38,7 +40,7 @@ def replay(file: Path, full: bool, as_json: bool) -> None:
     steps = _steps([json.loads(line) for line in replayed.splitlines()])
     if as_json:
         for step in steps:
-            click.echo(json.dumps(step, ensure_ascii=False))
+            print_json(step)
     else:
         for line in _page(steps):
             line = line if full or len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from trio_cogment._version import __version__
 from trio_cogment.cli.commands import ABOUT, COMMANDS
-from trio_cogment.cli.options import Group
+from trio_cogment.cli.options import Group, json_option
 from trio_cogment.cli.quick import PROGRAM
 
 if TYPE_CHECKING:
@@ -31,9 +31,15 @@ def cli() -> None:
 
 
 @click.command()
-def version() -> None:
+@json_option("Print the version as JSON.")
+def version(as_json: bool) -> None:
     """Print the version."""
-    click.echo(__version__)
+    if as_json:
+        from trio_cogment.cli.text import print_json
+
+        print_json({"version": __version__})
+    else:
+        click.echo(__version__)
 
 
 def run(arguments: Sequence[str], early: Early | None = None) -> int:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from trio_cogment.cli.client.common import ClientSettings, channel_to, client_options, client_settings, run_client
+from trio_cogment.cli.client.common import (
+    ClientSettings,
+    channel_to,
+    client_options,
+    client_settings,
+    run_client,
+    show,
+)
 from trio_cogment.cli.client.directory import (
     as_json,
     directory_client,
@@ -116,7 +122,7 @@ def _show_all_of(settings: ClientSettings, kind: str, answers: Sequence[_Answer]
     """Show what is at one endpoint; the JSON of the first service is at the top too, as it is for a single one."""
     found = [{"type": kind or answer.found_type, **answer.as_json()} for answer in answers]
     text = "\n".join(f"{kind}{answer}" for answer in answers)
-    _print(settings, text, found[0] if len(found) == 1 else {**found[0], "services": found})
+    show(settings, text, found[0] if len(found) == 1 else {**found[0], "services": found})
 
 
 async def _show_found(
@@ -143,11 +149,7 @@ async def _show_found(
             click.echo(f"[{_described(service, verbose)}]{answer}")
         return
     found = [{**as_json(service), **answer.as_json()} for service, answer in zip(services, answers, strict=True)]
-    _print(settings, "", {"directory": directory.as_json(), "services": found})
-
-
-def _print(settings: ClientSettings, text: str, data: Any) -> None:
-    click.echo(json.dumps(data, ensure_ascii=False) if settings.output == "json" else text)
+    show(settings, "", {"directory": directory.as_json(), "services": found})
 
 
 def _described(service: FullServiceData, verbose: int) -> str:

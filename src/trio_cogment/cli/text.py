@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
+
+import click
 
 
 def printable(text: str) -> str:
@@ -10,6 +14,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def print_json(data: Any) -> None:
+    """Print a result for programs, on one line."""
+    click.echo(json.dumps(data, ensure_ascii=False))
 
 
 def shortened(text: str, characters: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, Group, parse_duration
+from trio_cogment.cli.options import FilePath, Group, json_option, parse_duration
+from trio_cogment.cli.text import print_json, printable
 
 if TYPE_CHECKING:
     from trio_cogment.access import Token
@@ -47,7 +47,8 @@ def _secret_option(*, required: bool) -> Callable[[_Decorated], _Decorated]:
 @token.command()
 @_secret_option(required=True)
 @click.option("--rotate", is_flag=True, help="Put a new key before those that are there; tokens of the old ones count.")
-def init(auth_secret_file: Path, rotate: bool) -> None:
+@json_option()
+def init(auth_secret_file: Path, rotate: bool, as_json: bool) -> None:
     """Make the secret file that the servers of a platform share; only its owner can read it."""
     from trio_cogment.access import Keys
 
@@ -68,7 +69,10 @@ def init(auth_secret_file: Path, rotate: bool) -> None:
         beside = auth_secret_file.with_name(f"{auth_secret_file.name}.new")
         _write_new(beside, f"{key}\n{old}")
         os.replace(beside, auth_secret_file)
-    click.echo(f"{auth_secret_file}: a new key; servers read it at their start and at SIGHUP")
+    if as_json:
+        print_json({"filepath": str(auth_secret_file)})
+    else:
+        click.echo(f"{auth_secret_file}: a new key; servers read it at their start and at SIGHUP")
 
 
 def _write_new(path: Path, text: str) -> None:
@@ -115,6 +119,7 @@ def _roles_help() -> str:
 @click.option("--max_models", type=click.IntRange(0), help="How many models the holder may have.")
 @click.option("--file", type=FilePath(path_type=Path), help="Write the token to a new file that only its owner reads.")
 @_secret_option(required=True)
+@json_option("Print the token and its id as JSON.")
 def make(
     name: str,
     roles: Sequence[str],
@@ -127,6 +132,7 @@ def make(
     max_models: int | None,
     file: Path | None,
     auth_secret_file: Path,
+    as_json: bool,
 ) -> None:
     """Make a token for NAME, and print it.
 
@@ -150,14 +156,17 @@ def make(
         raise Failure(str(error)) from None
     _, keys = read_secret(auth_secret_file)
     expires_at = NEVER if expires is None else int(time.time() + expires)
-    text = keys.sign(Token(token_id=os.urandom(_ID_BYTES).hex(), grant=grant, expires_at=expires_at))
-    if file is None:
+    token_id = os.urandom(_ID_BYTES).hex()
+    text = keys.sign(Token(token_id=token_id, grant=grant, expires_at=expires_at))
+    if file is not None:
+        try:
+            _write_new(file, f"{text}\n")
+        except FileExistsError:
+            raise Failure(f"--file: {file}: it exists already") from None
+    if as_json:
+        print_json({"id": token_id, **({"token": text} if file is None else {"filepath": str(file)})})
+    elif file is None:
         click.echo(text)
-        return
-    try:
-        _write_new(file, f"{text}\n")
-    except FileExistsError:
-        raise Failure(f"--file: {file}: it exists already") from None
 
 
 @token.command()
@@ -166,7 +175,7 @@ def make(
 @click.option(
     "--auth_revocation_file", type=FilePath(path_type=Path), envvar=_REVOCATION_VARIABLE, help="See `revoke`."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def show(given: str, auth_secret_file: Path | None, auth_revocation_file: Path | None, as_json: bool) -> None:
     """Show what a token says: TOKEN itself, or `-` for standard input; with the secret, also whether it counts."""
     text = (sys.stdin.read() if given == "-" else given).strip()
@@ -176,10 +185,8 @@ def show(given: str, auth_secret_file: Path | None, auth_revocation_file: Path |
         state = _state(text, auth_secret_file, auth_revocation_file)
     data = _described(found) | {"state": state}
     if as_json:
-        click.echo(json.dumps(data, ensure_ascii=False))
+        print_json(data)
         return
-    from trio_cogment.cli.text import printable
-
     for name, value in data.items():
         if value not in ([], {}):
             shown = ", ".join(value) if isinstance(value, list) else value
@@ -237,7 +244,8 @@ def _described(found: Token) -> dict[str, Any]:
     show_envvar=True,
     help="File with the tokens that do not count; servers read it at their start and at SIGHUP.",
 )
-def revoke(given: str | None, name: str | None, auth_revocation_file: Path) -> None:
+@json_option()
+def revoke(given: str | None, name: str | None, auth_revocation_file: Path, as_json: bool) -> None:
     """Add a token, by itself or by its id, or a holder's name to the revocation file."""
     if (given is None) == (name is None):
         raise Failure("expected a token, its id, or --name")
@@ -259,4 +267,7 @@ def revoke(given: str | None, name: str | None, auth_revocation_file: Path) -> N
         file.write(f"{entry}\n")
         file.flush()
         os.fsync(file.fileno())
-    click.echo(f"{auth_revocation_file}: {entry}; servers read it at their start and at SIGHUP")
+    if as_json:
+        print_json({"filepath": str(auth_revocation_file), "entry": entry})
+    else:
+        click.echo(f"{auth_revocation_file}: {entry}; servers read it at their start and at SIGHUP")

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from trio_cogment.cli.text import columns, printable
-from trio_cogment.outcome import EndCause, TrialOutcome
 
 if TYPE_CHECKING:
     from trio_cogment.api.common_pb2 import EndOfTrial
@@ -32,6 +31,8 @@ def state_text(state: int) -> str:
 
 def end_text(trial_id: str, end: EndOfTrial) -> str:
     """Return how a trial ended, and because of whom; empty if nobody knows."""
+    from trio_cogment.outcome import EndCause, TrialOutcome
+
     outcome = TrialOutcome.of(trial_id, end)
     if outcome.cause is EndCause.UNKNOWN:
         return ""

@@ -138,7 +138,7 @@ def test_bad_values(flag: str, said: str) -> None:
 def test_the_document_has_every_flag_with_its_variable() -> None:
     options = [option for option in client.params if isinstance(option, click.Option)]
     documented = {name: row[0].strip("`") for name, row in rows("Client").items()}
-    assert documented == {option.opts[0]: option.envvar for option in options}
+    assert documented == {option.opts[0]: option.envvar or "" for option in options}
 
 
 def test_second_names_are_not_in_the_help() -> None:

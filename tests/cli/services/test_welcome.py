@@ -20,9 +20,10 @@ from tests.cli.process import NOTHING_ELSE, PATIENCE_SECONDS, Endless, environme
 from tests.cli.services.test_stop import controlled
 from trio_cogment.cli.services.directory_flags import DirectorySettings
 from trio_cogment.cli.services.kept import what_is_kept
-from trio_cogment.cli.services.screen import ScreenLog, page
+from trio_cogment.cli.services.screen import ScreenLog
 from trio_cogment.cli.services.trial_datastore import StorageSettings
 from trio_cogment.cli.services.welcome import Welcome
+from trio_cogment.cli.trials_screen import page
 from trio_cogment.cli.trials_view import Trials
 from trio_cogment.endpoints import GrpcEndpoint
 from trio_cogment.sdk import actor_params, trial_params
@@ -163,7 +164,7 @@ def test_a_page_fits_the_terminal_and_keeps_where_it_listens() -> None:
             assert len(lines) < height
             assert lines[0] == "line 0"
             assert all(len(line) <= 39 for line in lines)
-    full = page(header, Trials(), ["a warning"], width=40, height=24)
+    full = page(header, Trials(), ["last warnings", "a warning"], width=40, height=24)
     assert full == [*header, "", "0 running, 0 ended", "", "last warnings", "a warning"]
 
 
@@ -181,3 +182,4 @@ def test_the_screen_shows_what_goes_wrong_or_all_if_it_is_asked_to(level: int, s
     assert log.taken() == b""
     [trouble] = log.troubles
     assert trouble.endswith(" WARNING bad")
+    assert log.summary() == ["last warnings", trouble]

@@ -16,6 +16,7 @@ from trio_cogment.cli.options import Group
 _COMMANDS = {
     "directory": ("trio_cogment.cli.client.directory", "Call a directory."),
     "model_registry": ("trio_cogment.cli.client.model_registry", "Call a model registry."),
+    "trial": ("trio_cogment.cli.client.trial", "Start, watch and end trials."),
     "trial_datastore": ("trio_cogment.cli.client.trial_datastore", "Call a trial datastore."),
 }
 _ALIASES = {"datastore": "trial_datastore", "registry": "model_registry"}

@@ -6,7 +6,6 @@ reference; `client_settings` collects them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,8 @@ import click
 
 from trio_cogment.cli.access_token import access_token, access_token_options
 from trio_cogment.cli.errors import cause_of, failure_of
-from trio_cogment.cli.options import applied, nearest, timeout_option
+from trio_cogment.cli.options import applied, json_option, nearest, timeout_option
+from trio_cogment.cli.text import print_json
 from trio_cogment.cli.tls import TlsFiles, load_tls, tls_files, tls_options
 from trio_cogment.endpoints import GrpcEndpoint
 
@@ -63,6 +63,7 @@ def client_options(command: _Decorated) -> _Decorated:
             show_envvar=True,
             help="Format of the output.",
         ),
+        json_option("The same as --console_output=json."),
     )
     return applied(options, command)
 
@@ -74,7 +75,7 @@ def client_settings(ctx: click.Context) -> ClientSettings:
         Failure: the flags contradict each other.
     """
     return ClientSettings(
-        output=nearest(ctx, "console_output"),
+        output="json" if nearest(ctx, "as_json") else nearest(ctx, "console_output"),
         timeout_seconds=nearest(ctx, "timeout"),
         tls=tls_files(ctx),
         token=access_token(ctx),
@@ -144,4 +145,7 @@ def channel_to(settings: ClientSettings, endpoint: GrpcEndpoint, *, config: RpcC
 
 def show(settings: ClientSettings, text: str, data: Any) -> None:
     """Print a result: as text for people, or `data` as JSON on one line."""
-    click.echo(json.dumps(data, ensure_ascii=False) if settings.output == "json" else text)
+    if settings.output == "json":
+        print_json(data)
+    else:
+        click.echo(text)

@@ -246,18 +246,25 @@ def get(ctx: click.Context, /, model: str, file: Path, version: int, **_options:
 @_registry_options
 @click.pass_context
 def delete(ctx: click.Context, /, models: tuple[str, ...], **_options: Any) -> None:
-    """Delete models and all their versions; the first that does not exist ends it."""
+    """Delete models and all their versions.
+
+    The first one that does not exist ends it.
+    """
+    from trio_cogment.cli.client.transfer import progress, progress_deadline
     from trio_cogment.sdk import ModelRegistryClient
 
     settings = client_settings(ctx)
     deleted: list[str] = []
 
     async def ask() -> None:
-        async with _channel(ctx, settings) as channel:
+        async with _channel(ctx, settings, bounded=False) as channel, progress_deadline(settings) as deadline:
             client = ModelRegistryClient(channel)
-            for model in models:
-                await client.delete_model(model)
-                deleted.append(model)
+            with progress("delete", len(models)) as show_progress:
+                for model in models:
+                    await client.delete_model(model)
+                    deleted.append(model)
+                    show_progress(len(deleted))
+                    deadline.renew()
 
     try:
         run_client(ask)

@@ -33,6 +33,7 @@ ENDPOINT_VARIABLE = "COGMENT_ENDPOINT"
 
 _NAMES = {
     ServiceKind.DIRECTORY: "directory",
+    ServiceKind.LIFECYCLE: "orchestrator",
     ServiceKind.DATASTORE: "trial datastore",
     ServiceKind.MODEL_REGISTRY: "model registry",
 }

@@ -23,6 +23,7 @@ from trio_cogment.cli.client.common import (
 from trio_cogment.cli.client.reaching import places_option, reached
 from trio_cogment.cli.options import Group, as_properties, nearest
 from trio_cogment.cli.text import columns
+from trio_cogment.cli.trials_view import end_text, state_text
 from trio_cogment.config import RpcConfig
 from trio_cogment.services import ServiceKind
 
@@ -36,6 +37,8 @@ _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _MAX_COUNT = 2**32 - 1
 #: How many trials are asked for at a time.
 _PAGE = 1000
+#: How many are deleted at a time.
+_DELETED = 100
 #: A sample, with pictures for example, may be larger than the default limit of a message.
 _RPC = RpcConfig(max_receive_message_bytes=256 * 1024 * 1024, max_send_message_bytes=256 * 1024 * 1024)
 
@@ -110,20 +113,12 @@ def list_trials(ctx: click.Context, /, count: int, properties: dict[str, str], h
 
 
 def _table(reply: RetrieveTrialsReply) -> str:
-    from trio_cogment.api.common_pb2 import TrialState
-    from trio_cogment.outcome import EndCause, TrialOutcome
-
     rows = [("TRIAL", "STATE", "SAMPLES", "USER", "END")]
     for info in reply.trial_infos:
-        state = TrialState.Name(info.last_state) if info.last_state in TrialState.values() else str(info.last_state)
+        state = state_text(info.last_state)
         if info.ended_abnormally:
             state += " (abnormally)"
-        end = ""
-        if info.HasField("end"):
-            outcome = TrialOutcome.of(info.trial_id, info.end)
-            by = outcome.participant or outcome.failed_participant
-            end = outcome.cause.label if outcome.cause is not EndCause.UNKNOWN else ""
-            end += f" ({by})" if by else ""
+        end = end_text(info.trial_id, info.end) if info.HasField("end") else ""
         rows.append((info.trial_id, state, str(info.samples_count), info.user_id, end))
     return f"{columns(rows)}\nnext: --from {reply.next_trial_handle}"
 
@@ -134,15 +129,22 @@ def _table(reply: RetrieveTrialsReply) -> str:
 @click.pass_context
 def delete_trials(ctx: click.Context, /, trial_ids: tuple[str, ...], **_options: Any) -> None:
     """Delete trials and their samples; trials that do not exist are named, and are no error."""
+    from trio_cogment.cli.client.transfer import progress, progress_deadline
     from trio_cogment.sdk import DatastoreClient
 
     settings, asked = client_settings(ctx), list(dict.fromkeys(trial_ids))
 
     async def ask() -> set[str]:
-        async with _channel(ctx, settings) as channel:
+        stored: set[str] = set()
+        async with _channel(ctx, settings, bounded=False) as channel, progress_deadline(settings) as deadline:
             client = DatastoreClient(channel)
-            stored = {trial.trial_id for trial in await client.trials(asked)}
-            await client.delete_trials(asked)
+            with progress("delete", len(asked)) as show_progress:
+                for done in range(0, len(asked), _DELETED):
+                    some = asked[done : done + _DELETED]
+                    stored |= {trial.trial_id for trial in await client.trials(some)}
+                    await client.delete_trials(some)
+                    show_progress(done + len(some))
+                    deadline.renew()
         return stored
 
     stored = run_client(ask)

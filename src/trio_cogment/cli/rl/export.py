@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,8 @@ import click
 from trio_cogment.cli.client.common import run_client
 from trio_cogment.cli.client.transfer import progress
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.options import FilePath, as_properties
+from trio_cogment.cli.options import FilePath, as_properties, json_option
+from trio_cogment.cli.text import print_json
 
 if TYPE_CHECKING:
     from trio_cogment.rl import Exported, ExportProgress
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option("--partial", is_flag=True, help="Also trials that still run, with the samples that there are.")
 @click.option("--overwrite", is_flag=True, help="Replace a data set that is there.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option()
 def export(
     source: str,
     parquet: Path | None,
@@ -98,7 +98,7 @@ def _report(done: Exported, as_json: bool) -> None:
             "minari": done.minari,
             "skipped": done.skipped,
         }
-        click.echo(json.dumps(data, ensure_ascii=False))
+        print_json(data)
         return
     trials = "1 trial" if done.trials == 1 else f"{done.trials} trials"
     click.echo(f"{done.steps} steps of {trials} written: {', '.join(written)}")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trio_cogment.cli.errors import Failure
-from trio_cogment.cli.runs.common import data_of, print_json, run_options, terminal_width, with_client
+from trio_cogment.cli.runs.common import data_of, run_options, terminal_width, with_client
 from trio_cogment.cli.runs.view import table
-from trio_cogment.cli.text import printable
+from trio_cogment.cli.text import print_json, printable
 
 if TYPE_CHECKING:
     from trio_cogment.trainer.client import TrainerClient

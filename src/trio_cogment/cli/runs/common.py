@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +12,7 @@ import click
 
 from trio_cogment.cli.access_token import access_token, access_token_options
 from trio_cogment.cli.client.common import ClientSettings, channel_to, run_client
-from trio_cogment.cli.options import applied, as_endpoint, timeout_option
+from trio_cogment.cli.options import applied, as_endpoint, json_option, timeout_option
 from trio_cogment.cli.services.trainer import DEFAULT_PORT
 from trio_cogment.cli.tls import tls_files, tls_options
 from trio_cogment.config import RpcConfig
@@ -54,7 +53,7 @@ def run_options(command: _Decorated) -> _Decorated:
             show_envvar=True,
             help="Where the trainer is.",
         ),
-        click.option("--json", "as_json", is_flag=True, help="Print results as JSON, one on each line."),
+        json_option("Print results as JSON, one on each line."),
     )
     return applied(options, command)
 
@@ -99,8 +98,3 @@ def data_of(message: Message) -> dict[str, Any]:
 def terminal_width() -> int | None:
     """Return how many characters a line of standard output may have; None: it is no terminal, and any number."""
     return max(1, shutil.get_terminal_size().columns - 1) if sys.stdout.isatty() else None
-
-
-def print_json(data: Any) -> None:
-    """Print a result on one line."""
-    click.echo(json.dumps(data, ensure_ascii=False))

@@ -12,8 +12,9 @@ import click
 
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.options import FilePath
-from trio_cogment.cli.runs.common import data_of, print_json, run_options, with_client
+from trio_cogment.cli.runs.common import data_of, run_options, with_client
 from trio_cogment.cli.runs.view import Overview, Progress, episode_line, record_line, step_line
+from trio_cogment.cli.text import print_json
 
 if TYPE_CHECKING:
     from trio_cogment.trainer.client import TrainerClient

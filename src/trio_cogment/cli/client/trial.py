@@ -1,0 +1,304 @@
+"""`trio-cogment client trial`: starts, lists, watches, describes and terminates trials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trio_cogment.cli.client.common import ClientSettings, client_options, client_settings, run_client, show
+from trio_cogment.cli.client.reaching import places_option, reached
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import FilePath, Group, as_properties, nearest
+from trio_cogment.cli.terminal import can_draw
+from trio_cogment.cli.text import printable
+from trio_cogment.cli.trials_view import line_of, row_of, table
+from trio_cogment.errors import CogmentError
+from trio_cogment.services import ServiceKind
+
+if TYPE_CHECKING:
+    from trio_cogment.api.common_pb2 import TrialParams
+    from trio_cogment.api.orchestrator_pb2 import TrialInfo, TrialListEntry
+    from trio_cogment.outcome import TrialOutcome
+    from trio_cogment.rpc import Channel
+    from trio_cogment.sdk import Controller
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+_STATES = ("INITIALIZING", "PENDING", "RUNNING", "TERMINATING", "ENDED")
+
+
+def _trial_options(command: _Decorated) -> _Decorated:
+    endpoint = places_option(
+        "--endpoint",
+        ServiceKind.LIFECYCLE,
+        variable="COGMENT_ORCHESTRATOR_ENDPOINT",
+        text="Endpoint of the orchestrator.",
+    )
+    return endpoint(client_options(command))
+
+
+def _state_option(command: _Decorated) -> _Decorated:
+    option = click.option(
+        "--state",
+        "states",
+        multiple=True,
+        type=click.Choice(_STATES, case_sensitive=False),
+        help="Only trials in this state; repeatable. By default all.",
+    )
+    return option(command)
+
+
+def _channel(
+    ctx: click.Context, settings: ClientSettings, *, bounded: bool = True
+) -> AbstractAsyncContextManager[Channel]:
+    return reached(settings, ServiceKind.LIFECYCLE, nearest(ctx, "endpoint"), bounded=bounded)
+
+
+@click.group(cls=Group)
+@_trial_options
+def trial(**_options: Any) -> None:
+    """Start, watch and end the trials of an orchestrator."""
+
+
+@trial.command()
+@click.option(
+    "--params",
+    type=FilePath(path_type=Path),
+    metavar="FILE",
+    help="YAML file with the parameters (trial_params). By default the orchestrator's own, after its pre-trial hooks.",
+)
+@click.option("--trial_id", default="", metavar="ID", help="Id of the trial. By default the orchestrator makes one.")
+@click.option("--user_id", default="trio-cogment", show_default=True, metavar="ID", help="User of the trial.")
+@click.option("--wait", is_flag=True, help="Wait until it has ended and is stored; exit code 1 if it has failed.")
+@_trial_options
+@click.pass_context
+def start(ctx: click.Context, /, params: Path | None, trial_id: str, user_id: str, wait: bool, **_options: Any) -> None:
+    """Start a trial, and print its id."""
+    settings, given = client_settings(ctx), _params(params)
+
+    async def begin() -> str:
+        from trio_cogment.sdk import Controller
+
+        async with _channel(ctx, settings) as channel:
+            started = await Controller(channel, user_id=user_id).start_trial(given, trial_id=trial_id)
+        if not started:
+            raise Failure(f"--trial_id: {printable(trial_id)}: there is such a trial already")
+        return started
+
+    async def end(started: str) -> TrialOutcome:
+        from trio_cogment.sdk import Controller
+
+        async with _channel(ctx, settings, bounded=False) as channel:
+            return await Controller(channel).wait_trial(started, check=False)
+
+    started = run_client(begin)
+    if not wait:
+        show(settings, started, {"trialId": started})
+        return
+    if settings.output == "text":
+        click.echo(started)  # at once: somebody may want to end it
+    outcome = run_client(end, started)
+    data = {"trialId": started, "ticks": outcome.ticks, "cause": outcome.cause.label, "failed": outcome.failed}
+    show(settings, printable(f"ended after {outcome.ticks} ticks: {outcome.cause.label}"), data)
+    if outcome.failed or not outcome.stored:
+        raise Failure(printable(str(outcome)))
+
+
+def _params(file: Path | None) -> TrialParams | None:
+    if file is None:
+        return None
+    from trio_cogment.cli.services.types_option import NAMED
+    from trio_cogment.spec import load_params
+
+    try:
+        return load_params(file, named=NAMED)
+    except CogmentError as error:
+        raise Failure(f"--params: {error}") from error
+
+
+@trial.command("list")
+@_state_option
+@click.option(
+    "--properties",
+    multiple=True,
+    callback=as_properties,
+    metavar="NAME=VALUE,...",
+    help="Only trials that have all of these properties; repeatable.",
+)
+@_trial_options
+@click.pass_context
+def list_trials(ctx: click.Context, /, states: Sequence[str], properties: dict[str, str], **_options: Any) -> None:
+    """List running and ended trials.
+
+    They are in the order of their starts. Ended ones are forgotten after a while.
+    """
+    settings = client_settings(ctx)
+    wanted = _numbers(states)
+
+    def is_wanted(info: TrialInfo) -> bool:
+        return (not wanted or info.state in wanted) and properties.items() <= dict(info.properties).items()
+
+    infos = list(filter(is_wanted, _asked(ctx, settings, ())))
+    show(settings, table(infos), {"trials": list(map(_as_json, infos))})
+
+
+@trial.command()
+@click.argument("trial_ids", nargs=-1, required=True, metavar="TRIAL_ID...")
+@_trial_options
+@click.pass_context
+def info(ctx: click.Context, /, trial_ids: tuple[str, ...], **_options: Any) -> None:
+    """Describe trials.
+
+    Prints state, ticks, actors and properties, and how they ended; exit code 1 if one is not known.
+    """
+    settings = client_settings(ctx)
+    infos = _asked(ctx, settings, trial_ids)
+    show(settings, "\n\n".join(map(_described, infos)), {"trials": list(map(_as_json, infos))})
+    _refuse_unknown(trial_ids, infos)
+
+
+@trial.command()
+@click.argument("trial_ids", nargs=-1, required=True, metavar="TRIAL_ID...")
+@click.option("--hard", is_flag=True, help="End them at once. By default their participants finish the tick.")
+@_trial_options
+@click.pass_context
+def terminate(ctx: click.Context, /, trial_ids: tuple[str, ...], hard: bool, **_options: Any) -> None:
+    """End trials.
+
+    Exit code 1 if the orchestrator does not know one of them.
+    """
+    from trio_cogment.api.common_pb2 import TrialState
+
+    settings, asked = client_settings(ctx), list(dict.fromkeys(trial_ids))
+
+    async def ask() -> Sequence[TrialInfo]:
+        from trio_cogment.sdk import Controller
+
+        async with _channel(ctx, settings) as channel:
+            controller = Controller(channel)
+            found = await controller.trial_infos(asked)
+            if going := [one.trial_id for one in found if one.state != TrialState.ENDED]:
+                await controller.terminate_trial(going, hard=hard)
+            return found
+
+    infos = run_client(ask)
+    ended = [one.trial_id for one in infos if one.state == TrialState.ENDED]
+    going = [one.trial_id for one in infos if one.state != TrialState.ENDED]
+    parts = (("asked to end", going), ("had ended", ended))
+    text = "\n".join(printable(f"{what}: {', '.join(names)}") for what, names in parts if names)
+    if infos or settings.output == "json":
+        show(settings, text, {"trialIds": going, "hadEnded": ended})
+    _refuse_unknown(asked, infos)
+
+
+@trial.command()
+@click.argument("trial_ids", nargs=-1, metavar="[TRIAL_ID...]")
+@_state_option
+@_trial_options
+@click.pass_context
+def watch(ctx: click.Context, /, trial_ids: tuple[str, ...], states: Sequence[str], **_options: Any) -> None:
+    """Watch trials: all until Control-C, or some until they ended.
+
+    Every change of a state is a line. On a terminal all trials are a table that is drawn anew, unless trials or states
+    are named.
+    """
+    settings = client_settings(ctx)
+    draws = can_draw() and settings.output == "text" and not (trial_ids or states)
+
+    async def follow() -> None:
+        from trio_cogment.sdk import Controller
+
+        async with _channel(ctx, settings, bounded=False) as channel:
+            controller = Controller(channel)
+            if draws:
+                await _draw(controller)
+            else:
+                await _print_changes(controller, settings, list(dict.fromkeys(trial_ids)), _numbers(states))
+
+    run_client(follow)
+
+
+async def _draw(controller: Controller) -> None:
+    import trio
+
+    from trio_cogment.cli.trials_screen import TrialsScreen
+
+    screen = TrialsScreen(controller)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(screen.draw_for_ever)
+            await screen.follow()
+            nursery.cancel_scope.cancel()
+    finally:
+        await screen.leave()
+
+
+async def _print_changes(
+    controller: Controller, settings: ClientSettings, trial_ids: Sequence[str], states: Iterable[int]
+) -> None:
+    from trio_cogment.api.common_pb2 import TrialState
+
+    waiting, shown = set(trial_ids), set(states)
+    async with controller.watch_trials(full_info=True) as changes:
+        if trial_ids:
+            found = await controller.trial_infos(trial_ids)
+            _refuse_unknown(trial_ids, found)
+        entry: TrialListEntry
+        async for entry in changes:
+            one = entry.info
+            if trial_ids and one.trial_id not in trial_ids:
+                continue
+            if not shown or one.state in shown:
+                show(settings, line_of(one), _as_json(one))
+            if one.state == TrialState.ENDED:
+                waiting.discard(one.trial_id)
+            if trial_ids and not waiting:
+                return
+
+
+def _asked(ctx: click.Context, settings: ClientSettings, trial_ids: Iterable[str]) -> Sequence[TrialInfo]:
+    async def ask() -> Sequence[TrialInfo]:
+        from trio_cogment.sdk import Controller
+
+        async with _channel(ctx, settings) as channel:
+            return await Controller(channel).trial_infos(trial_ids, actors=True)
+
+    return run_client(ask)
+
+
+def _refuse_unknown(trial_ids: Iterable[str], infos: Iterable[TrialInfo]) -> None:
+    known = {one.trial_id for one in infos}
+    if missing := [trial_id for trial_id in dict.fromkeys(trial_ids) if trial_id not in known]:
+        raise Failure(f"no such trial: {', '.join(missing)}; ended ones are forgotten; `list` shows those known")
+
+
+def _numbers(states: Iterable[str]) -> set[int]:
+    from trio_cogment.api.common_pb2 import TrialState
+
+    return {TrialState.Value(name) for name in states}
+
+
+def _as_json(info: TrialInfo) -> dict[str, Any]:
+    from google.protobuf.json_format import MessageToDict
+
+    return dict(MessageToDict(info))
+
+
+def _described(info: TrialInfo) -> str:
+    name, state, tick, rate, time, end = row_of(info)
+    properties = ", ".join(f"{key}={info.properties[key]}" for key in sorted(info.properties))
+    entries = {
+        "trial": name,
+        "state": state,
+        "environment": info.env_name,
+        "tick": f"{tick} ({rate} a second)",
+        "time": time,
+        "actors": ", ".join(f"{actor.name} ({actor.actor_class})" for actor in info.actors_in_trial),
+        "properties": properties,
+        "end": end,
+    }
+    return "\n".join(printable(f"{label:11}  {text}") for label, text in entries.items() if text)
