@@ -8,7 +8,6 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import pytest
 import trio
 
 from tests.cli.process import PATIENCE_SECONDS, server
@@ -33,18 +32,6 @@ def output_of(*arguments: str) -> str:
 def test_first_trial() -> None:
     output = output_of(str(ROOT / "examples" / "first_trial.py"))
     assert sorted(output.splitlines()) == ["ann scored 5", "bob scored 5"]
-
-
-def test_readme() -> None:
-    program, _ = programs("README.md")
-    assert output_of("-c", program) == "[b'hello']\n"
-
-
-def test_readme_about_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, program = programs("README.md")
-    monkeypatch.chdir(tmp_path)
-    output_of("-c", program)
-    assert (tmp_path / "data" / "meta" / "trials.parquet").exists()
 
 
 def test_readme_has_its_two_commands() -> None:

@@ -95,6 +95,18 @@ def test_a_project_of_today_needs_no_section(tmp_path: Path) -> None:
     assert profile.spec.environment_config is not None
 
 
+def test_the_section_of_the_guide(tmp_path: Path) -> None:
+    guide = (Path(__file__).resolve().parents[3] / "docs" / "legacy.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^```yaml\n(legacy:\n.*?)^```", guide, re.MULTILINE | re.DOTALL)
+    path = project(tmp_path, TODAY + section)
+    (tmp_path / "data.proto").write_text(f"{PROTO}message DroneDelta {{ int32 by = 1; }}\n")
+    (tmp_path / "deltas.py").write_text(CODE.replace("def add", "def apply_drone"))
+    profile = load_profile(path)
+    assert profile.classes == ("plane", "drone")
+    assert set(profile.deltas) == {"plane", "drone"}
+    assert profile.clients == ("ann",)
+
+
 def test_a_section_with_everything(tmp_path: Path) -> None:
     section = """
 legacy:
