@@ -52,6 +52,7 @@ _SERVERS = {
     "services directory": ("9005", ["COGMENT_DIRECTORY_PORT"]),
 }
 _SERVE = re.compile(r"^trio-cogment serve\b")
+_SUGGESTED = re.compile(r"^(try +trio-cogment .*)$", re.MULTILINE)
 
 
 class PageError(Exception):
@@ -189,6 +190,9 @@ def with_ports(steps: Sequence[Step], ports: Mapping[str, str]) -> list[Step]:
         text = changed(step.text)
         if isinstance(step, Command) and "9000" in ports and "--port" not in text:
             text = _SERVE.sub(lambda found: f"{found[0]} --port={ports['9000']}", text)
+            if expected is not None and text != step.text:
+                # What it suggests names a port that is not the default one.
+                expected = _SUGGESTED.sub(rf"\1 --endpoint=grpc://127.0.0.1:{ports['9000']}", expected)
         result.append(replace(step, text=text, expected=expected))
     return result
 
