@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import trio
+from google.protobuf.any_pb2 import Any as AnyMessage
 from purerpc import Service
 
+from tests.sim.accounts import Accounts
 from tests.sim.faults import HOOKED, MOST_STEPS, MOST_TICKS, TRIALS, is_crowded
-from trio_cogment.api.common_pb2 import TrialParams, TrialState
+from trio_cogment.api.common_pb2 import CommunicationState, Message, Reward, RewardSource, TrialParams, TrialState
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError
 from trio_cogment.orchestrator import Orchestrator, orchestrator_services
@@ -38,12 +40,17 @@ from trio_cogment.testing import (
     record_params,
     record_states,
 )
+from trio_cogment.testing.fakes.behaviour import Part
 
 PORT = 9000
 DISK_BYTES = 1 << 30
 THINK = (0.02, 0.4)
 #: To whom each actor sends a message now and then.
 NEIGHBOURS = {"ann": "bob", "bob": "cat", "cat": "env"}
+#: How many ticks each trial's samples are held back.
+BUFFERED = {"0": 0, "1": 3, "2": 2, "3": 5}
+#: To whom anything may be said in passing.
+PATTERNS = ("*", "player.*", "player.bob", "ann", "cat", "env", "*.*", "other.ann", "nobody")
 #: How many starts that fail at once a watcher that does not read has to miss.
 FLURRY = 60
 #: Faults that are none where nobody is connected.
@@ -65,9 +72,13 @@ class Play:
         self.inside = {f"trial-{number}" for number in numbers if world.stream(f"place {number}").random() < 0.15}
         names = [f"log-{number}" for number in numbers]
         self.disks: dict[str, SimDisk] = {name: world.disk(name, capacity_bytes=DISK_BYTES) for name in names}
-        self.environment = FakeEnvironment(world, self.behave, ticks=self.ticks.__getitem__)
-        self.actor = FakeActor(world, self.behave, neighbours=NEIGHBOURS)
-        self.datalog = FakeDatalog(world, self.behave, files=lambda trial_id: self.disks[f"log-{trial_id[-1]}"])
+        self.accounts = Accounts()
+        told: dict[str, Any] = {"sees": self.accounts.sees, "chatter": self.chatter}
+        self.environment = FakeEnvironment(world, self.behave, ticks=self.ticks.__getitem__, **told)
+        self.actor = FakeActor(world, self.behave, neighbours=NEIGHBOURS, **told)
+        self.datalog = FakeDatalog(
+            world, self.behave, files=lambda trial_id: self.disks[f"log-{trial_id[-1]}"], sees=self.accounts.sees
+        )
         self.hook = FakeHook(world, self.behave, change=lambda _: self.params(HOOKED))
         self.serving: dict[str, RunningServer] = {}
         self.states: dict[str, int] = {}
@@ -104,6 +115,23 @@ class Play:
             return replace(Behaviour.from_fault(fault), think_seconds=THINK)
         return Behaviour(think_seconds=THINK)
 
+    def chatter(self, part: Part, tick_id: int) -> Iterable[dict[str, Any]]:
+        """Return what a participant says at a tick beside what it must: to anybody, of any tick, of any weight."""
+        rng = self.world.stream(f"chatter {part.trial_id} {part.name} {tick_id}")
+        for _ in range(rng.choice([0, 0, 0, 1, 2])):
+            receiver = rng.choice(PATTERNS)
+            if rng.random() < 0.4:
+                said = Message(tick_id=-1, receiver_name=receiver, payload=AnyMessage(value=b"by the way"))
+                yield {"state": CommunicationState.NORMAL, "message": said}
+                continue
+            sources = [
+                RewardSource(value=rng.choice([1.0, -2.0, 0.5]), confidence=rng.choice([1.0, 0.25, 0.0, -1.0]))
+                for _ in range(rng.choice([0, 1, 2, 3]))
+            ]
+            of_tick = rng.choice([-1, -1, -1, tick_id, tick_id - 1, tick_id - 2, tick_id + 3])
+            reward = Reward(tick_id=of_tick, receiver_name=receiver, value=1e3, sources=sources)
+            yield {"state": CommunicationState.NORMAL, "reward": reward}
+
     def params(self, trial_id: str) -> TrialParams:
         number = trial_id.removeprefix("trial-")
         inside = trial_id in self.inside
@@ -122,6 +150,7 @@ class Play:
             environment_name="env",
             datalog_endpoint=log,
             max_steps=MOST_STEPS if number == "2" else 0,
+            nb_buffered_ticks=BUFFERED[number],
             max_inactivity_seconds=30 if number in "01" else 0,
             datalog_exclude_fields=["messages"] if number == "1" else [],
         )
@@ -171,6 +200,7 @@ class Play:
                     pre_trial_hooks=[f"grpc://hooks:{PORT}"],
                     local=_Inside(inside),
                 ) as orchestrator:
+                    orchestrator.make_machine = self.accounts.machine
                     task_status.started(orchestrator)
                     await trio.sleep_forever()
             self.world.history.record("orchestrator", "gone")

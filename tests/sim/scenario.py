@@ -14,7 +14,7 @@ from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.orchestrator import Orchestrator
 from trio_cogment.sdk import Controller
 from trio_cogment.testing import Misbehaviour, World, check_history
-from trio_cogment.testing.fakes.contents import GREET_ONCE_IN
+from trio_cogment.testing.fakes.contents import GREET_ONCE_IN, greeted
 
 #: Liveness: when the last fault is over, and everybody is asked to end.
 CALM_SECONDS = 60.0
@@ -42,6 +42,7 @@ async def safety(world: World) -> None:
         await trio.sleep(3)  # who is left learns of it
         check_leftovers(play, orchestrator)
         nursery.cancel_scope.cancel()
+    play.accounts.check(world.history)
     judge(play)
 
 
@@ -83,6 +84,7 @@ async def liveness(world: World) -> None:
         await orchestrator.stop()  # which ends the watches
         await trio.sleep(0.1)
         nursery.cancel_scope.cancel()
+    play.accounts.check(world.history)
     check_optional_actors(world)
     check_untouched_trials(play)
     judge(play)
@@ -176,6 +178,7 @@ def check_untouched_trials(play: Play) -> None:
     hit = {fault.target.partition("/")[0].partition("-")[2] for fault in play.world.plan}
     for trial_id in play.ticks:
         if trial_id.partition("-")[2] not in hit:
+            play.accounts.check_whole(trial_id, ("env", *NEIGHBOURS, "datalog"))
             check_whole(play, trial_id)
             play.world.sometimes("a trial untouched")
 
@@ -201,10 +204,11 @@ def check_whole(play: Play, trial_id: str) -> None:
     assert logged == list(range(ticks + 1)), f"{trial_id}: samples of {logged}, not of {ticks + 1} ticks"
     for name, neighbour in NEIGHBOURS.items():
         heard = of("message", f"environment {neighbour}" if neighbour == "env" else f"actor {neighbour}")
-        texts = [one["text"] for one in heard if one["sender"] == name]
+        texts = [one["text"] for one in heard if one["sender"] == name and greeted(one["text"])]
         expected = [f"{name} greets {neighbour} at {tick}" for tick in range(ticks) if tick % GREET_ONCE_IN == 1]
         assert texts == expected, f"{trial_id}: {neighbour} heard {texts}"
         texts = [one["text"] for one in of("message", f"actor {name}") if one["sender"] == "env"]
+        texts = [text for text in texts if greeted(text)]
         expected = [f"env greets {name} at {tick}" for tick in range(ticks + 1) if tick % GREET_ONCE_IN == 2]
         assert texts == expected, f"{trial_id}: {name} heard {texts}"
 

@@ -22,6 +22,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.account.beside import DiffersError
 from tests.sim.counting import missing
 from tests.sim.scenario import SUITES, draw_plan
 from tests.sim.services import SERVICE_SUITES
@@ -180,7 +181,8 @@ def describe(unit: Unit, error: BaseException) -> str:
             f"seed {unit.seed} failed at {commit()}: {unit.suite}: {kind}",
             *(line.rstrip() for line in traceback.format_tb(first.__traceback__)[-2:]),
             f"{type(first).__name__}: {first}",
-            *getattr(error, "__notes__", ()),
+            # What differs from an account has been told with what led there; with the events it would be many screens.
+            *(() if isinstance(first, DiffersError) else getattr(error, "__notes__", ())),
             f"smallest plan: {smallest}",
             f"again: {again(unit)}",
             *([f"with the smallest plan: {again(unit, smallest)}"] if unit.suite in SUITES else ()),

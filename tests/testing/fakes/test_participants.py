@@ -11,6 +11,7 @@ import trio
 
 from tests.helpers import bench, params_of
 from trio_cogment import rpc
+from trio_cogment.api.common_pb2 import CommunicationState
 from trio_cogment.config import OrchestratorConfig
 from trio_cogment.errors import RpcError
 from trio_cogment.sdk import Controller
@@ -29,20 +30,32 @@ from trio_cogment.testing import (
     record_states,
     simulate,
 )
+from trio_cogment.testing.fakes.behaviour import Part, Sees, see_nothing
+from trio_cogment.testing.fakes.participants import Chatter, say_nothing
 
+END_STATE = CommunicationState.END
+NORMAL = CommunicationState.NORMAL
 DISCOVER = "cogment://discover"
 
 
-async def play(world: World, behaviours: dict[str, Behaviour], wire: bool = False, **params: Any) -> History:
+async def play(
+    world: World,
+    behaviours: dict[str, Behaviour],
+    wire: bool = False,
+    *,
+    sees: Sees = see_nothing,
+    chatter: Chatter = say_nothing,
+    **params: Any,
+) -> History:
     """One trial of ann and bob, whose parts behave as told, to its end."""
 
     def behave(_trial_id: str, name: str) -> Behaviour:
         return behaviours.get(name, Behaviour())
 
     services = [
-        FakeActor(world, behave).service(),
-        FakeEnvironment(world, behave, ticks=5).service(),
-        FakeDatalog(world, behave).service(),
+        FakeActor(world, behave, sees=sees, chatter=chatter).service(),
+        FakeEnvironment(world, behave, ticks=5, sees=sees, chatter=chatter).service(),
+        FakeDatalog(world, behave, sees=sees).service(),
     ]
     config = OrchestratorConfig(soft_end_patience_seconds=20)
     async with bench(*services, wire=wire, config=config) as table, trio.open_nursery() as nursery:
@@ -159,6 +172,39 @@ def test_every_misbehaviour_shows_and_the_trial_ends(
     assert outcome.counters[f"{kind}: {misbehaviour.value}"]
     assert "closed" in whats(outcome.history, "actor bob")
     assert shows(outcome.history, caplog.text)
+
+
+def test_what_is_read_is_seen_and_what_is_said_beside_arrives() -> None:
+    read: dict[str, list[Any]] = {}
+    outcomes: set[str] = set()
+    parts: set[Part] = set()
+
+    def sees(part: Part, message: Any) -> None:
+        parts.add(part)
+        assert not part.outcome
+        read.setdefault(part.who, []).append(message)
+
+    def chatter(part: Part, tick_id: int) -> list[dict[str, Any]]:
+        message = {"tick_id": -1, "receiver_name": "*"}
+        return [{"state": NORMAL, "message": message}] if part.name in ("bob", "env") and tick_id == 3 else []
+
+    async def scenario(world: World) -> None:
+        await play(world, {}, sees=sees, chatter=chatter)
+
+    simulate(1, scenario)
+    outcomes.update(part.outcome for part in parts)
+    assert outcomes == {"left"}
+    for who in ("actor ann", "actor bob"):
+        first, *rest = read[who]
+        assert first.HasField("init_input")
+        assert [m.message.sender_name for m in rest if m.HasField("message")] == ["env", "bob"]
+        assert sum(m.HasField("observation") for m in rest) == 6
+        assert rest[-1].state == END_STATE
+    assert read["environment env"][0].HasField("init_input")
+    assert sum(m.HasField("action_set") for m in read["environment env"]) == 5
+    params, *samples = read["datalog datalog"]
+    assert params.HasField("trial_params")
+    assert [m.sample.info.tick_id for m in samples] == list(range(6))
 
 
 def test_every_misbehaviour_has_a_sign() -> None:

@@ -56,10 +56,19 @@ def observations_reach_their_actors(history: History) -> Iterator[str]:
 def rewards_come_once(history: History) -> Iterator[str]:
     """No reward of a fake environment reaches an actor twice."""
     for (trial_id, who), events in events_by(history, "reward").items():
-        counts = Counter(value for event in events for value in event.details["values"])
+        counts = Counter(value for event in events for value in _values(event))
         twice = sorted(value for value, count in counts.items() if count > 1)
         if twice:
             yield f"{trial_id}: {who} got the rewards {twice} more than once"
+
+
+def _values(event: HistoryEvent) -> list[float]:
+    """Return the values of the rewards that a fake environment has given for a tick; of all, if notes are not noted."""
+    values: list[float] = event.details["values"]
+    notes = event.details.get("notes")
+    if notes is None:
+        return values
+    return [value for value, note in zip(values, notes, strict=True) if rewarded(note) is not None]
 
 
 def rewards_reach_their_actors(history: History) -> Iterator[str]:

@@ -124,12 +124,32 @@ def check_behaviour(behave: Behave, kind: str, cannot: Container[Misbehaviour]) 
         raise ValueError(f"misbehaviour: expected one that a {kind} can show, got {behave.misbehaviour}")
 
 
+#: Is given every message that a fake reads, with the part that reads it.
+Sees: TypeAlias = Callable[["Part", Any], None]
+
+
+def see_nothing(_part: Part, _message: Any) -> None:
+    """The messages themselves are not looked at."""
+
+
 class Part:
-    """One fake's part in one trial: its behaviour, its randomness, and its lines in the history."""
+    """One fake's part in one trial: its behaviour, its randomness, and its lines in the history.
+
+    Attributes:
+        outcome: how its session has ended; see the event "closed". Empty while it has not.
+    """
 
     def __init__(
-        self, world: World, behave: Behave, trial_id: str, kind: str, name: str, *, cannot: Container[Misbehaviour] = ()
+        self,
+        world: World,
+        behave: Behave,
+        trial_id: str,
+        kind: str,
+        name: str,
+        *,
+        cannot: Container[Misbehaviour] = (),
     ) -> None:
+        self.outcome = ""
         self.behaviour = behave if isinstance(behave, Behaviour) else behave(trial_id, name)
         if self.behaviour.misbehaviour in cannot:
             mistake = f"misbehaviour: {kind} {name} of {trial_id}: expected one that it can show, got {self.behaviour}"
@@ -166,6 +186,7 @@ class Part:
             outcome = type(error).__name__
             raise
         finally:
+            self.outcome = outcome
             self.record("closed", outcome=outcome)
 
     def does(self, misbehaviour: Misbehaviour, tick_id: float) -> bool:

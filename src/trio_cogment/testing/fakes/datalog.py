@@ -15,7 +15,16 @@ from trio_cogment.host.files import Files
 from trio_cogment.rpc import ServerCall, bind
 from trio_cogment.services import SERVICES, TRIAL_ID, ServiceKind
 from trio_cogment.testing.fakes._synced_log import SyncedLog, read_ticks
-from trio_cogment.testing.fakes.behaviour import FROM_START, Behave, Behaviour, Misbehaviour, Part, check_behaviour
+from trio_cogment.testing.fakes.behaviour import (
+    FROM_START,
+    Behave,
+    Behaviour,
+    Misbehaviour,
+    Part,
+    Sees,
+    check_behaviour,
+    see_nothing,
+)
 from trio_cogment.testing.fakes.contents import as_text
 from trio_cogment.testing.sim.world import World
 
@@ -34,15 +43,22 @@ class FakeDatalog:
         files: gives a trial's file system: samples are kept there, and acknowledged when they are durable ("stored").
             Where that fails, the stream ends with UNAVAILABLE, and the next one finds what is there. Without it no
             sample is kept.
+        sees: see `FakeActor`.
 
     Raises:
         ValueError: it cannot misbehave so; see `FakeHook`.
     """
 
     def __init__(
-        self, world: World, behave: Behave | None = None, *, files: Callable[[str], Files] | None = None
+        self,
+        world: World,
+        behave: Behave | None = None,
+        *,
+        files: Callable[[str], Files] | None = None,
+        sees: Sees = see_nothing,
     ) -> None:
         self._world = world
+        self._sees = sees
         self._behave = behave = behave or Behaviour()
         check_behaviour(behave, "data log", DATALOGS_CANNOT)
         self._files_of = files
@@ -61,6 +77,7 @@ class FakeDatalog:
         answers = False
         with part.session(raising=True):
             async for message in call:
+                self._sees(part, message)
                 if message.HasField("sample"):
                     info = message.sample.info
                     tick_id = max(tick_id, info.tick_id)

@@ -5,7 +5,7 @@ They speak the protocol itself, not through the SDK, so that they can break its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -35,7 +35,9 @@ from trio_cogment.testing.fakes.behaviour import (
     CrashError,
     Misbehaviour,
     Part,
+    Sees,
     VanishedError,
+    see_nothing,
 )
 from trio_cogment.testing.fakes.contents import (
     GREET_ONCE_IN,
@@ -51,6 +53,15 @@ from trio_cogment.testing.sim.world import World
 
 _JOIN = methods_of(SERVICES[ServiceKind.CLIENT_ACTOR].descriptor())["RunTrial"]
 
+#: What a participant sends at a tick beside what it must: the fields of messages, given its part and the tick.
+Chatter: TypeAlias = Callable[[Part, int], Iterable[Mapping[str, Any]]]
+
+
+def say_nothing(_part: Part, _tick_id: int) -> Iterable[Mapping[str, Any]]:
+    """Nothing more than what must be said."""
+    return ()
+
+
 #: How many ticks an environment's trial has, by the trial's id; or for all. None goes on until it is told to end.
 Ticks: TypeAlias = Callable[[str], int | None] | int | None
 
@@ -62,11 +73,21 @@ class FakeActor:
         world: for the history, the randomness and the counters.
         behave: how each behaves.
         neighbours: the participants that each sends messages to, by name.
+        sees: is given every message that one reads, with the `Part` that reads it.
+        chatter: what they send beside: messages and rewards, before each action.
     """
 
     def __init__(
-        self, world: World, behave: Behave | None = None, *, neighbours: Mapping[str, str] | None = None
+        self,
+        world: World,
+        behave: Behave | None = None,
+        *,
+        neighbours: Mapping[str, str] | None = None,
+        sees: Sees = see_nothing,
+        chatter: Chatter = say_nothing,
     ) -> None:
+        self._sees = sees
+        self._chatter = chatter
         self._world = world
         self._behave = behave or Behaviour()
         self._neighbours = neighbours or {}
@@ -82,6 +103,7 @@ class FakeActor:
         if first is None:
             return
         part = Part(self._world, self._behave, trial_id, "actor", first.init_input.actor_name)
+        self._sees(part, first)
         with part.session():
             if await part.think(FROM_START):
                 await call.send(ActorRunTrialOutput(state=NORMAL, init_output=ActorInitialOutput()))
@@ -100,6 +122,8 @@ class FakeActor:
                     selection = ActorInitialOutput(actor_name=actor_name)
                     await call.send(ActorRunTrialOutput(state=NORMAL, init_output=selection))
                     first = await call.receive()
+                    if first is not None:
+                        self._sees(part, first)
                     if first is not None and first.state == NORMAL:
                         await self._play(call, part)
         except (CrashError, VanishedError):
@@ -110,6 +134,7 @@ class FakeActor:
         ending = False
         tick_id = FROM_START
         async for message in call:
+            self._sees(part, message)
             part.received(message.state, message.details)
             kind = message.WhichOneof("data")
             if message.state == END_STATE:
@@ -153,6 +178,8 @@ class FakeActor:
             said = Message(tick_id=-1, sender_name="liar", receiver_name=neighbour)
             said.payload.CopyFrom(greeting(name, neighbour, tick_id))
             await call.send(ActorRunTrialOutput(state=NORMAL, message=said))
+        for fields in self._chatter(part, tick_id):
+            await call.send(ActorRunTrialOutput(**fields))
         action = Action(tick_id=tick_id, content=action_content(name, tick_id))
         for _ in range(part.copies(tick_id)):
             await call.send(ActorRunTrialOutput(state=NORMAL, action=action))
@@ -176,9 +203,21 @@ class FakeEnvironment:
         world: for the history, the randomness and the counters.
         behave: how each behaves.
         ticks: how long each trial goes on.
+        sees: see `FakeActor`.
+        chatter: see `FakeActor`; before each observation set.
     """
 
-    def __init__(self, world: World, behave: Behave | None = None, *, ticks: Ticks = 10) -> None:
+    def __init__(
+        self,
+        world: World,
+        behave: Behave | None = None,
+        *,
+        ticks: Ticks = 10,
+        sees: Sees = see_nothing,
+        chatter: Chatter = say_nothing,
+    ) -> None:
+        self._sees = sees
+        self._chatter = chatter
         self._world = world
         self._behave = behave or Behaviour()
         self._ticks = ticks
@@ -195,13 +234,15 @@ class FakeEnvironment:
             return
         init = first.init_input
         part = Part(self._world, self._behave, trial_id, "environment", init.name)
+        self._sees(part, first)
         ticks = self._ticks(trial_id) if callable(self._ticks) else self._ticks
         with part.session():
-            stage = _Stage(call, part, [actor.name for actor in init.actors_in_trial], ticks)
+            stage = _Stage(call, part, [actor.name for actor in init.actors_in_trial], ticks, self._chatter)
             if await part.think(FROM_START):
                 await call.send(EnvRunTrialOutput(state=NORMAL, init_output=EnvInitialOutput()))
                 await stage.show(0)
             async for message in call:
+                self._sees(part, message)
                 part.received(message.state, message.details)
                 if message.state == END_STATE:
                     return
@@ -211,7 +252,8 @@ class FakeEnvironment:
 class _Stage:
     """What an environment knows of its trial."""
 
-    def __init__(self, call: Call, part: Part, actors: list[str], ticks: int | None) -> None:
+    def __init__(self, call: Call, part: Part, actors: list[str], ticks: int | None, chatter: Chatter) -> None:
+        self._chatter = chatter
         self._call = call
         self._part = part
         self._actors = actors
@@ -263,6 +305,8 @@ class _Stage:
             said = Message(tick_id=-1, sender_name="liar", receiver_name=name)
             said.payload.CopyFrom(greeting(part.name, name, tick_id))
             await call.send(EnvRunTrialOutput(state=NORMAL, message=said))
+        for fields in self._chatter(part, tick_id):
+            await call.send(EnvRunTrialOutput(**fields))
         contents, indexes = observations_of(self._actors, tick_id)
         for _ in range(part.copies(tick_id)):
             await self._observe(tick_id, contents, indexes)

@@ -1,0 +1,50 @@
+"""The accounts of a play notice what the orchestrator does between its machines and those who see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.account.beside import DiffersError
+from tests.sim.suite import Unit, run_unit
+from trio_cogment.orchestrator._datalog import Datalog
+from trio_cogment.orchestrator._participant_stream import ParticipantStream
+
+CALM = Unit(1, "liveness", "FaultPlan()")
+
+
+def replaced(monkeypatch: pytest.MonkeyPatch, kind: type, name: str, make: Callable[[Any], Any]) -> None:
+    monkeypatch.setattr(kind, name, make(getattr(kind, name)))
+
+
+def a_relay_is_lost(was: Any) -> Any:
+    return lambda stream, message: None if stream.name == "bob" else was(stream, message)
+
+
+def a_sample_has_another_time(was: Any) -> Any:
+    def put(datalog: Datalog, sample: Any) -> None:
+        sample.info.timestamp += sample.info.tick_id == 2
+        was(datalog, sample)
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "make", "told"),
+    [
+        (ParticipantStream, "post_shared", a_relay_is_lost, r"actor bob \(left\): number \d+ of what it read"),
+        (Datalog, "put", a_sample_has_another_time, r"datalog datalog \(left\): number \d+ of what it read"),
+    ],
+)
+def test_what_is_lost_or_changed_on_the_way_is_noticed(
+    kind: type, name: str, make: Callable[[Any], Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced(monkeypatch, kind, name, make)
+    with pytest.raises(DiffersError, match=told):
+        run_unit(CALM)
+
+
+def test_without_that_there_is_nothing_to_notice() -> None:
+    assert run_unit(CALM)["a trial untouched"] == 4
