@@ -86,6 +86,9 @@ class Beside:
             if not refused:
                 self._differs("that this is possible", "that it is refused")
             raise
+        except Exception as error:
+            self._differs("an answer", f"{type(error).__name__}: {error}")
+            raise
         if refused:
             self._differs("that this is refused", f"{len(effects)} effects")
         else:

@@ -197,7 +197,10 @@ def test_what_is_read_is_seen_and_what_is_said_beside_arrives() -> None:
     for who in ("actor ann", "actor bob"):
         first, *rest = read[who]
         assert first.HasField("init_input")
-        assert [m.message.sender_name for m in rest if m.HasField("message")] == ["env", "bob"]
+        assert [m.message.sender_name for m in rest if m.HasField("message") and not m.message.HasField("payload")] == [
+            "env",
+            "bob",
+        ]
         assert sum(m.HasField("observation") for m in rest) == 6
         assert rest[-1].state == END_STATE
     assert read["environment env"][0].HasField("init_input")

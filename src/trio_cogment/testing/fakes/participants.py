@@ -178,8 +178,8 @@ class FakeActor:
             said = Message(tick_id=-1, sender_name="liar", receiver_name=neighbour)
             said.payload.CopyFrom(greeting(name, neighbour, tick_id))
             await call.send(ActorRunTrialOutput(state=NORMAL, message=said))
-        for fields in self._chatter(part, tick_id):
-            await call.send(ActorRunTrialOutput(**fields))
+        for more in self._chatter(part, tick_id):
+            await call.send(ActorRunTrialOutput(**more))
         action = Action(tick_id=tick_id, content=action_content(name, tick_id))
         for _ in range(part.copies(tick_id)):
             await call.send(ActorRunTrialOutput(state=NORMAL, action=action))
@@ -305,8 +305,8 @@ class _Stage:
             said = Message(tick_id=-1, sender_name="liar", receiver_name=name)
             said.payload.CopyFrom(greeting(part.name, name, tick_id))
             await call.send(EnvRunTrialOutput(state=NORMAL, message=said))
-        for fields in self._chatter(part, tick_id):
-            await call.send(EnvRunTrialOutput(**fields))
+        for more in self._chatter(part, tick_id):
+            await call.send(EnvRunTrialOutput(**more))
         contents, indexes = observations_of(self._actors, tick_id)
         for _ in range(part.copies(tick_id)):
             await self._observe(tick_id, contents, indexes)
