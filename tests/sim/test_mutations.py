@@ -58,7 +58,7 @@ def test_it_is_found(name: str) -> None:
     found = try_one(mutation, seed, 1)
     assert found is not None
     assert found.seed == seed
-    assert found.said.startswith("InvariantError: ")
+    assert found.said.startswith("DiffersError: ")
     assert try_none(seed, 1) is None
 
 
