@@ -63,10 +63,10 @@ def rewards_come_once(history: History) -> Iterator[str]:
 
 
 def _values(event: HistoryEvent) -> list[float]:
-    """Return the values of the rewards that a fake environment has given for a tick; of all, if notes are not noted."""
+    """Return the values of the rewards that a fake environment has given for a tick; of all, if not each has a note."""
     values: list[float] = event.details["values"]
-    notes = event.details.get("notes")
-    if notes is None:
+    notes = event.details.get("notes", ())
+    if len(notes) != len(values):
         return values
     return [value for value, note in zip(values, notes, strict=True) if rewarded(note) is not None]
 
