@@ -63,12 +63,12 @@ def rewards_come_once(history: History) -> Iterator[str]:
 
 
 def _values(event: HistoryEvent) -> list[float]:
-    """Return the values of the rewards that a fake environment has given for a tick; of all, if not each has a note."""
+    """Return the values of the rewards that come with a note, as those of a fake environment do; without notes all."""
     values: list[float] = event.details["values"]
     notes = event.details.get("notes", ())
     if len(notes) != len(values):
         return values
-    return [value for value, note in zip(values, notes, strict=True) if rewarded(note) is not None]
+    return [value for value, note in zip(values, notes, strict=True) if note]
 
 
 def rewards_reach_their_actors(history: History) -> Iterator[str]:
