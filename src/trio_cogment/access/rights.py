@@ -73,11 +73,11 @@ RIGHTS: Mapping[str, Mapping[str, Row]] = {
         **_ABOUT,
     },
     f"{_COGMENT}.{names.MODEL_REGISTRY}": {
-        # Models have no owners: operators share them, and what cannot be undone is the administrator's.
-        "CreateOrUpdateModel": _row(_OPERATOR),
-        "DeleteModel": _ADMIN,
+        # Operators read each other's models, and change their own.
+        "CreateOrUpdateModel": _OWNED,
+        "DeleteModel": _OWNED,
         "RetrieveModels": _SHARED,
-        "CreateVersion": _row(_OPERATOR),
+        "CreateVersion": _OWNED,
         "RetrieveVersionInfos": _SHARED,
         "RetrieveVersionData": _SHARED,
         "VersionUpdate": _SHARED,

@@ -10,7 +10,7 @@ The promises follow from the order of the steps:
 from __future__ import annotations
 
 import logging
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -18,6 +18,9 @@ from trio_cogment.api.model_registry_pb2 import ModelInfo, ModelVersionInfo
 from trio_cogment.model_registry import _archive_layout as layout
 from trio_cogment.model_registry import _documents as documents
 from trio_cogment.model_registry.blobs import Blob, BlobStore, Upload, put
+
+#: What is written about a version beside what its client says: number, time, hash.
+_GIVEN_BYTES = 256
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +34,21 @@ class StoredModel:
         folder: where it is.
         numbers: its archived versions, in order.
         last: the highest number it has given.
+        owner: the account that it belongs to; empty: nobody's.
     """
 
     model_id: str
     folder: str
     numbers: list[int] = field(default_factory=list)
     last: int = 0
+    owner: str = ""
+
+
+def most_bytes_of(info: ModelInfo | ModelVersionInfo) -> int:
+    """Return what a model's description, or a version, will take at most when it is stored."""
+    if isinstance(info, ModelInfo):
+        return len(documents.write_model(info))
+    return len(documents.write_version(info)) + _GIVEN_BYTES + info.data_size
 
 
 class Archive:
@@ -105,7 +117,10 @@ class Archive:
             if last > max([kept, *numbers]):
                 self.keep_last(folder, last)
             self.store.delete(folder, [layout.info_name(folder, number) for number in sorted(interrupted)])
-        return StoredModel(model_id, folder, numbers, max(last, kept))
+        owner = (
+            self.store.read(folder, layout.owner_name(folder)).decode(errors="replace") if contents.has_owner else ""
+        )
+        return StoredModel(model_id, folder, numbers, max(last, kept), owner)
 
     def _read_id(self, folder: str, numbers: list[int]) -> str:
         for name in (layout.model_name(folder), *(layout.info_name(folder, number) for number in numbers)):
@@ -131,17 +146,43 @@ class Archive:
 
     # Models
 
-    def create(self, info: ModelInfo, taken: Container[str]) -> str:
-        """Write a new model; return its folder."""
+    def create(self, info: ModelInfo, taken: Container[str], owner: str = "") -> tuple[str, int]:
+        """Write a new model; return its folder, and what it takes."""
         folder = layout.folder_of(info.model_id, taken)
-        if layout.contents_of(folder, self.store.names(folder)).deleted:  # and not everything could be removed then
+        contents = layout.contents_of(folder, self.store.names(folder))
+        if contents.deleted:  # and not everything could be removed then
             self._purge(folder)
-        put(self.store, folder, layout.model_name(folder), documents.write_model(info), replace=True)
-        return folder
+        if owner:  # before the model is there
+            put(self.store, folder, layout.owner_name(folder), owner.encode(), replace=True)
+        elif contents.has_owner:
+            self.store.delete(folder, [layout.owner_name(folder)])
+        document = documents.write_model(info)
+        put(self.store, folder, layout.model_name(folder), document, replace=True)
+        return folder, len(document)
 
-    def update(self, folder: str, info: ModelInfo) -> None:
-        """Replace the description of a model."""
-        put(self.store, folder, layout.model_name(folder), documents.write_model(info), replace=True)
+    def update(self, folder: str, info: ModelInfo) -> int:
+        """Replace the description of a model; return how much more it takes than before."""
+        document = documents.write_model(info)
+        before = self._size(folder, layout.model_name(folder))
+        put(self.store, folder, layout.model_name(folder), document, replace=True)
+        return len(document) - before
+
+    def measure(self, folder: str, numbers: Iterable[int]) -> int:
+        """Return what a model takes: its description, and these archived versions with theirs."""
+        names = [layout.model_name(folder)]
+        for number in numbers:
+            names += layout.info_name(folder, number), layout.data_name(folder, number)
+        return sum(self._size(folder, name) for name in names)
+
+    def _size(self, folder: str, name: str) -> int:
+        try:
+            blob = self.store.open_blob(folder, name)
+        except FileNotFoundError:
+            return 0
+        try:
+            return blob.size
+        finally:
+            blob.close()
 
     def read_model(self, model_id: str, folder: str) -> ModelInfo:
         """Return the description of a model; only its id if that cannot be read any more."""
@@ -185,15 +226,16 @@ class Archive:
         """Store durably that a number was given."""
         put(self.store, folder, layout.last_name(folder), b"%d\n" % number, replace=True)
 
-    def add(self, folder: str, info: ModelVersionInfo, upload: Upload) -> None:
-        """Archive a version; it is durable when this returns.
+    def add(self, folder: str, info: ModelVersionInfo, upload: Upload) -> int:
+        """Archive a version; it is durable when this returns what it takes.
 
         Raises:
             FileExistsError: the number is taken; the upload can be used for another one.
             OSError: it probably does not exist; the number must not be used again.
         """
         name = layout.info_name(folder, info.version_number)
-        put(self.store, folder, name, documents.write_version(info))
+        document = documents.write_version(info)
+        put(self.store, folder, name, document)
         try:
             upload.commit(folder, layout.data_name(folder, info.version_number))
         except OSError:
@@ -202,6 +244,7 @@ class Archive:
             except OSError:
                 pass  # goes at the next start
             raise
+        return len(document) + info.data_size
 
     def read_info(self, model_id: str, folder: str, number: int) -> ModelVersionInfo | None:
         """Return the description of an archived version; None if it is damaged, which is logged.

@@ -7,6 +7,7 @@ For plain ids this is the layout of the reference, so that each can read what th
 ``<folder>-v<n>.yaml``    a version: everything but its bytes; n has six digits at least
 ``<folder>-v<n>.data``    its bytes; the version is there when both are, and not before
 ``<folder>.last``         the highest number that a version which is not archived has had
+``<folder>.owner``        the account that the model belongs to; without it, it is nobody's
 ``<folder>.deleted``      the model is deleted, and the rest of the folder is to be removed
 =====================  ==================================================================
 
@@ -80,6 +81,11 @@ def last_name(folder: str) -> str:
     return f"{folder}.last"
 
 
+def owner_name(folder: str) -> str:
+    """Return the name of the blob that says whose the model is."""
+    return f"{folder}.owner"
+
+
 def deleted_name(folder: str) -> str:
     """Return the name of the blob that marks a folder as deleted."""
     return f"{folder}.deleted"
@@ -92,6 +98,7 @@ class Contents:
     Attributes:
         deleted: the model was deleted, and not everything is gone yet.
         has_model: the model's own blob is there.
+        has_owner: the blob with the owner is there.
         has_last: the blob with the highest number is there.
         infos: the versions whose description is there.
         data: the versions whose bytes are there.
@@ -99,6 +106,7 @@ class Contents:
 
     deleted: bool = False
     has_model: bool = False
+    has_owner: bool = False
     has_last: bool = False
     infos: set[int] = field(default_factory=set)
     data: set[int] = field(default_factory=set)
@@ -110,6 +118,8 @@ def contents_of(folder: str, names: list[str]) -> Contents:
     for name in names:
         if name == model_name(folder):
             found.has_model = True
+        elif name == owner_name(folder):
+            found.has_owner = True
         elif name == last_name(folder):
             found.has_last = True
         elif name == deleted_name(folder):

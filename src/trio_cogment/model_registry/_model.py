@@ -24,8 +24,11 @@ class Model:
         folder: where its archived versions are.
         numbers: the numbers of these, in order.
         last: the highest number it has given.
+        owner: the account that it belongs to; empty: nobody's.
 
     Attributes:
+        owner: see above.
+        bytes: what it takes; None: nobody has asked yet.
         numbers: the versions there are, in order.
         transients: those of them that are not archived.
         lock: held while numbers are given and while it is changed or deleted.
@@ -33,11 +36,15 @@ class Model:
         deleted: it is deleted; `check` raises for callers that still hold it.
     """
 
-    def __init__(self, model_id: str, folder: str, numbers: list[int] | None = None, last: int = 0) -> None:
+    def __init__(
+        self, model_id: str, folder: str, numbers: list[int] | None = None, last: int = 0, owner: str = ""
+    ) -> None:
         self.model_id = model_id
         self.folder = folder
         self.numbers = numbers or []
         self.last = last
+        self.owner = owner
+        self.bytes: int | None = None
         self.transients: dict[int, Transient] = {}
         self.lock = trio.Lock()
         self.watches: dict[VersionWatch, None] = {}
@@ -75,6 +82,11 @@ class Model:
         """Return the versions from a number on."""
         return self.numbers[bisect_left(self.numbers, number) :]
 
+    def grow(self, size: int) -> None:
+        """Count so many bytes more, or less."""
+        if self.bytes is not None:
+            self.bytes += size
+
     def add(self, info: ModelVersionInfo) -> None:
         """Add a new version, newer than all others, and offer it to the watches."""
         self.numbers.append(info.version_number)
@@ -83,7 +95,9 @@ class Model:
 
     def drop(self, number: int) -> None:
         """Remove a version; its number is not given again."""
-        self.transients.pop(number, None)
+        version = self.transients.pop(number, None)
+        if version is not None:
+            self.grow(-version.counted_bytes)
         at = bisect_left(self.numbers, number)
         if at < len(self.numbers) and self.numbers[at] == number:
             del self.numbers[at]

@@ -21,6 +21,7 @@ from trio_cogment.errors import (
 from trio_cogment.host import Host, Runner
 from trio_cogment.host.files import LockedError
 from trio_cogment.model_registry._archive import Archive
+from trio_cogment.model_registry._holdings import THIS_PROGRAM, Caller, Holdings
 from trio_cogment.model_registry._local_blobs import LocalBlobs
 from trio_cogment.model_registry._model import Model, shown
 from trio_cogment.model_registry._storage_errors import storage_errors
@@ -77,6 +78,7 @@ class ModelRegistry:
         self._cache = TransientCache(self.config.cache_max_items, self.config.cache_max_bytes)
         self._receiving = UploadMemory(self.config.cache_max_bytes)
         self._changing = trio.Lock()
+        self.holdings = Holdings(self._measure)
         self.uploads = TransferSlots(self.config.max_uploads, self.config)
         self.downloads = TransferSlots(self.config.max_downloads, self.config)
         self._stopping = False
@@ -92,7 +94,10 @@ class ModelRegistry:
                 raise FailedPreconditionError(f"the archive is in use by another model registry{who}") from None
             raise
         for one in found:
-            self.models[one.model_id] = Model(one.model_id, one.folder, one.numbers, one.last)
+            model = self.models[one.model_id] = Model(one.model_id, one.folder, one.numbers, one.last, one.owner)
+            if model.owner:
+                self.holdings.counts.take(model.owner, 1, None)
+            self.holdings.add(model)
         self._run = run
         return self
 
@@ -132,8 +137,13 @@ class ModelRegistry:
             raise NotFoundError(f"model_id: there is no model {shown(model_id)}")
         return model
 
-    async def create_or_update(self, info: ModelInfo) -> None:
-        """Create a model, or replace its user data; durable when this returns."""
+    async def create_or_update(self, info: ModelInfo, by: Caller = THIS_PROGRAM) -> None:
+        """Create a model, or replace its user data; durable when this returns.
+
+        Raises:
+            PermissionDeniedError: it is somebody else's.
+            QuotaError: the caller has too much already.
+        """
         if not info.model_id:
             raise InvalidArgumentError("model_info.model_id: expected an id, got nothing")
         self.check_metadata("model_info", info)
@@ -141,23 +151,51 @@ class ModelRegistry:
         async with self._changing:
             model = self.models.get(info.model_id)
             if model is not None:
-                await self.blocking(doing, self._archive.update, model.folder, info)
+                by.check_model(model)
+                with await self.holdings.reserve(model.owner, info, by.quota_for(model.owner)):
+                    async with model.lock:
+                        model.grow(await self.blocking(doing, self._archive.update, model.folder, info))
                 return
-            taken = {one.folder for one in self.models.values()}
-            folder = await self.blocking(doing, self._archive.create, info, taken)
-            self.models[info.model_id] = Model(info.model_id, folder)
+            with await self.holdings.reserve(by.account, info, by.quotas.stored_bytes):
+                await self._create(doing, info, by)
 
-    async def delete(self, model_id: str) -> None:
+    async def _create(self, doing: str, info: ModelInfo, by: Caller) -> None:
+        owner, created = by.account, False
+        if owner:
+            self.holdings.counts.take(owner, 1, by.quotas.models)
+        try:
+            taken = {one.folder for one in self.models.values()}
+            folder, size = await self.blocking(doing, self._archive.create, info, taken, owner)
+            created = True
+        finally:
+            if owner and not created:
+                self.holdings.counts.give_back(owner, 1)
+        model = self.models[info.model_id] = Model(info.model_id, folder, owner=owner)
+        model.bytes = size
+        self.holdings.add(model)
+
+    async def _measure(self, model: Model) -> int:
+        archived = [number for number in model.numbers if number not in model.transients]
+        doing = f"measuring model {shown(model.model_id)}"
+        size = await self.blocking(doing, self._archive.measure, model.folder, archived)
+        return size + sum(version.counted_bytes for version in model.transients.values())
+
+    async def delete(self, model_id: str, by: Caller = THIS_PROGRAM) -> None:
         """Delete a model with all its versions; durable when this returns.
 
         A new model of the same id begins with number 1.
+
+        Raises:
+            PermissionDeniedError: it is somebody else's.
         """
         async with self._changing:
             model = self.find(model_id)
+            by.check_model(model)
             async with model.lock:
                 await self.blocking(f"deleting model {shown(model_id)}", self._archive.delete, model.folder)
                 model.deleted = True
                 del self.models[model_id]
+                self.holdings.remove(model)
         for version in model.transients.values():
             self._cache.remove(version)
         model.end(NotFoundError(f"model_id: model {shown(model_id)} was deleted"))
@@ -224,21 +262,29 @@ class ModelRegistry:
         raise model.missing(wanted)
 
     @asynccontextmanager
-    async def receiving(self, info: ModelVersionInfo, transfer: Transfer) -> AsyncIterator[IncomingVersion]:
+    async def receiving(
+        self, info: ModelVersionInfo, transfer: Transfer, by: Caller = THIS_PROGRAM
+    ) -> AsyncIterator[IncomingVersion]:
         """Take a new version: write its bytes in the block, then `add` it; otherwise it leaves nothing.
 
         Waits for a slot while too many are being received.
+
+        Raises:
+            PermissionDeniedError: the model is somebody else's.
+            QuotaError: its owner has too much already.
         """
         self.check_metadata("version_info", info)
         model = self.find(info.model_id)
+        by.check_model(model)
         run = self._runner()
         target = ToStore(self._archive.store.upload) if info.archived else ToMemory(self._receiving, info.data_size)
         async with self.uploads.slot(transfer):
-            upload = IncomingVersion(model, info, target, run)
-            try:
-                yield upload
-            finally:
-                await upload.discard()
+            with await self.holdings.reserve(model.owner, info, by.quota_for(model.owner)) as reservation:
+                upload = IncomingVersion(model, info, target, run, reservation)
+                try:
+                    yield upload
+                finally:
+                    await upload.discard()
 
     async def add(self, upload: IncomingVersion) -> ModelVersionInfo:
         """Give a version its number and make it visible, in one step. If it is archived it is durable before.
@@ -256,13 +302,15 @@ class ModelRegistry:
             for attempt in range(_ATTEMPTS):
                 info = self._numbered(upload)
                 try:
-                    await self._store(upload, info)
+                    size = await self._store(upload, info)
                     break
                 except FileExistsError:
                     if attempt == _ATTEMPTS - 1:
                         raise UnavailableError("another program writes to the archive") from None
             # No checkpoint from here on, so that a cancellation cannot hide a version that is durable.
             model.add(info)
+            model.grow(size)
+            upload.reservation.release()
         return info
 
     def _numbered(self, upload: IncomingVersion) -> ModelVersionInfo:
@@ -277,19 +325,20 @@ class ModelRegistry:
             user_data=given.user_data,
         )
 
-    async def _store(self, upload: IncomingVersion, info: ModelVersionInfo) -> None:
+    async def _store(self, upload: IncomingVersion, info: ModelVersionInfo) -> int:
+        """Store a version; return what it takes."""
         model, target = upload.model, upload.target
         doing = f"storing a version of model {shown(model.model_id)}"
         if isinstance(target, ToStore):
             assert target.upload is not None
-            await self.blocking(doing, self._archive.add, model.folder, info, target.upload)
-        else:
-            await self.blocking(doing, self._archive.keep_last, model.folder, info.version_number)
-            version = Transient(model, info, target.payload)
-            model.transients[info.version_number] = version
-            for evicted in self._cache.add(version):
-                assert isinstance(evicted.owner, Model)
-                evicted.owner.drop(evicted.info.version_number)
+            return await self.blocking(doing, self._archive.add, model.folder, info, target.upload)
+        await self.blocking(doing, self._archive.keep_last, model.folder, info.version_number)
+        version = Transient(model, info, target.payload)
+        model.transients[info.version_number] = version
+        for evicted in self._cache.add(version):
+            assert isinstance(evicted.owner, Model)
+            evicted.owner.drop(evicted.info.version_number)
+        return version.counted_bytes
 
     @asynccontextmanager
     async def sending(self, model_id: str, wanted: int, transfer: Transfer) -> AsyncIterator[OutgoingVersion]:

@@ -27,6 +27,7 @@ from trio_cogment.api.model_registry_pb2 import (
     VersionUpdateRequest,
 )
 from trio_cogment.errors import InvalidArgumentError, NotFoundError, RpcError, StatusCode
+from trio_cogment.model_registry._holdings import Caller
 from trio_cogment.model_registry._model import Model
 from trio_cogment.model_registry._model_registry import ModelRegistry
 from trio_cogment.model_registry._paging import AFTER, Page, check_named, position_of, start_among
@@ -55,16 +56,16 @@ class RegistryService(About):
 
     # Models
 
-    async def CreateOrUpdateModel(self, request: CreateOrUpdateModelRequest, _call: ServerCall) -> Any:
+    async def CreateOrUpdateModel(self, request: CreateOrUpdateModelRequest, call: ServerCall) -> Any:
         """Create a model, or replace its user data."""
         if not request.HasField("model_info"):
             raise InvalidArgumentError("model_info: expected a model, got nothing")
-        await self._registry.create_or_update(request.model_info)
+        await self._registry.create_or_update(request.model_info, Caller.of(call))
         return CreateOrUpdateModelReply()
 
-    async def DeleteModel(self, request: DeleteModelRequest, _call: ServerCall) -> DeleteModelReply:
+    async def DeleteModel(self, request: DeleteModelRequest, call: ServerCall) -> DeleteModelReply:
         """Delete a model and all its versions."""
-        await self._registry.delete(request.model_id)
+        await self._registry.delete(request.model_id, Caller.of(call))
         return DeleteModelReply()
 
     async def RetrieveModels(self, request: RetrieveModelsRequest, _call: ServerCall) -> RetrieveModelsReply:
@@ -104,7 +105,7 @@ class RegistryService(About):
         taken = 0
         transfer = transfer_of(call, lambda: taken)
         given = _header_of(await self._next_chunk(call, self._patience_ends(), transfer))
-        async with self._registry.receiving(given, transfer) as upload:
+        async with self._registry.receiving(given, transfer, Caller.of(call)) as upload:
             deadline = self._patience_ends()
             # Chunks count against the limit while they are held: with many uploads they would add up.
             while (data := _data_of(await self._next_chunk(call, deadline, transfer))) is not None:

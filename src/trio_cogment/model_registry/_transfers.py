@@ -12,6 +12,7 @@ import trio
 from trio_cogment.api.model_registry_pb2 import ModelVersionInfo
 from trio_cogment.errors import InvalidArgumentError, ResourceExhaustedError, RpcError, StatusCode
 from trio_cogment.host.blocking import Runner
+from trio_cogment.model_registry._holdings import Reservation
 from trio_cogment.model_registry._model import Model, shown
 from trio_cogment.model_registry._storage_errors import storage_errors
 from trio_cogment.model_registry._version_cache import Payload
@@ -139,9 +140,18 @@ class IncomingVersion:
         info: what the client says about it.
         target: where its bytes go.
         digest: the hash of what came, after `finish`.
+        reservation: the room that was made for it.
     """
 
-    def __init__(self, model: Model, info: ModelVersionInfo, target: ToMemory | ToStore, run: Runner) -> None:
+    def __init__(
+        self,
+        model: Model,
+        info: ModelVersionInfo,
+        target: ToMemory | ToStore,
+        run: Runner,
+        reservation: Reservation,
+    ) -> None:
+        self.reservation = reservation
         self.model = model
         self.info = info
         self.digest = ""

@@ -74,6 +74,11 @@ class Transient:
         self.info = info
         self.payload = payload
 
+    @property
+    def counted_bytes(self) -> int:
+        """What it counts against its owner's quota."""
+        return self.payload.size + self.info.ByteSize()
+
 
 class TransientCache:
     """An LRU cache of versions that evicts the newest version of a model only when there are no others.

@@ -152,7 +152,7 @@ class SimHost:
         return await self.network.connect(self.name, host, port)
 
     def channel(
-        self, host: str, port: int, *, config: RpcConfig | None = None, compression: str | None = None
+        self, host: str, port: int, *, config: RpcConfig | None = None, compression: str | None = None, token: str = ""
     ) -> Channel:
         """Return a gRPC channel from here to a port of a host, as `trio_cogment.rpc.Channel` is: bytes, HTTP/2 and all.
 
@@ -163,7 +163,8 @@ class SimHost:
             return await self.connect(host, port)
 
         rng = self.network.stream(f"channel {self.name}>{host}:{port}")
-        return Channel.over(connect, authority=f"{host}:{port}", config=config, rng=rng, compression=compression)
+        authority = f"{host}:{port}"
+        return Channel.over(connect, authority=authority, config=config, rng=rng, compression=compression, token=token)
 
     def running(self) -> trio.CancelScope:
         """Return a scope for a program that runs on this host: `crash` cancels it."""
