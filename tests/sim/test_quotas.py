@@ -118,7 +118,7 @@ class Books:
     async def check_empty(self) -> None:
         """Nothing is counted for anybody."""
         with trio.fail_after(60):
-            while self.platform.orchestrator.room.used != (0, 0, 0) or self.datastore.writer.accounts.reserved:  # noqa: ASYNC110  virtual
+            while self.platform.orchestrator.room.used != (0, 0, 0) or self.datastore.writer.accounts.reserved:  # noqa: ASYNC110  virtual time is free
                 await trio.sleep(0.1)
         for name in ACCOUNTS:
             assert await self.datastore.store.stored_bytes(f"token:{name}") == 0
@@ -229,7 +229,7 @@ class Holder:
         """End and delete everything."""
         await self._end(name)
         with trio.fail_after(60):
-            while any(info.state != TrialState.ENDED for info in await self._controller.trial_infos()):  # noqa: ASYNC110
+            while any(info.state != TrialState.ENDED for info in await self._controller.trial_infos()):  # noqa: ASYNC110  virtual time is free
                 await trio.sleep(0.1)
         await trio.sleep(60)  # what data logs had still to write is written
         stored = await self._books.datastore.store.trials(after=0, limit=1000)
