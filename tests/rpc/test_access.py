@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -16,6 +17,7 @@ from trio_cogment.api.orchestrator_pb2 import TrialListRequest, TrialStartReques
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError, StatusCode
 from trio_cogment.rpc import CallOpener, Channel, InProcessChannel, ServerCall, bind, methods_of, open_listeners, serve
+from trio_cogment.rpc.refusals import refusals
 from trio_cogment.services import SERVICES, ServiceKind
 
 DESCRIPTOR = SERVICES[ServiceKind.LIFECYCLE].descriptor()
@@ -143,3 +145,19 @@ async def test_a_running_call_ends_with_its_token(how: str) -> None:
                 with trio.move_on_after(0.1):
                     await watching_on.receive()
                     raise AssertionError("the other's call has ended")
+
+
+async def test_refused_calls_are_counted_and_logged_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "trio_cogment.rpc")
+    async with served(Handlers(), control()) as channel:
+        for _ in range(30):
+            assert (await asked(channel, ""))[0] is StatusCode.UNAUTHENTICATED
+            assert (await asked(channel, token_text(grant(Role.ADMIN), keys=FOREIGN)))[0] is StatusCode.UNAUTHENTICATED
+            request, metadata = TrialStartRequest(), authorization(token_text(grant(Role.OBSERVER)))
+            with pytest.raises(RpcError, match="not allowed for the caller's roles"):
+                await channel.unary(METHODS["StartTrial"], request, metadata=metadata)
+    assert refusals().counts["unauthenticated calls"] == 60
+    assert refusals().counts["calls without the right"] == 30
+    lines = [message for message in caplog.messages if "refused" in message]
+    assert 2 <= len(lines) < 10
+    assert lines[0].startswith("call from ipv4:127.0.0.1 refused: expected a token")

@@ -5,6 +5,8 @@ Whoever is refused gets a status, from the headers alone; no call is made for it
 
 from __future__ import annotations
 
+import logging
+
 from trio_cogment.access import Identity, PeerConnection, Visitor
 from trio_cogment.errors import CogmentError, ResourceExhaustedError, StatusCode, status_of
 from trio_cogment.rpc import _grpc_headers
@@ -12,6 +14,9 @@ from trio_cogment.rpc._call_protocols import Route
 from trio_cogment.rpc._engine import Engine
 from trio_cogment.rpc._frames import ErrorCode
 from trio_cogment.rpc._streams import Stream
+from trio_cogment.rpc.refusals import note_refused_call
+
+_log = logging.getLogger(__name__)
 
 #: Handlers that may still be cleaning up after their streams have gone, beside as many as there may be streams.
 _LEAVING_HANDLERS = 100
@@ -58,7 +63,7 @@ class RequestGate:
             try:
                 identity = self._visitor.admit(head.path, head.metadata)
             except CogmentError as error:
-                self._refuse(stream, *status_of(error))
+                self._refuse_caller(stream, error)
                 return None
         route = self._routes.get(head.path)
         if route is None:
@@ -74,9 +79,14 @@ class RequestGate:
             try:
                 self._account.begin_call(identity)
             except ResourceExhaustedError as error:
-                self._refuse(stream, *status_of(error))
+                self._refuse_caller(stream, error)
                 return None
         return route, identity
+
+    def _refuse_caller(self, stream: Stream, error: CogmentError) -> None:
+        code, message = status_of(error)
+        note_refused_call(_log, self._identity.account, code, message)
+        self._refuse(stream, code, message)
 
     def _refuse(self, stream: Stream, code: StatusCode, message: str) -> None:
         stream.refused = True

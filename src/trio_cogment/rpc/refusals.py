@@ -10,6 +10,8 @@ from collections import Counter
 
 import trio
 
+from trio_cogment.errors import StatusCode
+
 #: Between two lines of one kind.
 LOG_SECONDS = 1.0
 
@@ -57,6 +59,26 @@ class Refusals:
 
 
 _REFUSALS = trio.lowlevel.RunVar[Refusals]("trio_cogment.refusals")
+
+
+#: The kinds of calls that were refused before their handlers began, by their status.
+CALL_KINDS = {
+    StatusCode.UNAUTHENTICATED: "unauthenticated calls",
+    StatusCode.PERMISSION_DENIED: "calls without the right",
+    StatusCode.RESOURCE_EXHAUSTED: "calls beyond limits",
+}
+
+
+def note_refused_call(logger: logging.Logger, account: str, code: StatusCode, message: str) -> None:
+    """Count a call that was not let in.
+
+    Args:
+        logger: where to.
+        account: of the caller, as far as its connection says who it is.
+        code: of the refusal.
+        message: of the refusal.
+    """
+    refusals().add(CALL_KINDS.get(code, "refused calls"), logger, "call from %s refused: %s", account, message)
 
 
 def refusals() -> Refusals:

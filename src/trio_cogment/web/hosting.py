@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -9,11 +10,14 @@ from trio_cogment.access import Identity, PeerConnection, Visitor, authorization
 from trio_cogment.config import RpcConfig, WebConfig
 from trio_cogment.errors import CogmentError, RpcError, status_of
 from trio_cogment.rpc import Metadata
+from trio_cogment.rpc.refusals import note_refused_call
 from trio_cogment.rpc.relay import ByteStream, CallRelay, Writer
 from trio_cogment.web.http1 import Http1
 from trio_cogment.web.output import Pending
 from trio_cogment.web.page_access import PageAccess, check_right, cookie_of
 from trio_cogment.web.requests import Request
+
+_log = logging.getLogger(__name__)
 
 
 class Ending(Protocol):
@@ -95,7 +99,7 @@ def admitted(connection: Hosting, request: Request, path: str, metadata: Metadat
             return connection.anybody
         return visitor.admit(path, authorization(token) or metadata)
     except CogmentError as error:
-        raise RpcError(*status_of(error)) from None
+        raise _refused(connection, error) from None
 
 
 def counted(connection: Hosting, identity: Identity) -> None:
@@ -108,4 +112,10 @@ def counted(connection: Hosting, identity: Identity) -> None:
         try:
             connection.account.begin_call(identity)
         except CogmentError as error:
-            raise RpcError(*status_of(error)) from None
+            raise _refused(connection, error) from None
+
+
+def _refused(connection: Hosting, error: CogmentError) -> RpcError:
+    code, message = status_of(error)
+    note_refused_call(_log, connection.anybody.account, code, message)
+    return RpcError(code, message)
