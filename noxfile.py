@@ -12,7 +12,7 @@ from pathlib import Path
 
 import nox
 
-nox.options.sessions = ["lint", "types", "docs", "tests", "sim", "interop", "browser"]
+nox.options.sessions = ["lint", "types", "docs", "tests", "sim", "interop", "browser", "shells"]
 nox.options.default_venv_backend = "none"
 
 PROJECT = nox.project.load_toml("pyproject.toml")
@@ -67,6 +67,9 @@ JAVASCRIPT_SDK = "@cogment/cogment-js-sdk@2.0.1"
 JAVASCRIPT_NEEDS = ["protobufjs@7", "typescript@5", "grpc-web@2.1.1", "google-protobuf@3", "xhr2@0.2"]
 #: Names of a Chromium on PATH.
 CHROMIUM = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
+
+#: What completion is tested in.
+SHELLS = ["bash", "zsh", "fish"]
 
 # The programs in tests/fuzz, and the modules of which they have to reach nine tenths: engine and framing.
 FUZZED = [
@@ -171,7 +174,7 @@ def tests(session: nox.Session) -> None:
         checks(session),
         "pytest",
         "-m",
-        "not interop and not javascript and not browser and not soak and not rl_peers",
+        "not interop and not javascript and not browser and not soak and not rl_peers and not shells",
         *PARALLEL,
         *session.posargs,
     )
@@ -238,18 +241,18 @@ def javascript(session: nox.Session) -> None:
 def browser(session: nox.Session) -> None:
     """The JavaScript SDK in Chromium: one on PATH, or Playwright's own, or Debian's package; needs npm."""
     if shutil.which("npm") is None:
-        untested(session, "there is no npm")
+        untested(session, "there is no npm", "in a browser")
         return
     env = {**checks(session), **published_javascript(session)}
     if not any(map(shutil.which, CHROMIUM)) and not installed_chromium(session, env):
-        untested(session, "there is no Chromium, and none could be installed")
+        untested(session, "there is no Chromium, and none could be installed", "in a browser")
         return
     run(session, env, "pytest", "-m", "browser and not soak", *session.posargs)
 
 
-def untested(session: nox.Session, why: str) -> None:
-    """Say why nothing was tested in a browser; with CI set, the run fails."""
-    text = f"{why}: nothing was tested in a browser"
+def untested(session: nox.Session, why: str, where: str) -> None:
+    """Say why nothing was tested somewhere; with CI set, the run fails."""
+    text = f"{why}: nothing was tested {where}"
     if os.environ.get("CI"):
         session.error(text)
     session.warn(text)
@@ -259,14 +262,7 @@ def installed_chromium(session: nox.Session, env: dict[str, str]) -> bool:
     """Try to install a Chromium; return whether there is one now."""
     python = str(Path(env["VIRTUAL_ENV"]) / "bin" / "python")
     attempts = [[python, "-m", "playwright", "install", "--only-shell", "chromium"]]
-    if hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
-        attempts += [
-            ["apt-get", "update", "-q"],
-            ["apt-get", "install", "-q", "-y", "--no-install-recommends", "chromium"],
-        ]
-    for command in attempts:
-        done = session.run(*command, external=True, silent=True, success_codes=range(256))
-        session.log("%s: %s", " ".join(command), "done" if done is not None else "failed")
+    try_each(session, [*attempts, *debian("chromium")])
     own = session.run(
         python,
         "-c",
@@ -276,6 +272,32 @@ def installed_chromium(session: nox.Session, env: dict[str, str]) -> bool:
         silent=True,
     )
     return any(map(shutil.which, CHROMIUM)) or "True" in str(own)
+
+
+def debian(*packages: str) -> list[list[str]]:
+    """Return the commands that install packages of Debian; none if that is not possible."""
+    if not (hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get")):
+        return []
+    return [["apt-get", "update", "-q"], ["apt-get", "install", "-q", "-y", "--no-install-recommends", *packages]]
+
+
+def try_each(session: nox.Session, commands: list[list[str]]) -> None:
+    """Run commands that may fail."""
+    for command in commands:
+        done = session.run(*command, external=True, silent=True, success_codes=range(256))
+        session.log("%s: %s", " ".join(command), "done" if done is not None else "failed")
+
+
+@nox.session
+def shells(session: nox.Session) -> None:
+    """Completion in bash, zsh and fish: those on PATH, or Debian's packages."""
+    if not all(map(shutil.which, SHELLS)):
+        try_each(session, debian(*SHELLS))
+    missing = [name for name in SHELLS if shutil.which(name) is None]
+    if missing:
+        untested(session, f"{', '.join(missing)} could not be installed", "in shells")
+        return
+    run(session, checks(session), "pytest", "-m", "shells", *session.posargs)
 
 
 @nox.session

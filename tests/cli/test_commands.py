@@ -61,6 +61,41 @@ def test_no_word_of_any_help_is_cut(capsys: pytest.CaptureFixture[str], monkeypa
     assert names["80"] == names["200"]
 
 
+ALL = [pytest.param(path, id=" ".join(path) or "trio-cogment") for path in commands(cli)]
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_help_is_80_columns_wide_and_no_sentence_is_cut(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run([*path, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
+    assert not re.search(r"\.\.\.$", shown.partition("\nCommands:\n")[2], re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_help_names_variables_and_defaults(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each flag has a sentence, its variables, and what holds without it."""
+    monkeypatch.setenv("COLUMNS", "2000")
+    assert run([*path, "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for option in command_at(path).params:
+        if not isinstance(option, click.Option) or option.hidden:
+            continue
+        assert option.help, option.opts
+        assert option.help[0].isupper() or option.help[0] == "-", option.help
+        assert option.help.endswith("."), option.help
+        names = [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
+        assert all(name in shown for name in names), option.opts
+        # Without a value there is no flag, no text, or a default that the sentence tells.
+        if option.default not in (None, False, "", ()) and not repr(option.default).startswith("Sentinel"):
+            assert option.show_default or "default" in option.help.lower(), option.opts
+
+
 def command_at(path: tuple[str, ...]) -> click.Command:
     found: click.Command = cli
     for name in path:
@@ -72,10 +107,10 @@ def command_at(path: tuple[str, ...]) -> click.Command:
 
 
 #: What serves, starts other programs, or writes a script has no result to print as JSON.
-_WITHOUT_RESULT = {("serve",), ("participants",), ("launch",), ("rl", "serve"), ("rl", "openenv")}
+_WITHOUT_RESULT = {("completion",), ("serve",), ("participants",), ("launch",), ("rl", "serve"), ("rl", "openenv")}
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=" ".join(path)) for path in commands(cli)])
+@pytest.mark.parametrize("path", ALL)
 def test_every_result_can_be_json(path: tuple[str, ...]) -> None:
     command = command_at(path)
     if isinstance(command, click.Group) or path in _WITHOUT_RESULT or path[0] == "services":

@@ -5,12 +5,15 @@ This is a table of its own, without imports, so that the help needs nothing else
 
 from __future__ import annotations
 
+#: The variable with which a shell asks how a line might go on, as click names it.
+COMPLETION = "_TRIO_COGMENT_COMPLETE"
 #: What the program is. It fits on a line of 80 columns, as the help of each command does.
 ABOUT = "The Cogment platform on Trio: humans, agents and an environment in trials."
 
 #: Name of a command -> the module that has it, by the same name, and its line in the help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "client": ("trio_cogment.cli.client", "Call running services."),
+    "completion": ("trio_cogment.cli.completion", "Print what lets a shell complete commands and flags."),
     "copy": ("trio_cogment.cli.copy", "Copy files into folders."),
     "demo": ("trio_cogment.cli.demo", "Run a small trial: two actors invent a code for colours."),
     "dm_env_rpc": ("trio_cogment.cli.dm_env_rpc", "Look at servers of dm_env_rpc."),

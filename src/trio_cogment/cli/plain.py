@@ -21,6 +21,7 @@ from trio_cogment.cli.announced import (
     REGISTRY_SERVICES,
     orchestrator_parts,
 )
+from trio_cogment.cli.commands import COMPLETION
 from trio_cogment.host.lock_probe import LOCK
 
 TYPE_CHECKING = False
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
     Values = Mapping[str, str]
 
-#: A shell asks how the line might go on.
-_COMPLETION = "_TRIO_COGMENT_COMPLETE"
 _NONE = "none"
 _ANYWHERE = "0.0.0.0"
 _THIS_MACHINE = "127.0.0.1"
@@ -64,7 +63,7 @@ class Plan:
 def planned(arguments: Sequence[str], environment: Mapping[str, str]) -> Plan | None:
     """Return what a server is going to open; None: the command is no server, or click has to decide."""
     command, rest = _command(arguments)
-    if command is None or environment.get(_COMPLETION):
+    if command is None or environment.get(COMPLETION):
         return None
     values = command.values(rest, environment)
     return None if values is None else command.plan(values)

@@ -10,7 +10,7 @@ import os
 import sys
 
 from trio_cogment._version import __version__
-from trio_cogment.cli.commands import ABOUT, COMMANDS
+from trio_cogment.cli.commands import ABOUT, COMMANDS, COMPLETION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _OPTIONS = {"--version": "Show the version and exit.", "-h, --help": "Show this 
 
 def answered(arguments: Sequence[str]) -> bool:
     """Print the answer, if this is one of these questions; False: ask click."""
-    if "_TRIO_COGMENT_COMPLETE" in os.environ:  # a shell asks how the line might go on
+    if COMPLETION in os.environ:  # a shell asks how the line might go on
         return False
     if arguments in _VERSION:
         text = f"{__version__}\n"

@@ -49,7 +49,10 @@ def _secret_option(*, required: bool) -> Callable[[_Decorated], _Decorated]:
 @click.option("--rotate", is_flag=True, help="Put a new key before those that are there; tokens of the old ones count.")
 @json_option()
 def init(auth_secret_file: Path, rotate: bool, as_json: bool) -> None:
-    """Make the secret file that the servers of a platform share; only its owner can read it."""
+    """Make the secret file of a platform.
+
+    Its servers share it, and only its owner can read it.
+    """
     from trio_cogment.access import Keys
 
     key = os.urandom(32).hex()
@@ -173,11 +176,18 @@ def make(
 @click.argument("given", metavar="TOKEN", default="-")
 @_secret_option(required=False)
 @click.option(
-    "--auth_revocation_file", type=FilePath(path_type=Path), envvar=_REVOCATION_VARIABLE, help="See `revoke`."
+    "--auth_revocation_file",
+    type=FilePath(path_type=Path),
+    envvar=_REVOCATION_VARIABLE,
+    show_envvar=True,
+    help="File with the tokens that do not count.",
 )
 @json_option()
 def show(given: str, auth_secret_file: Path | None, auth_revocation_file: Path | None, as_json: bool) -> None:
-    """Show what a token says: TOKEN itself, or `-` for standard input; with the secret, also whether it counts."""
+    """Show what a token says.
+
+    TOKEN is the token itself, or `-` for standard input. With the secret it also says whether the token counts.
+    """
     text = (sys.stdin.read() if given == "-" else given).strip()
     found = _unverified(text)
     state = "not checked (--auth_secret_file)"
@@ -246,7 +256,10 @@ def _described(found: Token) -> dict[str, Any]:
 )
 @json_option()
 def revoke(given: str | None, name: str | None, auth_revocation_file: Path, as_json: bool) -> None:
-    """Add a token, by itself or by its id, or a holder's name to the revocation file."""
+    """Revoke a token, or all tokens of a holder.
+
+    Adds the token's id, or the holder's name, to the revocation file.
+    """
     if (given is None) == (name is None):
         raise Failure("expected a token, its id, or --name")
     if name is not None:

@@ -68,7 +68,8 @@ def directory_options(command: _Decorated) -> _Decorated:
 
 def type_option(text: str) -> Callable[[_Decorated], _Decorated]:
     """Return the flag with the type of a service, with this help; an empty one counts as none."""
-    return click.option("--type", "kind", type=click.Choice([*_KINDS, ""]), default="", help=text)
+    help_text = f"{text} One of {', '.join(_KINDS)}."
+    return click.option("--type", "kind", type=click.Choice([*_KINDS, ""]), default="", metavar="TYPE", help=help_text)
 
 
 def _properties_option(text: str) -> Callable[[_Decorated], _Decorated]:
@@ -240,7 +241,10 @@ def inquire(ctx: click.Context, /, service_id: int, kind: str, properties: dict[
 @_command_options
 @click.pass_context
 def wait_for_ready(ctx: click.Context, /, **_options: Any) -> None:
-    """Wait until the directory answers; exit code 1 if it does not within --timeout."""
+    """Wait until the directory answers.
+
+    Exit code 1 if it does not within --timeout.
+    """
     settings, (where, token) = client_settings(ctx), _places_and_token(ctx)
 
     async def ask() -> None:

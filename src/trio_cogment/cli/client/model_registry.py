@@ -158,7 +158,10 @@ def _text(user_data: Mapping[str, str]) -> str:
 @_registry_options
 @click.pass_context
 def put(ctx: click.Context, /, model: str, file: Path, archive: bool, user_data: dict[str, str], **_: Any) -> None:
-    """Add a version to a model; the model is created if it does not exist."""
+    """Add a version to a model.
+
+    The model is created if it does not exist.
+    """
     from google.protobuf.json_format import MessageToDict
 
     from trio_cogment.cli.client.transfer import open_sized_source, progress, progress_deadline

@@ -128,7 +128,10 @@ def _table(reply: RetrieveTrialsReply) -> str:
 @_datastore_options
 @click.pass_context
 def delete_trials(ctx: click.Context, /, trial_ids: tuple[str, ...], **_options: Any) -> None:
-    """Delete trials and their samples; trials that do not exist are named, and are no error."""
+    """Delete trials and their samples.
+
+    Trials that do not exist are named, and are no error.
+    """
     from trio_cogment.cli.client.transfer import progress, progress_deadline
     from trio_cogment.sdk import DatastoreClient
 

@@ -53,7 +53,9 @@ class _Seat(click.ParamType[tuple[str, str]]):
     "--host", default="127.0.0.1", show_default=True, help="Address to listen at; there is no access control."
 )
 @port_option("--port", default=_DEFAULT_PORT, text="TCP port; 0: any free one.")
-@click.option("--max_sockets", type=click.IntRange(min=1), default=None, help="How many may be open.  [default: 64]")
+@click.option(
+    "--max_sockets", type=click.IntRange(min=1), default=None, help="How many may be open; the default is 64."
+)
 @log_options
 @click.pass_context
 def openenv(
