@@ -239,7 +239,10 @@ def javascript(session: nox.Session) -> None:
 
 @nox.session
 def browser(session: nox.Session) -> None:
-    """The JavaScript SDK in Chromium: one on PATH, or Playwright's own, or Debian's package; needs npm."""
+    """The JavaScript SDK in Chromium: one on PATH, or Playwright's own, or Debian's package; needs npm.
+
+    `nox -s browser -- -m "browser and soak"` has the long proofs.
+    """
     if shutil.which("npm") is None:
         untested(session, "there is no npm", "in a browser")
         return
@@ -304,9 +307,9 @@ def shells(session: nox.Session) -> None:
 def soak(session: nox.Session) -> None:
     """The long proofs; minutes to hours."""
     # A proof may take longer than what counts as a hang elsewhere.
-    options = ["-m", "soak", "-o", "faulthandler_timeout=0"]
+    options = ["-o", "faulthandler_timeout=0"]
     env = published_sdk(session)
-    run(session, env, "pytest", *options, *session.posargs)
+    run(session, env, "pytest", *options, "-m", "soak and not browser", *session.posargs)
     if not session.posargs:
         run(session, env, "pytest", "--sim-seeds", "300", *PARALLEL, *SIMULATED)
 

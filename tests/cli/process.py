@@ -234,8 +234,13 @@ class Endless:
 
     async def wait_running(self, trial_ids: Sequence[str]) -> None:
         """Wait until each trial has had some ticks."""
+        for trial_id in trial_ids:
+            await self.wait_tick(trial_id, 3)
+
+    async def wait_tick(self, trial_id: str, ticks: int) -> None:
+        """Wait until a trial has had so many ticks."""
         async with self._progress:
-            while any(self.ticks.get(trial_id, 0) < 3 for trial_id in trial_ids):
+            while self.ticks.get(trial_id, 0) < ticks:
                 await self._progress.wait()
 
     @asynccontextmanager

@@ -12,7 +12,7 @@ import h11
 import trio
 from purerpc import Service
 from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping
+from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, RejectConnection, RejectData
 from wsproto.events import Request as Handshake
 
 from trio_cogment.config import RpcConfig
@@ -75,9 +75,9 @@ class Frames:
 
     def finish(self) -> None:
         """Raise what the call has ended with."""
-        assert self._buffer == b""
         if self.status is None:
             raise RpcError(StatusCode.UNKNOWN, "there was no status")
+        assert self._buffer == b""
         if self.status.code is not StatusCode.OK:
             raise RpcError(self.status.code, self.status.message, self.status.metadata)
         self._call.set_trailing_metadata(self.status.metadata)
@@ -132,7 +132,8 @@ async def over_http(connect: Connect, path: str, call: ServerCall, *, text: bool
                 if event is h11.NEED_DATA:
                     client.receive_data(bytes(await stream.receive_some()))
                 elif isinstance(event, h11.Response):
-                    assert event.status_code == 200
+                    if event.status_code != 200:
+                        raise RpcError(StatusCode.UNAVAILABLE, f"the server has answered {event.status_code}")
                     fields = [(name, value) for name, value in event.headers if name not in _OF_HTTP]
                     call.set_initial_metadata(decode_metadata(fields))
                     await call.send_initial_metadata()
@@ -193,8 +194,10 @@ async def over_websocket(connect: Connect, path: str, call: ServerCall) -> None:
                     elif isinstance(event, CloseConnection):
                         frames.finish()
                         return
+                    elif isinstance(event, RejectConnection):
+                        raise RpcError(StatusCode.UNAVAILABLE, f"the server has answered {event.status_code}")
                     else:
-                        assert isinstance(event, Ping)
+                        assert isinstance(event, Ping | RejectData)
 
         await _duplex(send, receive)
 
