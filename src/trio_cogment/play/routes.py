@@ -1,7 +1,7 @@
 """The pages of a house: what a browser asks for, and whose seat or lobby it is by its token.
 
 A link is `/~TOKEN/play/`. Its token has the role *seat*, for one actor of one trial. That of a lobby is such a token,
-too: its trial is `lobby:NAME`, which no trial can be called, so nobody can play with it elsewhere.
+too, with `lobby:NAME` in place of a trial: it is for no actor of any trial that a house starts.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from trio_cogment.errors import CogmentError, FailedPreconditionError, InvalidAr
 from trio_cogment.play import seat_machine as machine
 from trio_cogment.play.codecs import Codec
 from trio_cogment.play.page import Page, PageSocket
-from trio_cogment.play.page_messages import Act, PageMessage, Rate, Resign, Say
+from trio_cogment.play.page_messages import Act, Hello, PageMessage, Rate, Resign, Say
 from trio_cogment.play.seat_machine import Outcome, SeatEffect, SeatMachine, Timer
 from trio_cogment.play.seat_parts import SeatSettings, part_of, text_of
 from trio_cogment.play.seat_table import SeatState
@@ -174,7 +174,7 @@ class Seat:
             self._pass_on(page, message)
         elif isinstance(message, Resign):
             self._perform(self._machine.resign(page))
-        else:
+        elif not isinstance(message, Hello):  # which pages of lobbies have to say
             raise InvalidArgumentError("expected what a page of a seat says")
 
     def _pass_on(self, page: Page, message: Rate | Say) -> None:

@@ -136,7 +136,7 @@ async def _serve_application(start: Start, status: StatusFile, stop: Stop) -> No
             for line in (*start.announcements(), *ready):
                 _log.info("%s", line)
         if side is not None and page_access is not None and running.routes is not None and running.entrance:
-            start.renew_entrance = partial(_renew_entrance, start, page_access, servings[0][1].port)
+            start.renew_entrance = partial(_renew_entrance, start, running, page_access, servings[0][1].port)
             start.renew_entrance()
         registered, unregistered = trio.CancelScope(), trio.Event()
 
@@ -172,16 +172,19 @@ def _page_access(start: Start) -> PageAccess:
     return PageAccess(start.access.tokens, session_seconds=seconds)
 
 
-def _renew_entrance(start: Start, access: PageAccess, port: int) -> None:
-    """Make an address for the administrator, and tell it: on stdout or the screen, and never in the log."""
+def _renew_entrance(start: Start, running: Running, access: PageAccess, port: int) -> None:
+    """Make the links for people and an address for the administrator, and tell them: on stdout or the screen, and never in the log."""
     from trio_cogment.web.page_access import ENTER
 
     assert start.settings.web is not None
     address = entrance(start.settings.web, start.settings.hosts, port, tls=start.tls is not None)
     first = _PAGES not in start.notes
-    start.notes[_PAGES] = f"{address}{ENTER}/{access.new_code()} (works once; SIGHUP prints another)"
+    told = {} if running.links is None else dict(running.links(access, address))
+    told[_PAGES] = f"{address}{ENTER}/{access.new_code()} (works once; SIGHUP prints another)"
+    start.notes.update(told)
     if not (start.draws or (first and start.application.welcome is not None)):  # which show it by themselves
-        say(f"{_PAGES}  {start.notes[_PAGES]}")
+        for label, text in told.items():
+            say(f"{label}  {text}")
 
 
 @asynccontextmanager

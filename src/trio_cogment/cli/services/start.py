@@ -67,6 +67,7 @@ class Running:
         offers: gives what is registered with a directory, for a port; None: the services of the platform's own kinds.
         routes: returns what the servers have for pages, in which who comes is known by what is given; None: nothing.
         entrance: an administrator comes to the pages by an address that is printed.
+        links: returns what people can be given, for the address of the pages: labels and links; None: nothing.
         stop: tells peers how it ended, before connections are drained; cancelled when a stop takes too long.
         notes: what is shown beside the application's welcome, and never logged: a label, and a text.
         controller: of the trials that a screen shows.
@@ -77,6 +78,7 @@ class Running:
     offers: Callable[[int], Sequence[Offer]] | None = None
     routes: Callable[[PageAccess], Iterable[AnyRoute]] | None = None
     entrance: bool = True
+    links: Callable[[PageAccess, str], Mapping[str, str]] | None = None
     stop: Callable[[], Awaitable[None]] = _no_farewell
     notes: Mapping[str, str] = field(default_factory=dict)
     controller: Controller | None = None

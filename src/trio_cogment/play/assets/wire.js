@@ -32,9 +32,9 @@ export class Wire {
   /**
    * @param {(message: Message) => void} onMessage
    * @param {(state: "open" | "lost" | "refused", reason: string) => void} onState
-   * @param {() => object | null} greeting  what is said first on each connection
+   * @param {() => object} greeting  what is said first on each connection
    */
-  constructor(onMessage, onState, greeting = () => null) {
+  constructor(onMessage, onState, greeting) {
     this.onMessage = onMessage;
     this.onState = onState;
     this.greeting = greeting;
@@ -57,8 +57,7 @@ export class Wire {
     socket.onopen = () => {
       this.pause = FIRST_PAUSE_MS;
       this.onState("open", "");
-      const first = this.greeting();
-      if (first !== null) this.say(first);
+      this.say(this.greeting());
       this.ping();
     };
     socket.onmessage = (event) => this.take(decode(event.data));

@@ -1,0 +1,251 @@
+"""`trio-cogment play`: people take part in trials, on a page; one command, and a link."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trio_cogment.cli.announced import orchestrator_parts
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import FilePath
+from trio_cogment.cli.rl.targets import environment_options, failures, target_of
+from trio_cogment.cli.services.run import run_server
+from trio_cogment.cli.services.settings import THIS_MACHINE, ServerSettings, common_settings, service_options
+from trio_cogment.cli.services.start import Application, Resources, Running
+from trio_cogment.cli.services.types_option import load_types, types_option
+from trio_cogment.cli.services.web_flags import web_options, web_settings
+from trio_cogment.errors import CogmentError
+
+if TYPE_CHECKING:
+    from trio_cogment.api.common_pb2 import TrialParams
+    from trio_cogment.play.games import Game
+    from trio_cogment.sdk import Participants
+    from trio_cogment.web import PageAccess
+
+_COMMAND = "play"
+_DEFAULT_PORT = 9000
+_BOT = "bot"
+_GIVE_UP_SECONDS = 5.0
+
+
+async def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is played.
+
+    Attributes:
+        game: its trials, and how people wait for them.
+        participants: who takes part besides people.
+        close: called in the end.
+    """
+
+    game: Game
+    participants: Participants
+    close: Callable[[], Any] = field(default=_nothing)
+
+
+def _seconds(_ctx: click.Context, param: click.Parameter, value: float) -> float:
+    if not value >= 0:
+        raise click.BadParameter("expected seconds", param=param)
+    return value or math.inf
+
+
+@click.command("play")
+@click.argument("target", metavar="ENVIRONMENT|MODULE")
+@environment_options
+@click.option("--person", "people", multiple=True, metavar="AGENT", help="An agent that is a person; repeatable.")
+@click.option(
+    "--bot",
+    default="random",
+    show_default=True,
+    metavar="random|MODULE:FUNCTION|NAME",
+    help="Who plays the other agents, and for people who are away: random actions, a function of the observation, or "
+    "with --params an implementation of the module.",
+)
+@click.option(
+    "--params",
+    type=FilePath(path_type=Path),
+    help="YAML file with the parameters of trials (trial_params), for a MODULE of participants. People are the actors "
+    "whose endpoint is cogment://client.",
+)
+@types_option("--spec", variable="TRIO_COGMENT_PLAY_SPEC", text="Types of the payloads, with --params")
+@click.option(
+    "--absent",
+    type=click.Choice(["default", "bot", "loss"]),
+    default="bot",
+    show_default=True,
+    help="What acts for somebody who stays away: the default action, a bot, or nobody: the seat is lost.",
+)
+@click.option("--default", "default_action", metavar="JSON", help="The default action; of --params, that of the file.")
+@click.option("--grace", type=float, default=30.0, show_default=True, callback=_seconds, help="Seconds to come back.")
+@click.option(
+    "--action_seconds", type=float, default=0.0, callback=_seconds, help="Time for an action, as with --absent then."
+)
+@click.option("--wait", type=float, default=300.0, show_default=True, callback=_seconds, help="Seconds for a group.")
+@click.option(
+    "--shortage",
+    type=click.Choice(["bots", "fewer", "give_up"]),
+    default="give_up",
+    show_default=True,
+    help="What happens when too few people have come by then.",
+)
+@click.option("--title", default="", help="Of the page.")
+@click.option("--text", default="", help="What people should know before they begin.")
+@click.option("--labels", default="", metavar="NAMES", help="What the actions are called, separated by commas.")
+@click.option(
+    "--renderer", type=FilePath(path_type=Path), help="HTML file of yours that shows observations, in a frame."
+)
+@web_options
+@service_options("PLAY", port=_DEFAULT_PORT, host=THIS_MACHINE)
+@click.pass_context
+def play(ctx: click.Context, /, **options: Any) -> None:
+    """Have people take part in trials, in a browser: starts everything, and prints a link to give away.
+
+    ENVIRONMENT is an id of Gymnasium (CartPole-v1), an id or name of PettingZoo (classic/rps-v2), or MODULE:FUNCTION, a
+    function that makes one. With --params, MODULE has participants, as for `trio-cogment participants`.
+    """
+    settings = ServerSettings(**common_settings(ctx), web=web_settings(ctx))
+    if settings.web is None or not settings.web.enabled:
+        raise Failure("play: --web=false: expected a page to play on")
+    prepared = functools.cache(functools.partial(_prepared, options))
+    name, services = orchestrator_parts(datastore=True, model_registry=False, directory=False, one_port=True)
+    application = Application(
+        name=f"{_COMMAND}, {name}",
+        ports=[options["port"]],
+        services=[[name for part in services for name in part]],
+        check=prepared,
+        open=functools.partial(_opened, prepared, settings),
+        give_up_seconds=_GIVE_UP_SECONDS,
+    )
+    run_server(settings, application)
+
+
+def _prepared(options: dict[str, Any]) -> Prepared:
+    """Make what is played; it blocks.
+
+    Raises:
+        Failure: something is not as it has to be.
+    """
+    try:
+        if options["params"] is None:
+            return _of_environment(options)
+        return _of_module(options)
+    except CogmentError as error:
+        raise Failure(f"play: {error}") from error
+
+
+def _of_environment(options: dict[str, Any]) -> Prepared:
+    from trio_cogment.rl import RL_SPEC
+    from trio_cogment.rl.environments.making import Recipe
+    from trio_cogment.rl.environments.serving import environment
+    from trio_cogment.rl.people import people_params
+    from trio_cogment.rl.seats.base import SeatContext
+    from trio_cogment.rl.seats.scripted import policy, random
+    from trio_cogment.sdk import Participants
+
+    name, arguments = options["target"], dict(options["argument"])
+    target = target_of(name, _COMMAND)
+    with failures(_COMMAND):
+        made = Recipe(target, arguments).make()
+        agents, spaces = list(made.agents), dict(made.action_spaces)
+        made.close()
+    served = environment(target, hosting=options["hosting"], arguments=arguments)
+    participants = Participants(RL_SPEC)
+    participants.register_environment(served)
+    seat = random() if options["bot"] == "random" else policy(target_of(options["bot"], _COMMAND))
+    participants.register_actor(seat.actor(SeatContext(name, _BOT)), _BOT, ["player"])
+    people = options["people"] or agents[:1]
+    default = _json(options["default_action"])
+    params = people_params(agents, people, bot=_BOT, default=default, action_spaces=spaces)
+    return Prepared(_game(options, params, _BOT, name), participants, served.aclose)
+
+
+def _of_module(options: dict[str, Any]) -> Prepared:
+    from trio_cogment.cli.participants import load
+    from trio_cogment.spec import Spec, load_params
+
+    participants = load(options["target"])
+    spec = load_types("--spec", options["spec"]) or participants.spec or Spec()
+    params = load_params(options["params"], spec=spec)
+    bot = "" if options["bot"] == "random" else options["bot"]
+    return Prepared(_game(options, params, bot, options["target"]), participants)
+
+
+def _game(options: dict[str, Any], params: TrialParams, bot: str, name: str) -> Game:
+    from trio_cogment.endpoints import CLIENT
+    from trio_cogment.play.games import Game
+    from trio_cogment.play.lobby_machine import LobbyRules, Shortage
+    from trio_cogment.play.seat_machine import Outcome, SeatRules
+
+    people = sum(actor.endpoint.strip() == CLIENT for actor in params.actors)
+    renderer = options["renderer"]
+    outcome = Outcome(options["absent"]) if bot or options["absent"] != "bot" else Outcome.LOSS
+    short = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower())
+    return Game(
+        name=short.strip("-")[:40] or "game",
+        params=params,
+        lobby=LobbyRules(
+            seats=max(people, 1),
+            wait_seconds=options["wait"],
+            away_seconds=options["grace"],
+            shortage=Shortage(options["shortage"].replace("_", " ")),
+        ),
+        seat=SeatRules(grace_seconds=options["grace"], action_seconds=options["action_seconds"], outcome=outcome),
+        bot=bot,
+        title=options["title"] or name,
+        text=options["text"],
+        labels=[label.strip() for label in options["labels"].split(",") if label.strip()],
+        renderer=b"" if renderer is None else renderer.read_bytes(),
+    )
+
+
+def _json(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise Failure(f"--default: expected JSON, got {text!r}") from None
+
+
+@asynccontextmanager
+async def _opened(
+    prepared: Callable[[], Prepared], settings: ServerSettings, resources: Resources
+) -> AsyncIterator[Running]:
+    from trio_cogment.config import PlatformConfig
+    from trio_cogment.platform import open_platform
+    from trio_cogment.play.house import open_house
+    from trio_cogment.play.routes import lobby_link, play_routes
+
+    game, configuration = prepared().game, settings.configuration
+    config = PlatformConfig(
+        orchestrator=configuration.orchestrator, rpc=configuration.rpc, client_tls=resources.client_tls
+    )
+
+    def links(access: PageAccess, address: str) -> dict[str, str]:
+        return {"play": f"{address}{lobby_link(access, house.config.link_seconds, game.name)}"}
+
+    try:
+        async with (
+            open_platform(prepared().participants, config=config, store="memory:") as platform,
+            open_house(platform, [game]) as house,
+        ):
+            yield Running(
+                services=[platform.services],
+                stop=platform.stop,
+                routes=functools.partial(play_routes, house),
+                links=links,
+            )
+    finally:
+        await prepared().close()

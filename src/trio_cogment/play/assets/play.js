@@ -1,0 +1,148 @@
+// @ts-check
+/** The page in which people take part in trials: a lobby, or a seat, by the link that it was opened with. */
+import { render } from "/assets/vendor/preact.js";
+import { useEffect, useMemo, useReducer, useState } from "/assets/vendor/preact-hooks.js";
+import { Countdown } from "./countdown.js";
+import { html } from "./html.js";
+import { Lobby } from "./lobby.js";
+import { Seat } from "./seat.js";
+import { Wire } from "./wire.js";
+
+const MOST_NOTICES = 100;
+const TICKET = `trio-cogment ticket ${location.pathname}`;
+
+/**
+ * @typedef {{
+ *   connection: "opening" | "open" | "lost" | "refused", reason: string, place: "" | "lobby" | "seat",
+ *   welcome: any, state: any, form: any, notices: any[], dismissed: any, count: number,
+ * }} Seen
+ */
+
+/** @type {Seen} */
+const NOTHING = {
+  connection: "opening",
+  reason: "",
+  place: "",
+  welcome: null,
+  state: null,
+  form: null,
+  notices: [],
+  dismissed: null,
+  count: 0,
+};
+
+/** @param {Seen} seen @param {any} message @returns {Seen} */
+function reduce(seen, message) {
+  switch (message.type) {
+    case "connection":
+      return { ...seen, connection: message.state, reason: message.reason };
+    case "seat":
+    case "lobby": {
+      const state = { ...message, since: performance.now() };
+      const welcome = message.welcome ?? seen.welcome;
+      const form = message.form ?? seen.form;
+      // What a page that was loaded again has missed comes with the welcome.
+      const history = message.welcome?.history;
+      const notices = history ? history.map((/** @type {any} */ each, /** @type {number} */ k) => ({ ...each, key: -1 - k })) : seen.notices;
+      return { ...seen, place: message.type, state, welcome, form, notices };
+    }
+    case "dismissed":
+      return { ...seen, dismissed: message };
+    case "pong":
+      return seen;
+    default: {
+      const notices = [...seen.notices, { ...message, key: seen.count }].slice(-MOST_NOTICES);
+      return { ...seen, notices, count: seen.count + 1 };
+    }
+  }
+}
+
+/** @param {Seen["state"]} state */
+function follow(state) {
+  if (state.type === "lobby" && state.link) {
+    sessionStorage.setItem("trio-cogment lobby", location.pathname);
+    location.replace(state.link);
+  }
+}
+
+/** @param {{wire: Wire}} props */
+function Latency({ wire }) {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => tick((count) => count + 1), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return wire.latency !== null && html`<span class="tag" title="How long an answer of the server takes">
+    ${wire.latency < 10 ? wire.latency.toFixed(1) : Math.round(wire.latency)} ms</span>`;
+}
+
+/** @param {{seen: Seen, wire: Wire}} props */
+function Bar({ seen, wire }) {
+  const { welcome, state, place, connection, dismissed } = seen;
+  useEffect(() => {
+    if (!welcome) return;
+    const turn = place === "seat" && state.asked !== null ? "● " : "";
+    document.title = `${turn}${welcome.title}`;
+  }, [welcome, state]);
+  return html`<header class="bar">
+    <h1>${welcome?.title ?? "Play"}</h1>
+    ${place === "seat" && html`<span>You are <b>${welcome.actor}</b></span>`}
+    <span class="row end">
+      ${place === "seat" && state.asked !== null && state.seconds !== null &&
+      html`<span class="tag warn">time left <${Countdown} seconds=${state.seconds} since=${state.since} /></span>`}
+      ${place === "seat" && state.tick !== null && html`<span class="tag">tick ${state.tick}</span>`}
+      ${connection === "open" && !dismissed && html`<${Latency} wire=${wire} />`}
+      ${connection === "lost" && !dismissed && html`<span class="tag bad" role="alert">connection lost, trying again</span>`}
+    </span>
+  </header>`;
+}
+
+function App() {
+  const [seen, dispatch] = useReducer(reduce, NOTHING);
+  const wire = useMemo(() => {
+    const made = new Wire(
+      (message) => {
+        if (message.welcome?.ticket) sessionStorage.setItem(TICKET, message.welcome.ticket);
+        if (message.type === "lobby") follow(message);
+        dispatch(message);
+      },
+      (state, reason) => dispatch({ type: "connection", state, reason }),
+      // A lobby is told who it was before; a seat's link says who it is.
+      () => ({ type: "hello", ticket: sessionStorage.getItem(TICKET) ?? "", automated: location.hash === "#automated" }),
+    );
+    return made;
+  }, []);
+  const say = useMemo(() => (/** @type {object} */ message) => wire.say(message), [wire]);
+  const again = () => {
+    if (seen.state.state === "played") {
+      say({ type: "ready" });
+    } else {
+      sessionStorage.removeItem(TICKET);
+      location.reload();
+    }
+  };
+  let content;
+  if (seen.connection === "refused") {
+    const text = "This link does not count, or not any more. Please ask for another one.";
+    content = html`<main class="narrow" id="content"><div class="card note bad" role="alert">
+      <h2>Not possible</h2><p>${text}</p><p class="faint">${seen.reason}</p></div></main>`;
+  } else if (seen.place === "lobby" && seen.dismissed) {
+    content = html`<main class="narrow" id="content"><div class="card note" role="status">
+      <h2>You wait in another window</h2></div></main>`;
+  } else if (seen.place === "lobby") {
+    content = html`<${Lobby} welcome=${seen.welcome} state=${seen.state} say=${say} again=${again} />`;
+  } else if (seen.place === "seat") {
+    content = html`<${Seat} ...${seen} say=${say} />`;
+  } else if (seen.dismissed) {
+    content = html`<main class="narrow" id="content"><div class="card note" role="status">
+      <h2>${seen.dismissed.reason === "left" ? "The seat was given up" : "The game is over"}</h2>
+      ${seen.dismissed.failure && html`<p>${seen.dismissed.failure}</p>`}</div></main>`;
+  } else {
+    content = html`<main class="narrow" id="content"><p role="status">Connecting …</p></main>`;
+  }
+  return html`<${Bar} seen=${seen} wire=${wire} />${content}`;
+}
+
+const root = /** @type {HTMLElement} */ (document.getElementById("app"));
+root.textContent = "";
+render(html`<${App} />`, root);

@@ -1,0 +1,216 @@
+// @ts-check
+/** The seat: what is seen, what can be done, and what is said. */
+import { useCallback, useEffect, useRef, useState } from "/assets/vendor/preact-hooks.js";
+import { html } from "./html.js";
+import { ActionForm, Choices, direct } from "./forms.js";
+import { Parts, Renderer } from "./views.js";
+
+/** A key or a button that is held for longer acts at each tick. */
+const HOLD_MS = 250;
+
+const DISMISSALS = /** @type {Record<string, [string, string]>} */ ({
+  "taken over": ["You play in another window", "This link was opened again. Only the newest window has the seat."],
+  left: ["You have left the game", "The seat was given up."],
+  over: ["The game is over", ""],
+});
+
+/**
+ * Act by keys: a press at once, if an action is asked for, and while it is held at each tick.
+ * @param {any} choice @param {any} state @param {(action: any) => void} act
+ */
+function useHeld(choice, state, act) {
+  const held = useRef(/** @type {{value: any, since: number} | null} */ (null));
+  const [, redraw] = useState(0);
+  const press = useCallback(
+    (/** @type {any} */ value) => {
+      if (held.current?.value === value) return;
+      held.current = { value, since: performance.now() };
+      redraw((count) => count + 1);
+      act(choice.wrap(value));
+    },
+    [choice, act],
+  );
+  const release = useCallback(() => {
+    held.current = null;
+    redraw((count) => count + 1);
+  }, []);
+  useEffect(() => {
+    if (state.asked !== null && held.current && performance.now() - held.current.since > HOLD_MS) {
+      act(choice.wrap(held.current.value));
+    }
+  }, [state]);
+  useEffect(() => {
+    /** @param {KeyboardEvent} event */
+    const down = (event) => {
+      const target = /** @type {HTMLElement} */ (event.target);
+      if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, select, textarea, dialog")) return;
+      const key = event.key === " " ? "Space" : event.key.length === 1 ? event.key.toLowerCase() : event.key;
+      if (key === "Space" && target.closest("button")) return; // it presses that
+      const option = choice?.options.find((/** @type {any} */ each) => each.keys.includes(key) && each.allowed !== false);
+      if (!option) return;
+      event.preventDefault();
+      if (!event.repeat) press(option.value);
+    };
+    addEventListener("keydown", down);
+    addEventListener("keyup", release);
+    addEventListener("blur", release);
+    return () => {
+      removeEventListener("keydown", down);
+      removeEventListener("keyup", release);
+      removeEventListener("blur", release);
+    };
+  }, [choice, press, release]);
+  return { held: held.current?.value, press, release };
+}
+
+/** @param {{choice: any, state: any, act: (action: any) => void}} props */
+function Direct({ choice, state, act }) {
+  const { held, press, release } = useHeld(choice, state, act);
+  return html`<${Choices} options=${choice.options} enabled=${state.asked !== null} held=${held} press=${press}
+    release=${release} />`;
+}
+
+/** @param {{form: any, state: any, act: (action: any) => void}} props */
+function Actions({ form, state, act }) {
+  const choice = direct(form);
+  return html`<section class="card" aria-labelledby="actions">
+    <h2 id="actions">Your action</h2>
+    <p role="status" class=${state.asked === null ? "faint" : ""}>
+      ${state.over ? "The game is over." : state.asked === null ? "Wait …" : "It is your turn."}
+    </p>
+    ${choice
+      ? html`<${Direct} choice=${choice} state=${state} act=${act} />`
+      : html`<${ActionForm} key=${JSON.stringify(form)} form=${form} enabled=${state.asked !== null} send=${act} />`}
+  </section>`;
+}
+
+/** @param {{receivers: string[], say: (message: object) => void}} props */
+function Feedback({ receivers, say }) {
+  const [to, setTo] = useState(receivers[0]);
+  const [text, setText] = useState("");
+  const [value, setValue] = useState("1");
+  /** @param {Event} event @param {() => void} then */
+  const submit = (event, then) => {
+    event.preventDefault();
+    then();
+  };
+  const sendText = () => text && (say({ type: "message", to, text }), setText(""));
+  const sendValue = () => value !== "" && say({ type: "reward", to, value: Number(value) });
+  return html`<details class="card feedback"><summary><h2>Feedback</h2></summary>
+    <label class="block">For
+      <select onChange=${(/** @type {any} */ event) => setTo(event.target.value)}>
+        ${receivers.map((name) => html`<option selected=${name === to}>${name}</option>`)}
+      </select>
+    </label>
+    <div class="row">
+      <button type="button" aria-label="Thumbs up" onClick=${() => say({ type: "reward", to, value: 1 })}>👍</button>
+      <button type="button" aria-label="Thumbs down" onClick=${() => say({ type: "reward", to, value: -1 })}>👎</button>
+      <form class="row" onSubmit=${(/** @type {Event} */ event) => submit(event, sendValue)}>
+        <input type="number" step="any" aria-label="Reward" value=${value} size="5"
+          onInput=${(/** @type {any} */ event) => setValue(event.target.value)} />
+        <button>Reward</button>
+      </form>
+    </div>
+    <form class="row" onSubmit=${(/** @type {Event} */ event) => submit(event, sendText)}>
+      <input type="text" class="wide" aria-label="Message" maxlength="4000" value=${text} autocomplete="off"
+        onInput=${(/** @type {any} */ event) => setText(event.target.value)} />
+      <button>Send</button>
+    </form>
+  </details>`;
+}
+
+/** @param {any} notice */
+function told(notice) {
+  switch (notice.type) {
+    case "message":
+      return `${notice.from}: ${notice.text}`;
+    case "reward":
+      return `Reward ${notice.value}${notice.from.length ? ` from ${notice.from.join(", ")}` : ""}, ${notice.total} in all`;
+    case "sent":
+      return `Sent: a ${notice.what} for ${notice.to}`;
+    case "late":
+      return "That action came too late.";
+    case "refused":
+      return `Not possible: ${notice.reason}`;
+    default:
+      return `${notice.count} messages were left out: this page is slow.`;
+  }
+}
+
+/** @param {{notices: any[]}} props */
+function Log({ notices }) {
+  return html`<section class="card" aria-labelledby="log">
+    <h2 id="log">Messages</h2>
+    ${notices.length === 0 && html`<p class="faint">None so far.</p>`}
+    <ol class="log plain" role="log" aria-live="polite" tabindex="0" aria-labelledby="log">
+      ${notices.map((notice) => html`<li key=${notice.key} class=${notice.type}>${told(notice)}</li>`)}
+    </ol>
+  </section>`;
+}
+
+/** @param {{dismissed: any, over: any}} props */
+function End({ dismissed, over }) {
+  const [title, text] = DISMISSALS[dismissed.reason] ?? ["The game is over", ""];
+  const lobby = sessionStorage.getItem("trio-cogment lobby");
+  return html`<div class="card note" role="status">
+    <h2>${title}</h2>
+    ${text && html`<p>${text}</p>`}
+    ${dismissed.reason === "over" && over?.reason && html`<p>${over.reason}</p>`}
+    ${dismissed.reason === "taken over"
+      ? html`<button class="main" onClick=${() => location.reload()}>Play here</button>`
+      : lobby && html`<a class="button" href=${lobby}>Back to the lobby</a>`}
+    ${dismissed.reason === "left" && html` <button onClick=${() => location.reload()}>Come back</button>`}
+  </div>`;
+}
+
+/** @param {{say: (message: object) => void}} props */
+function Leave({ say }) {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  return html`<button type="button" onClick=${() => dialog.current?.showModal()}>Leave the game</button>
+    <dialog ref=${dialog} aria-labelledby="leave">
+      <h2 id="leave">Leave the game?</h2>
+      <p>Somebody else, or nobody, will go on in your place.</p>
+      <form method="dialog" class="row">
+        <button>Stay</button>
+        <button class="danger" onClick=${() => say({ type: "resign" })}>Leave</button>
+      </form>
+    </dialog>`;
+}
+
+/**
+ * @param {{welcome: any, state: any, form: any, notices: any[], dismissed: any, say: (message: object) => void}} props
+ */
+export function Seat({ welcome, state, form, notices, dismissed, say }) {
+  // One action for a tick: the server would call a second one late.
+  const acted = useRef(-1);
+  const act = useCallback(
+    (/** @type {any} */ action) => {
+      if (state.asked === null || acted.current === state.asked) return;
+      acted.current = state.asked;
+      say({ type: "act", tick: state.asked, action });
+    },
+    [state, say],
+  );
+  const refused = notices.at(-1)?.type === "refused";
+  useEffect(() => {
+    if (refused) acted.current = -1;
+  }, [notices]);
+  return html`<main id="content" tabindex="-1">
+    ${dismissed && html`<${End} dismissed=${dismissed} over=${state.over} />`}
+    <div class="seat">
+      <section class="card view" aria-labelledby="view">
+        <h2 id="view" class="hidden-text">What you see</h2>
+        ${state.tick === null && html`<p role="status">The game has not begun. Please wait.</p>`}
+        ${welcome.renderer
+          ? html`<${Renderer} state=${{ ...state, form }} act=${act} />`
+          : html`<${Parts} parts=${state.parts} blobs=${state.blobList} />`}
+      </section>
+      <div>
+        ${form && !dismissed && html`<${Actions} form=${form} state=${state} act=${act} />`}
+        <${Log} notices=${notices} />
+        ${!dismissed && welcome.receivers.length > 0 && html`<${Feedback} receivers=${welcome.receivers} say=${say} />`}
+        ${!dismissed && html`<${Leave} say=${say} />`}
+      </div>
+    </div>
+  </main>`;
+}
