@@ -64,7 +64,14 @@ EXTRAS_PYTHONS = ["3.11", "3.12", "3.13"]
 MERMAID = "mermaid@11.17.2"
 
 JAVASCRIPT_SDK = "@cogment/cogment-js-sdk@2.0.1"
-JAVASCRIPT_NEEDS = ["protobufjs@7", "typescript@5", "grpc-web@2.1.1", "google-protobuf@3", "xhr2@0.2"]
+JAVASCRIPT_NEEDS = [
+    "protobufjs@7",
+    "typescript@5",
+    "grpc-web@2.1.1",
+    "google-protobuf@3",
+    "xhr2@0.2",
+    "axe-core@4.14.1",
+]
 #: Names of a Chromium on PATH.
 CHROMIUM = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"]
 
@@ -250,6 +257,7 @@ def browser(session: nox.Session) -> None:
     if not any(map(shutil.which, CHROMIUM)) and not installed_chromium(session, env):
         untested(session, "there is no Chromium, and none could be installed", "in a browser")
         return
+    env["TRIO_COGMENT_SCREENSHOTS"] = str(Path("docs", "images").absolute())  # those of the documents
     run(session, env, "pytest", "-m", "browser and not soak", *session.posargs)
 
 

@@ -107,7 +107,10 @@ def command_at(path: tuple[str, ...]) -> click.Command:
 
 
 #: What serves, starts other programs, or writes a script has no result to print as JSON.
-_WITHOUT_RESULT = {("completion",), ("serve",), ("participants",), ("launch",), ("rl", "serve"), ("rl", "openenv")}
+_WITHOUT_RESULT = {
+    *(("completion",), ("serve",), ("participants",), ("launch",), ("play",)),
+    *(("rl", "serve"), ("rl", "openenv")),
+}
 
 
 @pytest.mark.parametrize("path", ALL)

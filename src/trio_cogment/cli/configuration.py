@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         OpenEnvConfig,
         OrchestratorConfig,
         OutgoingConfig,
+        PlayConfig,
         RpcConfig,
         TrainerConfig,
         WebConfig,
@@ -45,6 +46,7 @@ SECTIONS = {
     "dm_env_rpc": "DmEnvRpcConfig",
     "trainer": "TrainerConfig",
     "workers": "WorkersConfig",
+    "play": "PlayConfig",
     "web": "WebConfig",
     "web_proxy": "WebProxyConfig",
 }
@@ -150,6 +152,12 @@ class Configuration:
     def web(self) -> WebConfig:
         """Limits of what servers have for browsers."""
         found: WebConfig = self._section("web")
+        return found
+
+    @property
+    def play(self) -> PlayConfig:
+        """Of pages in which people take part in trials."""
+        found: PlayConfig = self._section("play")
         return found
 
     @property

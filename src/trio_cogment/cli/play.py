@@ -239,7 +239,7 @@ async def _opened(
     try:
         async with (
             open_platform(prepared().participants, config=config, store="memory:") as platform,
-            open_house(platform, [game]) as house,
+            open_house(platform, [game], config=configuration.play) as house,
         ):
             yield Running(
                 services=[platform.services],

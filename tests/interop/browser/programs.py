@@ -47,8 +47,14 @@ class Server:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
+        self._process = process
         self.port = process.stdout.readline().strip()
         self.output = ""
+
+    def line(self) -> str:
+        """Return the next line that it prints."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
 
 
 @contextmanager

@@ -142,9 +142,9 @@ function Log({ notices }) {
   return html`<section class="card" aria-labelledby="log">
     <h2 id="log">Messages</h2>
     ${notices.length === 0 && html`<p class="faint">None so far.</p>`}
-    <ol class="log plain" role="log" aria-live="polite" tabindex="0" aria-labelledby="log">
+    <div class="log" role="log" tabindex="0" aria-labelledby="log"><ol class="plain">
       ${notices.map((notice) => html`<li key=${notice.key} class=${notice.type}>${told(notice)}</li>`)}
-    </ol>
+    </ol></div>
   </section>`;
 }
 
