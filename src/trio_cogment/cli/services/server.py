@@ -173,7 +173,7 @@ def _page_access(start: Start) -> PageAccess:
 
 
 def _renew_entrance(start: Start, running: Running, access: PageAccess, port: int) -> None:
-    """Make the links for people and an address for the administrator: for stdout or the screen, and never for the log."""
+    """Make the links for people and an address for the administrator: for stdout or the screen, never the log."""
     from trio_cogment.web.page_access import ENTER
 
     assert start.settings.web is not None
