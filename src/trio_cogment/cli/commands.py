@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "copy": ("trio_cogment.cli.copy", "Copy files into folders."),
     "demo": ("trio_cogment.cli.demo", "Run a small trial: two actors invent a code for colours."),
     "dm_env_rpc": ("trio_cogment.cli.dm_env_rpc", "Look at servers of dm_env_rpc."),
+    "doctor": ("trio_cogment.cli.doctor", "Check what a server needs, and say what to do."),
     "generate": ("trio_cogment.cli.generate", "Write a project's modules for the SDKs."),
     "init": ("trio_cogment.cli.init", "Write a small project that runs and has a test."),
     "launch": ("trio_cogment.cli.launch", "Run the scripts of a launch file together, until one ends."),

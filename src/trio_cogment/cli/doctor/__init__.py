@@ -1,0 +1,127 @@
+"""`trio-cogment doctor`: looks at what a server needs, and says what to do about what is wrong.
+
+It looks where `serve` with the same flags and variables would, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from trio_cogment.cli.client.common import ClientSettings, run_client
+from trio_cogment.cli.doctor import data, machine
+from trio_cogment.cli.doctor.findings import Finding, Level, fail, lines, worst
+from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import FilePath, as_endpoint, json_option, port_option
+from trio_cogment.cli.services.directory_flags import NO_DIRECTORY, own_directory_option
+from trio_cogment.cli.services.model_registry import archive_folder, archive_option
+from trio_cogment.cli.services.orchestrator import DEFAULT_PORT
+from trio_cogment.cli.services.settings import THIS_MACHINE
+from trio_cogment.cli.services.trial_datastore import StorageSettings, storage_options, storage_settings
+from trio_cogment.cli.text import print_json
+from trio_cogment.cli.tls import TlsFiles, load_tls, tls_files, tls_options
+from trio_cogment.endpoints import GrpcEndpoint
+
+
+@click.command()
+@json_option("Print the findings as JSON.")
+@tls_options
+@click.option(
+    "--auth_secret_file",
+    type=FilePath(path_type=Path),
+    metavar="PATH",
+    envvar="COGMENT_AUTH_SECRET_FILE",
+    show_envvar=True,
+    help="File with the keys of tokens, if servers ask for tokens.",
+)
+@click.option(
+    "--directory_endpoint",
+    callback=as_endpoint,
+    default=None,
+    metavar="ENDPOINT",
+    envvar="COGMENT_DIRECTORY_ENDPOINT",
+    show_envvar=True,
+    help="Directory that servers and participants use, if it is not that of `serve`.",
+)
+@own_directory_option
+@archive_option
+@storage_options
+@click.option("--host", default=THIS_MACHINE, show_default=True, metavar="HOST", help="Address to listen on.")
+@port_option("--port", default=DEFAULT_PORT, text="TCP port of `serve`.")
+@click.pass_context
+def doctor(
+    ctx: click.Context,
+    /,
+    host: str,
+    port: int,
+    persistence_file: str,
+    directory_endpoint: GrpcEndpoint | None,
+    auth_secret_file: Path | None,
+    as_json: bool,
+    **_options: Any,
+) -> int:
+    """Check what a server needs, and say what to do.
+
+    Looks at versions, ports, files and who may read them, the directory, the clock, disks and descriptors, where
+    `serve` with the same flags would. Nothing is changed. Each line is ok, warn or fail; the exit code is 1 if one
+    is fail.
+    """
+    storage, archive = storage_settings(ctx), archive_folder(ctx)
+    tls = tls_files(ctx, server=True)
+    registrations = None
+    if directory_endpoint is None and persistence_file not in ("", NO_DIRECTORY):
+        registrations = Path(persistence_file)
+    places = [place for place in (storage.file if storage else None, archive, registrations) if place is not None]
+    findings = [machine.python(), *machine.versions()]
+    findings += run_client(_of_network, host, port, directory_endpoint, tls)
+    findings += _of_files(storage, archive, registrations, auth_secret_file, tls)
+    findings += [machine.clock(places), *data.disk(places or [Path()]), machine.descriptors()]
+    if as_json:
+        print_json({"level": worst(findings).value, "findings": [finding.as_json() for finding in findings]})
+    else:
+        click.echo("\n".join(lines(findings)))
+    return int(worst(findings) is Level.FAIL)
+
+
+async def _of_network(host: str, port: int, directory: GrpcEndpoint | None, tls: TlsFiles | None) -> list[Finding]:
+    from trio_cogment.cli.doctor import network
+
+    settings = ClientSettings()
+    if tls is not None and not _of_tls(tls):
+        settings = ClientSettings(tls=tls)
+    return [
+        await network.port(settings, host, port, flag="--port"),
+        await network.directory(settings, directory),
+    ]
+
+
+def _of_files(
+    storage: StorageSettings | None,
+    archive: Path | None,
+    registrations: Path | None,
+    secret: Path | None,
+    tls: TlsFiles | None,
+) -> Iterator[Finding]:
+    if storage is not None and storage.file is not None:
+        yield from data.file("trials", storage.file, database=True)
+    if archive is not None:
+        yield from data.folder("models", archive)
+    if registrations is not None:
+        yield from data.file("registrations", registrations)
+    if secret is not None:
+        yield data.secret("token keys", secret)
+    if tls is not None:
+        if tls.private_key is not None:
+            yield data.secret("TLS key", tls.private_key)
+        yield from _of_tls(tls)
+
+
+def _of_tls(tls: TlsFiles) -> list[Finding]:
+    try:
+        load_tls(tls)
+    except Failure as error:
+        return [fail("TLS", error.message, "see docs/operations.md: key, chain and roots are PEM files that match")]
+    return []

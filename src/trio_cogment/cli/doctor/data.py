@@ -1,0 +1,119 @@
+"""Checks of the files and folders of a server: who may read them, whether they can be written, who else has them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from trio_cogment.cli.doctor.findings import Finding, fail, ok, warn
+from trio_cogment.host.lock_probe import LOCK, is_locked
+
+_OTHERS = 0o077
+_SQLITE = b"SQLite format 3\0"
+_MEBIBYTE = 2**20
+#: Below these, in MiB, a disk is said to be nearly full, or full.
+_LITTLE, _TOO_LITTLE = 1024, 64
+
+
+def file(what: str, path: Path, *, database: bool = False) -> Iterator[Finding]:
+    """Check a file with data, which need not exist yet.
+
+    Args:
+        what: is in it.
+        path: where it is.
+        database: it is one of SQLite.
+    """
+    path = path.absolute()
+    if not path.exists():
+        yield _new(what, path)
+        return
+    if not path.is_file():
+        yield fail(what, f"{path}: no file", "move it away, or name another place")
+        return
+    yield from _there(what, path, locks=(f"{path}{LOCK}", str(path)), mode=0o600)
+    if database:
+        try:
+            with path.open("rb") as opened:
+                start = opened.read(len(_SQLITE))
+        except OSError:
+            return  # as has been said
+        if start and start != _SQLITE:
+            yield fail(what, f"{path}: no database of SQLite", "move it away, or name another file")
+
+
+def folder(what: str, path: Path) -> Iterator[Finding]:
+    """Check a folder with data, which need not exist yet."""
+    path = path.absolute()
+    if not path.exists():
+        yield _new(what, path)
+        return
+    if not path.is_dir():
+        yield fail(what, f"{path}: no folder", "move it away, or name another place")
+        return
+    yield from _there(what, path, locks=(str(path / LOCK), str(path)), mode=0o700)
+
+
+def secret(what: str, path: Path) -> Finding:
+    """Check that only its owner can read a file with a secret."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        return fail(what, f"{path}: {error.strerror or error}", "name a file that is there and can be read")
+    if mode & _OTHERS:
+        return fail(what, f"{path}: others on this machine can read it ({mode:04o})", f"chmod 600 {path}")
+    return ok(what, f"{path}: only its owner can read it")
+
+
+def disk(places: list[Path], free: int | None = None) -> Iterator[Finding]:
+    """Check how much room there is on the disks of some places.
+
+    Args:
+        places: files and folders, which need not exist yet.
+        free: bytes; by default, what there is.
+    """
+    seen = set()
+    for place in places:
+        there = _existing(place.absolute())
+        device = there.stat().st_dev
+        if device in seen:
+            continue
+        seen.add(device)
+        left = (shutil.disk_usage(there).free if free is None else free) // _MEBIBYTE
+        text = f"{left:,} MiB free at {there}"
+        advice = "make room: without any, samples cannot be stored, and trials wait"
+        if left < _TOO_LITTLE:
+            yield fail("disk", text, advice)
+        elif left < _LITTLE:
+            yield warn("disk", text, advice)
+        else:
+            yield ok("disk", text)
+
+
+def _there(what: str, path: Path, *, locks: tuple[str, ...], mode: int) -> Iterator[Finding]:
+    if not os.access(path, os.R_OK | os.W_OK):
+        yield fail(what, f"{path}: this user cannot read and write it", "run as its owner, or change its owner")
+        return
+    if any(map(is_locked, locks)):
+        yield warn(what, f"{path}: a server has it", "stop it before another one uses this, or name another place")
+    found = stat.S_IMODE(path.stat().st_mode)
+    if found & _OTHERS:
+        yield warn(what, f"{path}: others on this machine can get at it ({found:04o})", f"chmod {mode:o} {path}")
+    else:
+        yield ok(what, f"{path}: this user's alone")
+
+
+def _new(what: str, path: Path) -> Finding:
+    there = _existing(path)
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return ok(what, f"{path}: will be made")
+    return fail(what, f"{path}: cannot be made in {there}", "name another place, or let this user write there")
+
+
+def _existing(path: Path) -> Path:
+    """Return the nearest place above that exists, or the path itself."""
+    return next(place for place in (path, *path.parents) if place.exists())

@@ -1,0 +1,112 @@
+"""Checks of ports and of the directory: whether a server could listen there, and who does if it could not."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from trio_cogment.cli.client.common import ClientSettings, channel_to
+from trio_cogment.cli.doctor.findings import Finding, fail, ok, warn
+from trio_cogment.config import RpcConfig
+from trio_cogment.endpoints import GrpcEndpoint
+from trio_cogment.host.binding import listening_sockets
+from trio_cogment.services import SERVICES, ServiceKind
+
+if TYPE_CHECKING:
+    from trio_cogment.rpc import Channel
+
+#: Of each question.
+_SECONDS = 2.0
+_HERE = "127.0.0.1"
+_ASKED = (ServiceKind.LIFECYCLE, ServiceKind.DATASTORE, ServiceKind.MODEL_REGISTRY, ServiceKind.DIRECTORY)
+
+
+def why_not_bound(host: str, port: int) -> OSError | UnicodeError | None:
+    """Return why nobody can listen on a port; None: it is free."""
+    try:
+        sockets = listening_sockets([host], port)
+    except (OSError, UnicodeError) as error:
+        return error
+    for one in sockets:
+        one.close()
+    return None
+
+
+async def port(settings: ClientSettings, host: str, number: int, *, flag: str) -> Finding:
+    """Check a port on which a server would listen.
+
+    Args:
+        settings: how to ask who listens there.
+        host: an address or a name.
+        number: of the port.
+        flag: that names another port.
+    """
+    what = f"port {number}"
+    why = why_not_bound(host, number)
+    if why is None:
+        return ok(what, f"free on {host}")
+    if getattr(why, "errno", None) != errno.EADDRINUSE:
+        text = str(getattr(why, "strerror", None) or why)
+        return fail(what, text, f"name an address of this machine, or another port with {flag}")
+    found = await who_listens(settings, GrpcEndpoint(_HERE if host in ("0.0.0.0", "::") else host, number))
+    if found:
+        return warn(what, f"in use by {found}", f"use that server, stop it, or name another port with {flag}")
+    return fail(what, "in use by another program", f"stop that program, or name another port with {flag}")
+
+
+async def who_listens(settings: ClientSettings, place: GrpcEndpoint) -> str:
+    """Return which services a server of the platform has; empty: it is none."""
+    import trio
+
+    from trio_cogment.errors import StatusCode
+
+    answers: dict[ServiceKind, tuple[object, str]] = {}
+
+    async def ask(kind: ServiceKind) -> None:
+        answers[kind] = await _version(channel, kind)
+
+    async with (
+        channel_to(settings, place, config=RpcConfig(await_server_seconds=0)) as channel,
+        trio.open_nursery() as nursery,
+    ):
+        for kind in _ASKED:
+            nursery.start_soon(ask, kind)
+    found = [f"{kind.value} {answers[kind][1]}".rstrip() for kind in _ASKED if answers[kind][0] is StatusCode.OK]
+    if found:
+        return f"a server with {', '.join(found)}"
+    guarded = {StatusCode.UNAUTHENTICATED, StatusCode.PERMISSION_DENIED}
+    return "a server that asks for tokens" if any(code in guarded for code, _ in answers.values()) else ""
+
+
+async def _version(channel: Channel, kind: ServiceKind) -> tuple[object, str]:
+    from trio_cogment.api.common_pb2 import VersionInfo, VersionRequest
+    from trio_cogment.errors import RpcError, StatusCode
+    from trio_cogment.rpc import methods_of
+
+    method = methods_of(SERVICES[kind].descriptor())["Version"]
+    try:
+        reply: VersionInfo = await channel.unary(method, VersionRequest(), timeout=_SECONDS)
+    except RpcError as error:
+        return error.code, ""
+    return StatusCode.OK, next((one.version for one in reply.versions if one.name == "trio-cogment"), "")
+
+
+async def directory(settings: ClientSettings, place: GrpcEndpoint | None) -> Finding:
+    """Ask the directory that servers and participants would use.
+
+    Args:
+        settings: how to call it.
+        place: where it is; None: no directory is named.
+    """
+    if place is None:
+        return ok("directory", "none is named; `serve` is one itself")
+    from trio_cogment.discovery import DirectoryClient
+    from trio_cogment.errors import CogmentError
+
+    async with channel_to(settings, place, config=RpcConfig(await_server_seconds=0)) as channel:
+        try:
+            await DirectoryClient(channel).look_up(0)  # which no service is, so that nothing is waited for
+        except CogmentError as error:
+            advice = "start it, or name another one with --directory_endpoint or COGMENT_DIRECTORY_ENDPOINT"
+            return fail("directory", f"{place}: {error}", advice)
+    return ok("directory", f"{place}: answers")
