@@ -30,6 +30,8 @@ TRIAL_ID = "trial-id"
 USER_ID = "user-id"
 #: For whom an orchestrator runs the trial that it logs: an account, quoted as in a URL.
 TRIAL_OWNER = "trial-owner"
+#: And its quotas, as `access.Quotas.text` writes them.
+TRIAL_QUOTAS = "trial-quotas"
 #: Sent to a directory: a registration is found, and can be removed, only with the token it was made with.
 AUTHENTICATION_TOKEN = "authentication-token"
 

@@ -41,6 +41,7 @@ _READ = _row(_OBSERVER, own=[_OPERATOR])
 _SHARED = _row(_OBSERVER, _OPERATOR)
 _OWNED = _row(own=[_OPERATOR])
 _PLAY = _row(own=[_OPERATOR, _PARTICIPANT, Role.SEAT])
+_PLAY_WORLDS = _row(own=[_OPERATOR, _PARTICIPANT])
 _WORKER = _row(own=[Role.WORKER])
 _RUNS = _row(_OBSERVER)
 
@@ -105,17 +106,17 @@ RIGHTS: Mapping[str, Mapping[str, Row]] = {
         "GetHealth": _ANYBODY_KNOWN,
     },
     # A connection is a player; the profile says which trials there are for it.
-    f"dm_env_rpc.v1.{names.DM_ENV_RPC}": {"Process": _row(_OPERATOR, _PARTICIPANT)},
+    f"dm_env_rpc.v1.{names.DM_ENV_RPC}": {"Process": _PLAY_WORLDS},
     f"{_LEGACY}.{names.LEGACY_TRIAL}": {
         "GetTrialParams": _row(_OPERATOR),
         "Start": _row(_OPERATOR),
-        "Join": _row(_OPERATOR),
-        "End": _row(_OPERATOR),
-        "Action": _row(_OPERATOR),
-        "ActionStream": _row(_OPERATOR),
-        "Heartbeat": _row(_OPERATOR),
-        "GiveFeedback": _row(_OPERATOR),
-        "SendMessage": _row(_OPERATOR),
+        "Join": _OWNED,
+        "End": _OWNED,
+        "Action": _OWNED,
+        "ActionStream": _OWNED,
+        "Heartbeat": _OWNED,
+        "GiveFeedback": _OWNED,
+        "SendMessage": _OWNED,
         "Version": _ANYBODY_KNOWN,
     },
     f"{_LEGACY}.Agent": {

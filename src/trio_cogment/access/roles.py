@@ -71,6 +71,23 @@ class Quotas:
             if value is not None and not (type(value) is int and 0 <= value < 2**63):
                 raise InvalidArgumentError(f"quota {field.name}: expected a whole number from 0 on, got {value!r}")
 
+    def text(self) -> str:
+        """Return them as text."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+
+    @classmethod
+    def parse(cls, text: str) -> Quotas:
+        """Read what `text` returns.
+
+        Raises:
+            InvalidArgumentError: it is something else.
+        """
+        try:
+            return cls(**{name: int(value) for name, value in (part.split("=") for part in text.split())})
+        except (ValueError, TypeError):
+            raise InvalidArgumentError(f"quotas: expected such as 'trials=2', got {text[:64]!r}") from None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:

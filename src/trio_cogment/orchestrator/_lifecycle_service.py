@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from urllib.parse import unquote
 
 import trio
 
 from trio_cogment.about import About
-from trio_cogment.access import Scope, reach_of
+from trio_cogment.access import Quotas, Scope, reach_of
 from trio_cogment.api.common_pb2 import TrialState
 from trio_cogment.api.orchestrator_pb2 import (
     TerminateTrialReply,
@@ -24,7 +25,7 @@ from trio_cogment.orchestrator._orchestrator import Orchestrator
 from trio_cogment.orchestrator._reply_room import ReplyRoom, replies_ledger
 from trio_cogment.orchestrator._trial import Trial
 from trio_cogment.rpc import IN_PROCESS, ServerCall
-from trio_cogment.services import TRIAL_ID
+from trio_cogment.services import TRIAL_ID, TRIAL_OWNER, TRIAL_QUOTAS
 
 _STATES = frozenset(TrialState.values())
 #: So many trials are described in one go.
@@ -39,6 +40,15 @@ def _may_see_tracebacks(call: ServerCall) -> bool:
 def _account(call: ServerCall) -> str:
     """Under whose limits a call counts; nobody's within the process."""
     return "" if call.peer == IN_PROCESS else call.identity.account
+
+
+def _starter(call: ServerCall) -> tuple[str, Quotas]:
+    """Return whose a trial is that is started, and the quotas of that account."""
+    if call.peer != IN_PROCESS:
+        return call.identity.account, call.identity.grant.quotas
+    said = call.metadata.texts(TRIAL_OWNER)  # by a gateway of this process
+    quotas = call.metadata.texts(TRIAL_QUOTAS)
+    return unquote(said[0]) if said else "", Quotas.parse(quotas[0] if quotas else "")
 
 
 class LifecycleService(About):
@@ -59,13 +69,14 @@ class LifecycleService(About):
     async def StartTrial(self, request: TrialStartRequest, call: ServerCall) -> TrialStartReply:
         """Start a trial; the reply comes when it is PENDING."""
         given = request.WhichOneof("start_data")
+        account, quotas = _starter(call)
         trial_id = await self._orchestrator.start_trial(
             trial_id=request.trial_id_requested,
             user_id=request.user_id,
             params=request.params if given == "params" else None,
             trial_config=request.config if given == "config" else None,
-            account=_account(call),
-            quotas=call.identity.grant.quotas,
+            account=account,
+            quotas=quotas,
             reach=reach_of(call.identity, call.peer),
         )
         return TrialStartReply(trial_id=trial_id)

@@ -20,7 +20,7 @@ from types import TracebackType
 import trio
 from google.protobuf.message import Message
 
-from trio_cogment.access import TokenSource, authorization
+from trio_cogment.access import AUTHORIZATION, TokenSource, authorization
 from trio_cogment.config import RpcConfig
 from trio_cogment.errors import RpcError
 from trio_cogment.host import Host
@@ -232,7 +232,9 @@ class Channel(CallOpener, AbstractAsyncContextManager["Channel"]):
         """See `CallOpener.call`."""
         if self._token is not None:
             who = self._authorization()
-            metadata = Metadata.from_wire((*Metadata(metadata), *who)) if metadata else who
+            given = Metadata(metadata)
+            # Whoever calls in somebody's name has said so.
+            metadata = who if not given else given if given.texts(AUTHORIZATION) else Metadata.from_wire((*given, *who))
         return Http2ClientCall(self, method, metadata, timeout, wait_for_ready, compression or self.compression)
 
     def unary_nowait(

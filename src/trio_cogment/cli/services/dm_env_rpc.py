@@ -140,7 +140,7 @@ async def _opened(
     gateway = DmEnvRpcGateway(profile(), config=settings.configuration.dm_env_rpc)
     async with (
         client_of(settings.orchestrator, settings, resources) as client,
-        gateway.opened(await client.orchestrator()) as opened,
+        gateway.opened(await client.orchestrator(), access=resources.access.signing) as opened,
     ):
         yield Running(services=[opened.services], stop=opened.stop)
 

@@ -99,7 +99,7 @@ async def _opened(
     gateway = LegacyGateway(profile(), rpc_config=settings.configuration.rpc)
     async with (
         client_of(settings.orchestrator, settings, resources) as client,
-        gateway.opened(await client.orchestrator()) as opened,
+        gateway.opened(await client.orchestrator(), access=resources.access.signing) as opened,
     ):
         yield Running(services=[opened.services], offers=_offers, stop=opened.stop)
 

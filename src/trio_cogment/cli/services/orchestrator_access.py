@@ -33,7 +33,8 @@ async def client_of(
         endpoint,
         spec=spec,
         directory=resources.directory or "",
-        access_token=resources.access.token_for(Role.OPERATOR),
+        # Who asks about a participant's trial is not its owner.
+        access_token=resources.access.token_for(Role.OPERATOR, Role.OBSERVER),
         tls=resources.client_tls,
         config=settings.configuration.rpc,
         variables={},

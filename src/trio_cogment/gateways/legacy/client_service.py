@@ -15,12 +15,13 @@ from trio_cogment.errors import (
     InvalidArgumentError,
     UnavailableError,
 )
+from trio_cogment.gateways.callers import Caller, Callers
 from trio_cogment.gateways.legacy.client_seat import ClientSeat
 from trio_cogment.gateways.legacy.client_trials import ClientTrial, ClientTrials
 from trio_cogment.gateways.legacy.messages import message_of
 from trio_cogment.gateways.legacy.old_params import old_params
 from trio_cogment.gateways.legacy.rewards import reward_of
-from trio_cogment.rpc import CallOpener, ServerCall, methods_of
+from trio_cogment.rpc import ServerCall, methods_of
 from trio_cogment.services import SERVICES, ServiceKind
 
 #: Metadata of the published SDK of that time: one value for each connection.
@@ -39,16 +40,16 @@ class ClientService:
     It has many methods because the API has.
 
     Args:
-        opener: a channel to the orchestrator.
+        callers: tells who makes a call.
         trials: those of old clients.
         default_params: what `GetTrialParams` tells.
         params: of the trials that old clients start; None: the orchestrator's default ones, through its hooks.
     """
 
     def __init__(
-        self, opener: CallOpener, trials: ClientTrials, default_params: TrialParams | None, params: TrialParams | None
+        self, callers: Callers, trials: ClientTrials, default_params: TrialParams | None, params: TrialParams | None
     ) -> None:
-        self._opener = opener
+        self._callers = callers
         self._trials = trials
         self._default_params = default_params or TrialParams()
         self._params = params
@@ -80,18 +81,19 @@ class ClientService:
         """
         if self._stopping:
             raise UnavailableError("the server is stopping")
-        trial_id, inactivity = await self._start(request)
+        caller = self._callers(call)
+        trial_id, inactivity = await self._start(request, caller)
         begun = False
         try:
-            trial = await self._trials.watch(trial_id, max_inactivity_seconds=inactivity)
+            trial = await self._trials.watch(trial_id, caller, max_inactivity_seconds=inactivity)
             reply = await self._begin(trial, call)
             begun = True
         finally:
             if not begun:
-                await self._trials.give_up(trial_id)
+                await self._trials.give_up(trial_id, caller)
         return reply
 
-    async def _start(self, request: pb.TrialStartRequest) -> tuple[str, float]:
+    async def _start(self, request: pb.TrialStartRequest, caller: Caller) -> tuple[str, float]:
         """Start a trial; return its id, and how long its clients may be silent."""
         start = TrialStartRequest(user_id=request.user_id)
         inactivity = 0
@@ -104,7 +106,7 @@ class ClientService:
                 start.params.trial_config.CopyFrom(config)
         elif config is not None:
             start.config.CopyFrom(config)
-        reply = await self._opener.unary(_START, start)
+        reply = await caller.opener().unary(_START, start)
         return reply.trial_id, inactivity
 
     async def _begin(self, trial: ClientTrial, call: ServerCall) -> pb.TrialStartReply:
@@ -117,28 +119,28 @@ class ClientService:
 
     async def Join(self, request: pb.TrialJoinRequest, call: ServerCall) -> pb.TrialStartReply:
         """Join a trial; the answer has the first observation."""
-        trial = await self._trials.find(request.trial_id)
+        trial = await self._trials.find(request.trial_id, self._callers(call))
         seat = _seat(trial, request.actor_id)
         with _served(trial):
             return await seat.join(_session_id(call))
 
-    async def End(self, request: pb.TrialEndRequest, _call: ServerCall) -> pb.TrialEndReply:
+    async def End(self, request: pb.TrialEndRequest, call: ServerCall) -> pb.TrialEndReply:
         """End a trial; one that is over may be ended again."""
-        trial = await self._trials.find(request.trial_id)
+        trial = await self._trials.find(request.trial_id, self._callers(call))
         with _served(trial):
             await self._trials.end(trial)
         return pb.TrialEndReply()
 
-    async def Heartbeat(self, request: pb.TrialHeartbeatRequest, _call: ServerCall) -> pb.TrialHeartbeatReply:
+    async def Heartbeat(self, request: pb.TrialHeartbeatRequest, call: ServerCall) -> pb.TrialHeartbeatReply:
         """Note that a client is still there."""
-        with _served(await self._trials.find(request.trial_id)):
+        with _served(await self._trials.find(request.trial_id, self._callers(call))):
             return pb.TrialHeartbeatReply()
 
     # In a trial
 
-    async def Action(self, request: pb.TrialActionRequest, _call: ServerCall) -> pb.TrialActionReply:
+    async def Action(self, request: pb.TrialActionRequest, call: ServerCall) -> pb.TrialActionReply:
         """Act; the answer comes with the next observation."""
-        trial = await self._trials.find(request.trial_id)
+        trial = await self._trials.find(request.trial_id, self._callers(call))
         seat = _seat(trial, request.actor_id)
         with _served(trial):
             return await seat.act(request.action.content)
@@ -154,7 +156,7 @@ class ClientService:
 
     async def GiveFeedback(self, request: pb.TrialFeedbackRequest, call: ServerCall) -> pb.TrialFeedbackReply:
         """Reward actors; feedback after the end of a trial is dropped."""
-        trial = await self._trials.find(request.trial_id)
+        trial = await self._trials.find(request.trial_id, self._callers(call))
         rewards = []
         for number, feedback in enumerate(request.feedbacks):
             reward = reward_of(feedback, trial.ids)
@@ -165,9 +167,9 @@ class ClientService:
             _speaker(trial, _session_id(call)).give(rewards)
         return pb.TrialFeedbackReply()
 
-    async def SendMessage(self, request: pb.TrialMessageRequest, _call: ServerCall) -> pb.TrialMessageReply:
+    async def SendMessage(self, request: pb.TrialMessageRequest, call: ServerCall) -> pb.TrialMessageReply:
         """Send messages; those after the end of a trial are dropped."""
-        trial = await self._trials.find(request.trial_id)
+        trial = await self._trials.find(request.trial_id, self._callers(call))
         found = []
         for number, each in enumerate(request.messages):
             name = f"messages[{number}]"

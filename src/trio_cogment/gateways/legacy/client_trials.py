@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import trio
 
 from trio_cogment.api.common_pb2 import TrialParams, TrialState
 from trio_cogment.endpoints import is_client_endpoint
-from trio_cogment.errors import CogmentError
+from trio_cogment.errors import CogmentError, NotFoundError
+from trio_cogment.gateways.callers import Caller
 from trio_cogment.gateways.legacy.actor_ids import ActorIds, ids_in
 from trio_cogment.gateways.legacy.client_seat import ClientSeat
 from trio_cogment.gateways.legacy.profile import LegacyProfile
 from trio_cogment.gateways.legacy.trials import TrialSource
 from trio_cogment.host import Host
-from trio_cogment.rpc import CallOpener
 from trio_cogment.sdk import Controller
 
 _log = logging.getLogger(__name__)
@@ -32,18 +32,28 @@ class ClientTrial:
 
     Args:
         trial_id: of the trial.
+        owner: the account that it belongs to.
+        controller: ends it in the owner's name.
         ids: of the trial.
         seats: the places for old clients, by the ids of the actors.
         max_inactivity_seconds: how long no old client may call; 0: for ever.
 
     Attributes:
-        trial_id, ids, seats: see above.
+        trial_id, owner, controller, ids, seats: see above.
     """
 
     def __init__(
-        self, trial_id: str, ids: ActorIds, seats: Mapping[int, ClientSeat], max_inactivity_seconds: float
+        self,
+        trial_id: str,
+        owner: str,
+        controller: Controller,
+        ids: ActorIds,
+        seats: Mapping[int, ClientSeat],
+        max_inactivity_seconds: float,
     ) -> None:
         self.trial_id = trial_id
+        self.owner = owner
+        self.controller = controller
         self.ids = ids
         self.seats = seats
         self.max_inactivity_seconds = max_inactivity_seconds
@@ -64,21 +74,25 @@ class ClientTrials:
 
     Args:
         nursery: where the clients' streams are.
-        opener: a channel to the orchestrator.
         profile: the project.
         source: tells the parameters of trials.
         host: gives the wall clock.
+        owner_of: tells whose a trial is; None: whoever the orchestrator tells of it.
     """
 
     def __init__(
-        self, nursery: trio.Nursery, opener: CallOpener, profile: LegacyProfile, source: TrialSource, host: Host
+        self,
+        nursery: trio.Nursery,
+        profile: LegacyProfile,
+        source: TrialSource,
+        host: Host,
+        owner_of: Callable[[str], str] | None = None,
     ) -> None:
+        self._owner_of = owner_of
         self._nursery = nursery
-        self._opener = opener
         self._profile = profile
         self._source = source
         self._host = host
-        self._controller = Controller(opener)
         self._trials: dict[str, ClientTrial] = {}
         #: Those that are over, the oldest first, with the time of their end.
         self._tombstones: OrderedDict[str, tuple[ClientTrial, float]] = OrderedDict()
@@ -88,15 +102,19 @@ class ClientTrials:
         """The trials that go on, by id."""
         return self._trials
 
-    async def find(self, trial_id: str) -> ClientTrial:
+    async def find(self, trial_id: str, caller: Caller) -> ClientTrial:
         """Return a trial: one that an old client started, or one of the orchestrator that an old client may join.
 
         Raises:
             InvalidArgumentError: it has an actor class that the project does not have.
             NotFoundError: there is none.
+            PermissionDeniedError: it is somebody else's.
         """
         found = self._known(trial_id)
-        return found if found is not None else await self.watch(trial_id)
+        if found is None:
+            return await self.watch(trial_id, caller)
+        caller.check_owns(found.owner, f"trial {trial_id!r}")
+        return found
 
     def _known(self, trial_id: str) -> ClientTrial | None:
         self._forget()
@@ -112,17 +130,28 @@ class ClientTrials:
                 break
             self._tombstones.popitem(last=False)
 
-    async def watch(self, trial_id: str, *, max_inactivity_seconds: float = 0.0) -> ClientTrial:
+    async def watch(self, trial_id: str, caller: Caller, *, max_inactivity_seconds: float = 0.0) -> ClientTrial:
         """Know a trial of the orchestrator from now on.
 
         Args:
             trial_id: of the trial.
+            caller: who asks for it.
             max_inactivity_seconds: end it when no old client calls for so long; 0: never.
 
         Raises:
             InvalidArgumentError: it has an actor class that the project does not have.
             NotFoundError: the orchestrator does not know it.
+            PermissionDeniedError: it is somebody else's.
         """
+        opener = caller.opener()
+        controller = Controller(opener)
+        owner = self._owner_of(trial_id) if self._owner_of is not None else None
+        if owner is None:
+            # The orchestrator tells a caller of its own trials only, unless it may see all.
+            if caller.owner and not await controller.trial_infos([trial_id]):
+                raise NotFoundError(f"there is no trial {trial_id!r}")
+            owner = "" if caller.identity.admin else caller.owner
+        caller.check_owns(owner, f"trial {trial_id!r}")
         params = await self._source(trial_id)
         known = self._known(trial_id)
         if known is not None:  # found by two calls at once
@@ -131,7 +160,7 @@ class ClientTrials:
         seats = {
             member.actor_id: ClientSeat(
                 self._nursery,
-                self._opener,
+                opener,
                 trial_id,
                 ids,
                 member,
@@ -141,7 +170,7 @@ class ClientTrials:
             for member in ids.members
             if self._is_for_old_clients(params, member.place)
         }
-        trial = self._trials[trial_id] = ClientTrial(trial_id, ids, seats, max_inactivity_seconds)
+        trial = self._trials[trial_id] = ClientTrial(trial_id, owner, controller, ids, seats, max_inactivity_seconds)
         self._nursery.start_soon(self._attend, trial, name=f"old clients' trial {trial_id}")
         return trial
 
@@ -157,7 +186,7 @@ class ClientTrials:
             async with trio.open_nursery() as nursery:
                 if trial.max_inactivity_seconds:
                     nursery.start_soon(self._watch_activity, trial)
-                await self._controller.wait_trial(trial.trial_id, check=False)
+                await trial.controller.wait_trial(trial.trial_id, check=False)
                 nursery.cancel_scope.cancel()
         except* CogmentError as errors:
             _log.warning(
@@ -175,11 +204,11 @@ class ClientTrials:
                 break
             await trio.sleep_until(stale_at)
         _log.warning("trial %r: no client has called for %g s", trial.trial_id, trial.max_inactivity_seconds)
-        await self._controller.terminate_trial(trial.trial_id, hard=True)
+        await trial.controller.terminate_trial(trial.trial_id, hard=True)
 
     async def wait_running(self, trial: ClientTrial) -> None:
         """Wait until a trial runs, or is over."""
-        await self._controller.wait_trial_state(trial.trial_id, TrialState.RUNNING)
+        await trial.controller.wait_trial_state(trial.trial_id, TrialState.RUNNING)
 
     async def end(self, trial: ClientTrial) -> None:
         """End a trial for a client: softly, if all who may still act for it are there."""
@@ -189,15 +218,15 @@ class ClientTrials:
             return
         # A place that nobody has taken: the trial may never begin.
         hard = not all(seat.is_joined or seat.is_over for seat in seats)
-        await self._controller.terminate_trial(trial.trial_id, hard=hard)
+        await trial.controller.terminate_trial(trial.trial_id, hard=hard)
         for seat in seats:
             seat.drain()
 
-    async def give_up(self, trial_id: str) -> None:
+    async def give_up(self, trial_id: str, caller: Caller) -> None:
         """End a trial whose starter has gone; it does not know the trial."""
         with trio.move_on_after(self._profile.end_timeout_seconds, shield=True):
             try:
-                await self._controller.terminate_trial(trial_id, hard=True)
+                await Controller(caller.opener()).terminate_trial(trial_id, hard=True)
             except CogmentError as error:
                 _log.warning("trial %r: it cannot be ended: %s", trial_id, error)
 

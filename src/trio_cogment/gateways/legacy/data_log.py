@@ -17,13 +17,14 @@ from trio_cogment.errors import (
     RpcError,
     UnavailableError,
 )
+from trio_cogment.gateways.callers import Caller, Callers
 from trio_cogment.gateways.legacy.actor_ids import name_actors
 from trio_cogment.gateways.legacy.hook import Lender
 from trio_cogment.gateways.legacy.log_samples import OldSamples, TodaysSamples
 from trio_cogment.gateways.legacy.old_params import old_params, params_of_old
 from trio_cogment.gateways.legacy.old_server import LOG
 from trio_cogment.gateways.legacy.profile import LegacyProfile
-from trio_cogment.rpc import CallOpener, ClientCall, ServerCall, methods_of
+from trio_cogment.rpc import ClientCall, ServerCall, methods_of
 from trio_cogment.sdk import DatalogSession
 from trio_cogment.services import SERVICES, TRIAL_ID, USER_ID, ServiceKind
 
@@ -75,12 +76,12 @@ class LogService:
     stream. The last sample of a trial is known only then.
 
     Args:
-        opener: a channel to the data log.
+        callers: tells who makes a call, and calls the data log in their names.
         profile: the project.
     """
 
-    def __init__(self, opener: CallOpener, profile: LegacyProfile) -> None:
-        self._opener = opener
+    def __init__(self, callers: Callers, profile: LegacyProfile) -> None:
+        self._callers = callers
         self._profile = profile
 
     async def Log(self, call: ServerCall) -> pb.LogReply:
@@ -88,16 +89,18 @@ class LogService:
 
         Raises:
             InvalidArgumentError: a trial has a class that the project does not have, or no id.
+            PermissionDeniedError: a trial is not one of those that the caller's token names.
             RemoteProtocolError: a sample comes before any parameters, or does not fit its trial.
         """
         trial: _LoggedTrial | None = None
+        caller = self._callers(call)
         async with AsyncExitStack() as opened:
             async for message in call:
                 kind = message.WhichOneof("msg")
                 if kind == "trial_params":
                     if trial is not None:
                         await trial.finish()
-                    trial = _LoggedTrial(self._opener, opened, self._params(message.trial_params), self._profile)
+                    trial = _LoggedTrial(caller, opened, self._params(message.trial_params), self._profile)
                 elif kind == "sample":
                     if trial is None:
                         raise RemoteProtocolError("sample: expected trial_params first")
@@ -115,8 +118,8 @@ class LogService:
 class _LoggedTrial:
     """One trial of a stream: its samples are written one behind, so that the last one can be marked."""
 
-    def __init__(self, opener: CallOpener, opened: AsyncExitStack, params: TrialParams, profile: LegacyProfile) -> None:
-        self._opener = opener
+    def __init__(self, caller: Caller, opened: AsyncExitStack, params: TrialParams, profile: LegacyProfile) -> None:
+        self._caller = caller
         self._opened = opened
         self._params = params
         self._samples = TodaysSamples(params, profile.classes, profile.deltas)
@@ -128,9 +131,10 @@ class _LoggedTrial:
         if self._call is None:
             if not sample.trial_id:
                 raise InvalidArgumentError("sample.trial_id: expected the id of the trial, got nothing")
+            self._caller.check_logs(sample.trial_id)
             self._trial_id = sample.trial_id
             metadata = ((TRIAL_ID, sample.trial_id), (USER_ID, sample.user_id))
-            self._call = await self._opened.enter_async_context(self._opener.call(_RUN, metadata=metadata))
+            self._call = await self._opened.enter_async_context(self._caller.opener().call(_RUN, metadata=metadata))
             await self._call.send(RunTrialDatalogInput(trial_params=self._params))
         elif sample.trial_id != self._trial_id:
             raise RemoteProtocolError(

@@ -7,15 +7,17 @@ from contextlib import asynccontextmanager
 
 from purerpc import Service
 
+from trio_cogment.access import AccessControl
 from trio_cogment.api.legacy import data_pb2
 from trio_cogment.api.legacy import orchestrator_pb2 as pb
 from trio_cogment.config import RpcConfig
+from trio_cogment.gateways.callers import callers_elsewhere, callers_in_process
 from trio_cogment.gateways.legacy.client_service import ClientService
 from trio_cogment.gateways.legacy.client_trials import ClientTrials
 from trio_cogment.gateways.legacy.data_log import LogService
 from trio_cogment.gateways.legacy.old_servers import OldServers, open_old_servers
 from trio_cogment.gateways.legacy.profile import LegacyProfile
-from trio_cogment.gateways.legacy.trials import asking, within
+from trio_cogment.gateways.legacy.trials import asking, owner_within, within
 from trio_cogment.host import Host
 from trio_cogment.platform import Platform
 from trio_cogment.rpc import CallOpener, OwnNursery, bind
@@ -44,12 +46,13 @@ class LegacyGateway:
         """See `trio_cogment.platform.Extension`."""
         profile, host, source = self._profile, platform.participants.host, within(platform)
         async with open_old_servers(profile, source, host, self._rpc_config) as servers, OwnNursery() as nursery:
-            trials = ClientTrials(nursery, platform.channel, profile, source, host)
+            trials = ClientTrials(nursery, profile, source, host, owner_within(platform))
             default_params = profile.params or platform.orchestrator.default_params
-            clients = ClientService(platform.channel, trials, default_params, profile.params)
+            callers = callers_in_process(platform.channel)
+            clients = ClientService(callers, trials, default_params, profile.params)
             services = [bind(pb.DESCRIPTOR.services_by_name["Trial"], clients)]
             if platform.datastore is not None:
-                log = LogService(platform.channel, profile)
+                log = LogService(callers, profile)
                 services.append(bind(data_pb2.DESCRIPTOR.services_by_name["LogExporter"], log))
             platform.orchestrator.call_old_servers(servers.find)
             try:
@@ -59,7 +62,9 @@ class LegacyGateway:
                 nursery.cancel_scope.cancel()
 
     @asynccontextmanager
-    async def opened(self, opener: CallOpener, *, host: Host | None = None) -> AsyncIterator[OpenedLegacyGateway]:
+    async def opened(
+        self, opener: CallOpener, *, host: Host | None = None, access: AccessControl | None = None
+    ) -> AsyncIterator[OpenedLegacyGateway]:
         """Open it in front of an orchestrator elsewhere, for the time of a block.
 
         That orchestrator calls the gateway instead of old servers: the endpoint of an environment or an actor is the
@@ -71,12 +76,14 @@ class LegacyGateway:
         Args:
             opener: a channel to the orchestrator's services for the lifecycle of trials and for client actors.
             host: gives the clock, and connects; by default the system.
+            access: makes the tokens with which the orchestrator is called in the names of old clients, whose trials
+                these are then; None: all calls are the gateway's.
         """
         profile, host = self._profile, host or Host()
         source = asking(Controller(opener), profile)
         async with open_old_servers(profile, source, host, self._rpc_config) as servers, OwnNursery() as nursery:
-            trials = ClientTrials(nursery, opener, profile, source, host)
-            clients = ClientService(opener, trials, profile.params, profile.params)
+            trials = ClientTrials(nursery, profile, source, host)
+            clients = ClientService(callers_elsewhere(opener, access), trials, profile.params, profile.params)
             services = [bind(pb.DESCRIPTOR.services_by_name["Trial"], clients), *servers.services]
             opened = OpenedLegacyGateway(services, servers, trials, clients)
             try:

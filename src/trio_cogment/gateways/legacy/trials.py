@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from trio_cogment.access import lasting
 from trio_cogment.api.common_pb2 import TrialParams
 from trio_cogment.errors import NotFoundError
 from trio_cogment.gateways.legacy.profile import LegacyProfile
@@ -42,6 +43,16 @@ def asking(controller: Controller, profile: LegacyProfile | None = None) -> Tria
         return params
 
     return params_of
+
+
+def owner_within(platform: Platform) -> Callable[[str], str]:
+    """Return what tells whose a trial of the platform of this process is."""
+
+    def owner_of(trial_id: str) -> str:
+        trial = platform.orchestrator.trials.get(trial_id)
+        return "" if trial is None else lasting(trial.owner)
+
+    return owner_of
 
 
 def within(platform: Platform) -> TrialSource:

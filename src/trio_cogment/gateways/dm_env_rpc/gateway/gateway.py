@@ -8,9 +8,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import trio
 from purerpc import Service
 
+from trio_cogment.access import AccessControl
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
 from trio_cogment.config import DmEnvRpcConfig
 from trio_cogment.errors import AlreadyExistsError, CogmentError, ResourceExhaustedError, UnavailableError
+from trio_cogment.gateways.callers import Caller, Callers, callers_elsewhere, callers_in_process
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.base import SlotMapping
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import make_mapping
 from trio_cogment.gateways.dm_env_rpc.gateway.process import Connection
@@ -46,25 +48,36 @@ class DmEnvRpcGateway:
     def open(self, platform: Platform) -> AbstractAsyncContextManager[OpenedExtension]:
         """See `trio_cogment.platform.Extension`."""
         participants = platform.participants
-        return self.opened(platform.channel, host=participants.host, spec=participants.spec)
+        callers = callers_in_process(platform.channel)
+        return self._opened(callers, participants.host, participants.spec)
 
-    @asynccontextmanager
-    async def opened(
-        self, opener: CallOpener, *, host: Host | None = None, spec: Spec | None = None
-    ) -> AsyncIterator[OpenedGateway]:
+    def opened(
+        self,
+        opener: CallOpener,
+        *,
+        host: Host | None = None,
+        spec: Spec | None = None,
+        access: AccessControl | None = None,
+    ) -> AbstractAsyncContextManager[OpenedGateway]:
         """Open it in front of an orchestrator, for the time of a block.
 
         Args:
             opener: a channel to the orchestrator's services for the lifecycle of trials and for client actors.
             host: makes names of worlds.
             spec: the types of the project, if the profile has none.
+            access: makes the tokens with which the orchestrator is called in the names of clients, whose trials these
+                are then; None: all calls are the gateway's.
 
         Raises:
             InvalidArgumentError: a configuration in the profile is not of its type.
         """
+        return self._opened(callers_elsewhere(opener, access), host, spec)
+
+    @asynccontextmanager
+    async def _opened(self, callers: Callers, host: Host | None, spec: Spec | None) -> AsyncIterator[OpenedGateway]:
         profile = self._profile.typed(spec or Spec())
         async with OwnNursery() as nursery:
-            gateway = OpenedGateway(nursery, opener, profile, self._config, self._host or host or Host())
+            gateway = OpenedGateway(nursery, callers, profile, self._config, self._host or host or Host())
             yield gateway
             await gateway.stop()
             nursery.cancel_scope.cancel()
@@ -77,18 +90,18 @@ class OpenedGateway:
         services: the one service.
         worlds: those that there are, by name.
         connections: how many are open.
-        opener, profile, host, leave_seconds: see `sequences.Backstage`.
+        profile, host, leave_seconds: see `sequences.Backstage`.
     """
 
     def __init__(
-        self, nursery: trio.Nursery, opener: CallOpener, profile: Profile, config: DmEnvRpcConfig, host: Host
+        self, nursery: trio.Nursery, callers: Callers, profile: Profile, config: DmEnvRpcConfig, host: Host
     ) -> None:
         self.services: Sequence[Service] = [bind(pb.DESCRIPTOR.services_by_name["Environment"], self)]
         self._worlds: dict[str, World] = {}
         self.worlds: Mapping[str, World] = self._worlds
         #: The names of those that are being created.
         self._coming: set[str] = set()
-        self.opener = opener
+        self._callers = callers
         self.profile = profile
         self.host = host
         self.leave_seconds = config.leave_seconds
@@ -124,7 +137,7 @@ class OpenedGateway:
         if self.connections >= limit:
             raise ResourceExhaustedError(f"max_connections: there are {limit} connections already")
         self.connections += 1
-        connection = Connection(self)
+        connection = Connection(self, self._callers(call))
         requests = Requests(call, connection.answer_step)
         if self._stopping:
             requests.stop()
@@ -142,7 +155,7 @@ class OpenedGateway:
 
     # Worlds
 
-    async def create_world(self, settings: Mapping[str, pb.Tensor]) -> World:
+    async def create_world(self, settings: Mapping[str, pb.Tensor], caller: Caller) -> World:
         """See `process.Worlds`."""
         if self._stopping:
             raise UnavailableError(_STOPPING)
@@ -152,7 +165,7 @@ class OpenedGateway:
         name = template.name or self.host.new_id()
         if name in self._worlds or name in self._coming:
             raise AlreadyExistsError(f"setting 'world_name': there is a world {name!r} already")
-        world = World(self, name, template, max_messages=self._config.max_kept_messages)
+        world = World(self, name, template, caller, max_messages=self._config.max_kept_messages)
         self._coming.add(name)
         try:
             await self._nursery.start(self._run, world)

@@ -15,6 +15,7 @@ from trio_cogment.errors import (
     StatusCode,
     status_of,
 )
+from trio_cogment.gateways.callers import Caller
 from trio_cogment.gateways.dm_env_rpc.gateway.connection_states import ConnectionState, Request, judge
 from trio_cogment.gateways.dm_env_rpc.gateway.properties import answer_extension
 from trio_cogment.gateways.dm_env_rpc.gateway.property_table import Place
@@ -34,7 +35,7 @@ class Worlds(Protocol):
     #: Those that there are, by name.
     worlds: Mapping[str, World]
 
-    async def create_world(self, settings: Mapping[str, pb.Tensor]) -> World:
+    async def create_world(self, settings: Mapping[str, pb.Tensor], caller: Caller) -> World:
         """Create a world.
 
         Raises:
@@ -50,10 +51,12 @@ class Connection:
 
     Args:
         gateway: the worlds.
+        caller: the client.
     """
 
-    def __init__(self, gateway: Worlds) -> None:
+    def __init__(self, gateway: Worlds, caller: Caller) -> None:
         self._gateway = gateway
+        self._caller = caller
         self._world: World | None = None
         self._slot: Slot | None = None
 
@@ -141,12 +144,12 @@ class Connection:
     # Requests
 
     async def _create_world(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
-        world = await self._gateway.create_world(request.create_world.settings)
+        world = await self._gateway.create_world(request.create_world.settings, self._caller)
         response.create_world.world_name = world.name
 
     async def _join_world(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
         world = self._named(request.join_world.world_name)
-        slot = await world.join(request.join_world.settings)
+        slot = await world.join(request.join_world.settings, self._caller)
         self._world, self._slot = world, slot
         self._write_specs(response.join_world)
 
@@ -188,6 +191,8 @@ class Connection:
 
     async def _reset_world(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
         world = self._named(request.reset_world.world_name)
+        if world is not self._world:
+            self._caller.check_owns(world.owner, str(world))
         await world.reset_world(self._slot if world is self._world else None, request.reset_world.settings)
         response.reset_world.SetInParent()
 
@@ -197,6 +202,7 @@ class Connection:
 
     async def _destroy_world(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
         world = self._named(request.destroy_world.world_name)
+        self._caller.check_owns(world.owner, str(world))
         others = sorted(slot.name for slot in world.slots.values() if slot.is_joined)
         if others and world.template.destroy == "refuse":
             names = ", ".join(map(repr, others))
@@ -205,7 +211,12 @@ class Connection:
         response.destroy_world.SetInParent()
 
     async def _extension(self, request: pb.EnvironmentRequest, response: pb.EnvironmentResponse) -> None:
-        worlds = {name: world.free_slots for name, world in self._gateway.worlds.items()}
+        caller = self._caller
+        worlds = {
+            name: free
+            for name, world in self._gateway.worlds.items()
+            if (free := world.free_for(caller)) or caller.owns(world.owner) or world is self._world
+        }
         place = Place(worlds, None if self._slot is None else self._slot.record)
         answer = answer_extension(request.extension, place)
         # By fields: the class of another descriptor pool is another class.

@@ -29,7 +29,6 @@ _ATTEMPTS = 8
 class Backstage(Protocol):
     """What worlds need of their gateway."""
 
-    opener: CallOpener
     profile: Profile
     host: Host
     #: See `DmEnvRpcConfig.leave_seconds`.
@@ -50,6 +49,7 @@ class Sequence:
         backstage: the gateway.
         world: the name of the world.
         number: of the sequence.
+        opener: calls the orchestrator in the name of the world's owner.
         template: of the world.
         slots: those of the world.
         on_arrival: called when a slot has got its first observation.
@@ -69,6 +69,7 @@ class Sequence:
         backstage: Backstage,
         world: str,
         number: int,
+        opener: CallOpener,
         template: WorldTemplate,
         slots: Iterable[Slot],
         on_arrival: Callable[[], None],
@@ -84,7 +85,8 @@ class Sequence:
         self._world = world
         self._number = number
         self._on_arrival = on_arrival
-        self._controller = Controller(backstage.opener, user_id=USER_ID)
+        self._opener = opener
+        self._controller = Controller(opener, user_id=USER_ID)
         self._trial_id = ""
         self._nursery: trio.Nursery | None = None
         self._playing = len(self.parts)
@@ -110,7 +112,7 @@ class Sequence:
             await self._play(first)
 
     async def _play(self, part: Part) -> None:
-        await part.run(self._backstage.opener, self._trial_id, self._backstage.host)
+        await part.run(self._opener, self._trial_id, self._backstage.host)
         self._playing -= 1
         nursery = self._nursery
         if not self._playing and nursery is not None:

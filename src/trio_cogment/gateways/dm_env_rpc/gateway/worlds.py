@@ -8,7 +8,8 @@ import trio
 from trio_util import AsyncValue
 
 from trio_cogment.api.dm_env_rpc import dm_env_rpc_pb2 as pb
-from trio_cogment.errors import CogmentError, FailedPreconditionError, UnavailableError
+from trio_cogment.errors import CogmentError, FailedPreconditionError, PermissionDeniedError, UnavailableError
+from trio_cogment.gateways.callers import Caller
 from trio_cogment.gateways.dm_env_rpc.gateway.mappings.choice import needs_first_observation
 from trio_cogment.gateways.dm_env_rpc.gateway.parts import Part
 from trio_cogment.gateways.dm_env_rpc.gateway.records import SlotRecord
@@ -27,19 +28,25 @@ class World:
         backstage: the gateway.
         name: of the world.
         template: of its trials.
+        caller: who has created it.
         max_messages: so many messages are kept for a client.
 
     Attributes:
         name: of the world.
         template: of its next trial.
+        owner: the account of whoever has created it; empty: nobody's.
         slots: by the names of the actors.
         destroyed: why nobody can do anything here any more; None if they can.
     """
 
-    def __init__(self, backstage: Backstage, name: str, template: WorldTemplate, *, max_messages: int) -> None:
+    def __init__(
+        self, backstage: Backstage, name: str, template: WorldTemplate, caller: Caller, *, max_messages: int
+    ) -> None:
         self.name = name
         self.template = template
         self.destroyed: CogmentError | None = None
+        self.owner = caller.owner
+        self._caller = caller
         self._backstage = backstage
         self._max_messages = max_messages
         self._changes = AsyncValue(0)
@@ -101,14 +108,18 @@ class World:
         """Wait until there is no trial."""
         await self._changes.wait_value(lambda _: self._sequence is None)
 
-    @property
-    def free_slots(self) -> list[str]:
-        """The names of the actors that nobody has joined as."""
-        return [name for name, slot in self.slots.items() if not slot.is_joined]
+    def free_for(self, caller: Caller) -> list[str]:
+        """Return the names of the free actors that a client may join as: by a token, the world is the trial's name."""
+        plays = caller.identity.plays
+        return [
+            slot.name
+            for slot in self.slots.values()
+            if not slot.is_joined and plays(self.name, self.owner, slot.actor_class, slot.name)
+        ]
 
     # Joining and leaving
 
-    async def join(self, settings: Settings) -> Slot:
+    async def join(self, settings: Settings, caller: Caller) -> Slot:
         """Join as an actor.
 
         Where specifications come with the first observation, a trial is started for them.
@@ -117,7 +128,10 @@ class World:
             CogmentError: there is no such actor, no free one, or no specifications.
         """
         self._check_open()
-        name = self._backstage.profile.join(self.template, settings, self.free_slots)
+        free = self.free_for(caller)
+        if not free and not all(slot.is_joined for slot in self.slots.values()):
+            raise PermissionDeniedError(f"{self}: not for this caller")
+        name = self._backstage.profile.join(self.template, settings, free)
         slot = self.slots[name]
         slot.feed(SlotInput.JOIN)
         params = self.template.params
@@ -298,7 +312,10 @@ class World:
     def _launch(self) -> Sequence:
         """Start a trial."""
         self._number += 1
-        sequence = Sequence(self._backstage, self.name, self._number, self.template, self.slots.values(), self._settled)
+        opener = self._caller.opener()
+        sequence = Sequence(
+            self._backstage, self.name, self._number, opener, self.template, self.slots.values(), self._settled
+        )
         self._sequence = sequence
         self._nursery.start_soon(self._play, sequence, name=f"{self}: sequence {self._number}")
         return sequence
