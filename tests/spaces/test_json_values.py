@@ -133,3 +133,9 @@ def test_texts_that_are_no_json() -> None:
             loads(text)
     with pytest.raises(InvalidArgumentError, match="expected what JSON has"):
         dumps(math.inf)
+
+
+@pytest.mark.parametrize("wrong", [{}, [], {"a": 1}, None, "x"])
+def test_what_is_no_number_is_told(wrong: Any) -> None:
+    with pytest.raises(SpaceError, match="expected"):
+        from_json_value(wrong, Discrete(2))

@@ -127,7 +127,8 @@ def _read(found: Any, space: Space) -> Any:
 def _array(found: Any, space: ArraySpace, shape: tuple[int, ...]) -> Any:
     if isinstance(found, bool) and not _takes_bools(space):
         raise SpaceError(f"expected a number, got {found}")
-    if not isinstance(found, bool | int | float | list) and not (shape == () and found in NOT_FINITE):
+    infinite = shape == () and isinstance(found, str) and found in NOT_FINITE
+    if not isinstance(found, bool | int | float | list) and not infinite:
         raise SpaceError(f"expected {'a list' if shape else 'a number'}, got {shown(found)}")
     try:
         array = numbers(_with_infinities(found, space), "array")

@@ -1,0 +1,145 @@
+"""The pages over HTTP: links and their tokens, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+from trio.testing import MockClock
+
+from tests.access.keys import KEYS, Clock, control
+from tests.play.pages import Counting, params, platform_of
+from tests.web.peers import Served, served, websocket_fields
+from trio_cogment.access import Grant, Role, Rules
+from trio_cogment.host import Host
+from trio_cogment.play.games import Game
+from trio_cogment.play.house import PlayHouse, open_house
+from trio_cogment.play.routes import lobby_link, play_routes, seat_link
+from trio_cogment.web import PageAccess, WebSide
+
+NAME = "<b>Game</b>"
+
+
+@asynccontextmanager
+async def pages_of(*, renderer: bytes = b"") -> AsyncIterator[tuple[Served, PlayHouse, PageAccess, Clock]]:
+    clock = Clock()
+    access = PageAccess(host=Host(wall_clock=clock))
+    game = Game(name="game", params=params("ann"), title=NAME, renderer=renderer)
+    async with platform_of(Counting()) as platform, open_house(platform, [game]) as house:
+        side = WebSide(routes=partial(play_routes, house, access), access=access)
+        async with served(side) as there:
+            await there.ask("GET", "/")  # the routes are made when the first browser comes
+            yield there, house, access, clock
+
+
+async def test_the_link_of_a_lobby_and_its_files(autojump_clock: MockClock) -> None:
+    async with pages_of() as (there, _, access, _clock):
+        link = lobby_link(access, 60, "game")
+        page = await there.ask("GET", link)
+        assert page.status == 200
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert "unsafe" not in page.headers["content-security-policy"]
+        wanted = re.findall(r'(?:href|src)="(/[^"]+)"', page.body.decode())
+        scripts = set()
+        for path in wanted:
+            file = await there.ask("GET", path)
+            assert (path, file.status) == (path, 200)
+            scripts |= set(re.findall(rb'from "(?:\./|(?=/))([^"]+)"', file.body))
+        for name in scripts:
+            path = name.decode() if name.startswith(b"/") else f"/play/assets/{name.decode()}"
+            assert (path, (await there.ask("GET", path)).status) == (path, 200)
+
+
+async def test_the_link_of_a_seat(autojump_clock: MockClock) -> None:
+    async with pages_of() as (there, house, _, _clock):
+        [game] = house.games
+        [link], _ = await house.start(game, 1, False)
+        assert (await there.ask("GET", link)).status == 200
+        assert (await there.ask("GET", f"{link}socket", **websocket_fields(""))).status == 101
+
+
+@pytest.mark.parametrize("wrong", ["", "x", "tc1.0.0.0", "tc1.%00.a.b", "<script>", "~", "a" * 9000])
+async def test_forged_tokens(wrong: str, autojump_clock: MockClock) -> None:
+    async with pages_of() as (there, _, _access, _clock):
+        answer = await there.ask("GET", f"/~{wrong}/play/")
+        assert answer.status in (400, 401, 404)
+        assert b"Traceback" not in answer.body
+        assert b"<script>" not in answer.body
+
+
+async def test_a_token_of_another_key_and_one_that_was_changed(autojump_clock: MockClock) -> None:
+    async with pages_of() as (there, _, access, _clock):
+        foreign = seat_link(PageAccess(), 60, "trial", "ann")
+        assert (await there.ask("GET", foreign)).status == 401
+        changed = lobby_link(access, 60, "game").replace(".", ".x", 2)
+        assert (await there.ask("GET", changed)).status == 401
+
+
+async def test_a_stale_token(autojump_clock: MockClock) -> None:
+    async with pages_of() as (there, _, access, clock):
+        link = lobby_link(access, 60, "game")
+        clock.seconds += 61
+        assert (await there.ask("GET", link)).status == 401
+
+
+async def test_a_seat_is_for_one_actor_of_one_trial(autojump_clock: MockClock) -> None:
+    async with pages_of() as (there, house, access, _clock):
+        [game] = house.games
+        await house.start(game, 1, False)
+        for trial_id, actor in (("other", "ann"), (house.seats[0].trial_id, "bob"), ("lobby:none", "waits")):
+            link = seat_link(access, 60, trial_id, actor)
+            # The page comes, and its socket says that there is nothing.
+            assert (await there.ask("GET", link)).status == 200
+        token = access.mint(Grant(name="ann", roles=frozenset([Role.OPERATOR])), 60)
+        assert (await there.ask("GET", f"/~{token}/play/")).status == 403
+        token = access.mint(Grant(name="ann", roles=frozenset([Role.OBSERVER])), 60)
+        assert (await there.ask("GET", f"/~{token}/play/")).status == 403
+
+
+async def test_nobody_without_a_token(autojump_clock: MockClock) -> None:
+    async with pages_of() as (there, _, _access, _clock):
+        for path in ("/play/", "/play/renderer"):
+            assert (await there.ask("GET", path)).status == 401
+        assert (await there.ask("GET", "/play/socket", **websocket_fields(""))).status == 401
+
+
+async def test_an_administrator_finds_the_links(autojump_clock: MockClock) -> None:
+    async with pages_of() as (there, house, access, _clock):
+        token = access.mint(Grant(name="admin", roles=frozenset([Role.ADMIN])), 60)
+        page = await there.ask("GET", "/play/", authorization=f"Bearer {token}")
+        assert NAME.encode() not in page.body
+        assert b"&lt;b&gt;Game&lt;/b&gt;" in page.body
+        [link] = re.findall(r'<li><a href="([^"]+)"', page.body.decode())
+        assert (await there.ask("GET", link)).status == 200
+        [game] = house.games
+        await house.start(game, 1, False)
+        page = await there.ask("GET", "/play/", authorization=f"Bearer {token}")
+        assert page.body.count(b"<li>") == 2
+
+
+async def test_a_renderer_is_shut_in(autojump_clock: MockClock) -> None:
+    async with pages_of(renderer=b"<p>mine</p>") as (there, house, access, _clock):
+        [game] = house.games
+        [link], _ = await house.start(game, 1, False)
+        page = await there.ask("GET", f"{link}renderer")
+        assert page.body == b"<p>mine</p>"
+        policy = page.headers["content-security-policy"]
+        assert "sandbox allow-scripts" in policy
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'self'" in policy
+        assert "connect-src" not in policy
+        other = seat_link(access, 60, "other", "ann")
+        assert (await there.ask("GET", f"{other}renderer")).status == 404
+
+
+async def test_links_of_a_platform_with_a_secret_outlast_the_process(autojump_clock: MockClock) -> None:
+    """They are signed with the platform's secret, and so count at its other servers, too."""
+    rules = Rules(keys=KEYS)
+    link = seat_link(PageAccess(control(rules)), 60, "trial", "ann")
+    token = link.removeprefix("/~").removesuffix("/play/")
+    identity = PageAccess(control(rules)).identify(token, local=True)
+    assert identity.grant.names_actor("trial", "player", "ann")
+    assert not identity.grant.names_actor("trial", "player", "bob")
