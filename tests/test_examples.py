@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import trio
 
-from tests.cli.process import PATIENCE_SECONDS, server
-from tests.ports import free_port
 from trio_cogment.outcome import EndCause
-from trio_cogment.rpc import Channel
-from trio_cogment.sdk import Controller
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -54,30 +49,6 @@ def test_ends() -> None:
 def test_ends_has_every_cause() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "ends.md").read_text(), re.MULTILINE)
     assert rows == [cause.label for cause in EndCause if cause is not EndCause.UNKNOWN]
-
-
-async def test_getting_started(tmp_path: Path) -> None:
-    """The walk over gRPC, with two free ports in place of the document's."""
-    orchestrator_port, participants_port = str(free_port()), str(free_port())
-
-    def here(text: str) -> str:
-        return text.replace("9000", orchestrator_port).replace("9001", participants_port)
-
-    types, participants, control = map(here, programs("docs/getting-started.md"))
-    output_of("-c", types)
-    (params,) = map(here, programs("docs/getting-started.md", "yaml"))
-    path = trio.Path(tmp_path / "params.yaml")
-    await path.write_text(params)
-    async with server("serve", f"--port={orchestrator_port}", f"--params={path}"), trio.open_nursery() as nursery:
-        serving = partial(trio.run_process, [sys.executable, "-c", participants], check=False)
-        process = await nursery.start(serving)
-        with trio.fail_after(PATIENCE_SECONDS):
-            await wait_listening(int(participants_port))
-            done = await trio.run_process([sys.executable, "-c", control], capture_stdout=True)
-            assert done.stdout.decode().splitlines() == [f"I see {tick}" for tick in range(5)]
-            async with Channel("127.0.0.1", int(orchestrator_port)) as channel:
-                assert await Controller(channel).start_trial() != ""
-        process.kill()
 
 
 async def wait_listening(port: int) -> None:

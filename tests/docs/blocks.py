@@ -20,6 +20,7 @@ A fence is told apart by its language, and by comments directly before it, which
 | `<!-- tested by: tests/... -->` | another test runs it, because it needs more than a page can say |
 | `<!-- shown: why -->` | nobody runs it, and why |
 | `<!-- python:`, code, `-->` | a block that readers do not see; with `console:`, or another language, too |
+| `<!-- stop: trio-cogment serve -->` | the commands that serve and have this text are stopped, as by Control-C |
 | `<!-- python tested by: tests/... -->`, `<!-- python continues -->` | the same for all later blocks of a language |
 
 A line `...` in an output stands for any lines, `...` within a line for any text.
@@ -113,7 +114,15 @@ class Command:
     serves: bool = False
 
 
-Step = File | Program | Command
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop the commands that serve and have a text."""
+
+    place: str
+    text: str
+
+
+Step = File | Program | Command | Stop
 
 
 def blocks_of(page: str, text: str) -> Iterator[Block]:
@@ -128,12 +137,15 @@ def blocks_of(page: str, text: str) -> Iterator[Block]:
         line = (token.map or [0])[0] + 1
         if token.type == "html_block":
             for comment in _COMMENT.findall(token.content):
+                name = comment.partition(":")[0]
                 if hidden := _HIDDEN.fullmatch(comment):
                     yield Block(page, line, hidden[1], hidden[2].rstrip() + "\n", marks)
                     marks = {}
+                elif name == "stop":
+                    yield Block(page, line, name, comment.partition(":")[2].strip())
                 elif whole := _WHOLE_PAGE.fullmatch(comment):
                     always.setdefault(whole[1], {})[whole[2]] = whole[3] or ""
-                elif (name := comment.partition(":")[0]) in _MARKS:
+                elif name in _MARKS:
                     marks[name] = comment.partition(":")[2].strip()
         elif token.type == "fence":
             language = token.info.strip()
@@ -157,7 +169,9 @@ def steps_of(blocks: Sequence[Block]) -> list[Step]:
         if _NOT_CODE.match(block.language) or block.marks.keys() & {"tested by", "shown"}:
             continue
         before = steps[-1] if steps else None
-        if block.file is not None:
+        if block.language == "stop":
+            steps.append(Stop(block.place, block.text))
+        elif block.file is not None:
             steps.append(File(block.place, block.file, block.text))
         elif block.language == "python" and "continues" in block.marks:
             if not isinstance(before, Program):
@@ -185,6 +199,9 @@ def with_ports(steps: Sequence[Step], ports: Mapping[str, str]) -> list[Step]:
     for step in steps:
         if isinstance(step, File):
             result.append(replace(step, text=changed(step.text)))
+            continue
+        if isinstance(step, Stop):
+            result.append(step)
             continue
         expected = None if step.expected is None else changed(step.expected)
         text = changed(step.text)

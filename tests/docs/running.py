@@ -13,7 +13,7 @@ from pathlib import Path
 
 import trio
 
-from tests.docs.blocks import Command, File, Program, Step, pattern_of
+from tests.docs.blocks import Command, File, Program, Step, Stop, pattern_of
 
 #: For one program or command. Most take a second; a busy machine may take its time.
 PATIENCE_SECONDS = 100
@@ -82,11 +82,20 @@ class Runner:
                         nursery.start_soon(serving.read)
                         await serving.wait_ready()
                         self._servers.append(serving)
+                    case Stop():
+                        self._tell(f"{step.place}: Control-C")
+                        await self._stop(step.text)
                     case Command():
                         self._tell(f"{step.place}: $ {step.text}")
                         process = await self._start(step.text)
                         await _check(step, process, both=True)
-            for serving in reversed(self._servers):
+            await self._stop("")
+
+    async def _stop(self, text: str) -> None:
+        """Stop the servers whose command has a text, the newest first."""
+        for serving in reversed(self._servers[:]):
+            if text in serving.command:
+                self._servers.remove(serving)
                 await serving.stop()
 
     async def _start(self, text: str) -> trio.Process:
@@ -127,6 +136,10 @@ class _Serving:
         self._process = process
         self._texts = {"out": "", "err": ""}
         self._more = trio.Event()
+
+    @property
+    def command(self) -> str:
+        return self._step.text
 
     async def read(self) -> None:
         try:

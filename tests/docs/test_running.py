@@ -12,6 +12,7 @@ from tests.docs.blocks import (
     File,
     PageError,
     Program,
+    Step,
     blocks_of,
     pattern_of,
     ports_of,
@@ -30,7 +31,7 @@ def fence(language: str, text: str) -> str:
     return f"```{language}\n{text}\n```"
 
 
-def steps(*blocks: str) -> list[File | Program | Command]:
+def steps(*blocks: str) -> list[Step]:
     return steps_of(list(blocks_of("page.md", page(*blocks))))
 
 
@@ -170,3 +171,13 @@ async def test_what_serves_is_stopped_at_the_end(tmp_path: Path) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await run(tmp_path, *serving(4))
     assert caught.group_contains(DifferentError, match="after Control-C its exit code was 4")
+
+
+async def test_what_serves_is_stopped_where_the_page_says_so(tmp_path: Path) -> None:
+    served = fence("python", SERVER.replace("    sys.exit", "    open('gone', 'w').close()\n    sys.exit"))
+    command = "<!-- serves -->\n" + fence("console", "$ python -c 'import server' 0\nready")
+    looks = fence("console", "$ ls gone\ngone")
+    with pytest.raises(ExceptionGroup) as caught:
+        await run(tmp_path, served, command, "<!-- stop: something else -->", looks)
+    assert caught.group_contains(DifferentError, match="exit code was 2")
+    await run(tmp_path, served, command, "<!-- stop: import server -->", looks)
