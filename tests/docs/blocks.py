@@ -46,13 +46,14 @@ PORT = re.compile(r"\b(?:9[0-4]\d\d|5005\d)\b")
 #: Commands that serve, with the port that they have by default and the variables that give them another one.
 _SERVERS = {
     "serve": ("9000", []),
+    "play": ("9000", []),
     "services orchestrator": ("9000", ["COGMENT_LIFECYCLE_PORT", "COGMENT_ACTOR_PORT"]),
     "participants": ("9001", ["COGMENT_PARTICIPANTS_PORT"]),
     "services model_registry": ("9002", ["COGMENT_MODEL_REGISTRY_PORT"]),
     "services trial_datastore": ("9003", ["COGMENT_TRIAL_DATASTORE_PORT"]),
     "services directory": ("9005", ["COGMENT_DIRECTORY_PORT"]),
 }
-_SERVE = re.compile(r"^trio-cogment serve\b")
+_SERVE = re.compile(r"^trio-cogment (?:serve|play)\b")
 _SUGGESTED = re.compile(r"^(try +trio-cogment .*)$", re.MULTILINE)
 
 
