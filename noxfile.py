@@ -5,6 +5,7 @@ the fuzzer. Each is made when it is first needed, and made again when what it ha
 """
 
 import os
+import re
 import shutil
 import sys
 import tarfile
@@ -59,6 +60,15 @@ RL_PEERS = {
 RL_PEERS_TEST = ["pytest>=9.0", "pytest-trio>=0.8.0", "pytest-timeout>=2.3", "hypothesis>=6.100", "pygame>=2.5"]
 
 EXTRAS_PYTHONS = ["3.11", "3.12", "3.13"]
+
+#: What is tested on each of them: the core, over sockets and in process, and the command line; no test needs an extra.
+MATRIX_TESTS = [
+    *("tests/test_platform.py", "tests/test_endpoints.py", "tests/test_errors.py", "tests/trial"),
+    "--ignore=tests/trial/test_drawing.py",  # of a page
+    *("tests/cli/client/test_trial.py", "tests/cli/test_plain.py", "tests/cli/services/test_welcome.py"),
+]
+#: What README and tutorial tell newcomers to install.
+NEWCOMER_EXTRAS = ["gym", "export"]
 
 #: Draws the diagrams of the documentation site.
 MERMAID = "mermaid@11.17.2"
@@ -415,3 +425,78 @@ def fetch_mermaid(session: nox.Session, folder: Path) -> None:
 def news(session: nox.Session) -> None:
     """Show the change log as it would be at the next release."""
     run(session, checks(session), "towncrier", "build", "--draft", "--version", "next")
+
+
+@nox.session
+def changelog(session: nox.Session) -> None:
+    """Make a section of CHANGELOG.md of the fragments, which are removed: `nox -s changelog -- 0.2.0`."""
+    [version] = session.posargs or [PROJECT["project"]["version"]]
+    run(session, checks(session), "towncrier", "build", "--yes", "--version", version)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Wheel and source distribution in dist/, checked by twine, and for what is in them."""
+    distributions(session)
+
+
+def distributions(session: nox.Session) -> tuple[Path, Path]:
+    """Build the wheel and the source distribution, check them, and return their paths."""
+    folder = Path("dist").absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    env = environment(session, "release", nox.project.dependency_groups(PROJECT, "release"))
+    run(session, env, "python", "-m", "build", "--outdir", str(folder))
+    run(session, env, "twine", "check", "--strict", *map(str, sorted(folder.iterdir())))
+    run(session, env, "python", "tools/check_distributions.py", str(folder))
+    [wheel], [sdist] = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return wheel, sdist
+
+
+@nox.session
+def matrix(session: nox.Session) -> None:
+    """Wheel and sdist on each Python, with the oldest and the newest needs; `-- 3.12 oldest sdist` for some of them."""
+    wheel, sdist = distributions(session)
+    kinds = {"wheel": wheel, "sdist": sdist}
+    chosen = {
+        name: [argument for argument in session.posargs if argument in names] or names
+        for name, names in (("python", EXTRAS_PYTHONS), ("needs", ["oldest", "newest"]), ("kind", list(kinds)))
+    }
+    away = Path(session.create_tmp()).absolute()
+    program = shutil.copy("tests/distribution_smoke.py", away)
+    tests = Path(shutil.copytree("tests", away / "checks" / "tests", dirs_exist_ok=True)).parent
+    shutil.copy("pyproject.toml", tests)
+    group = nox.project.dependency_groups(PROJECT, "matrix")
+    for version in chosen["python"]:
+        python = interpreter(session, version)
+        for needs in chosen["needs"]:
+            for kind in chosen["kind"]:
+                installed = [str(kinds[kind]), *(oldest() if needs == "oldest" else [])]
+                env = environment(session, f"distributions/{version}-{needs}-{kind}", installed, group, python=python)
+                # The same name may be another build; what it needs is there already.
+                again = ["install", "--quiet", "--force-reinstall", "--no-deps", str(kinds[kind])]
+                run(session, env, "python", "-m", "pip", *again)
+                with session.chdir(tests):
+                    run(session, env, "python", "-W", "error", program)
+                    run(session, env, "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:anyio", *MATRIX_TESTS)
+
+
+def oldest() -> list[str]:
+    """Return the requirements of the package with the lowest versions that they allow."""
+    return [
+        re.sub(r">=([\w.]+).*", r"==\1", requirement)
+        for requirement in PROJECT["project"]["dependencies"]
+        if ">=" in requirement
+    ]
+
+
+@nox.session
+def newcomer(session: nox.Session) -> None:
+    """The wheel in a fresh environment: README and tutorial as they are written, and what they print."""
+    wheel, _ = distributions(session)
+    folder = Path(session.cache_dir).parent / "newcomer"
+    shutil.rmtree(folder, ignore_errors=True)
+    # The extras are those that the pages say they need.
+    env = environment(session, "newcomer", [f"{wheel}[{','.join(NEWCOMER_EXTRAS)}]"])
+    pages = ["README.md", "docs/getting-started.md", *sorted(map(str, Path("docs/tutorial").glob("*.md")))]
+    programs = Path(env["VIRTUAL_ENV"]) / "bin"
+    run(session, checks(session), "python", "-m", "tests.docs", "--programs", str(programs), *pages)

@@ -10,7 +10,7 @@ import builtins
 import importlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -89,6 +89,11 @@ def applied(options: Iterable[Callable[[_Decorated], _Decorated]], command: _Dec
 
 
 # Types of flags
+
+if TYPE_CHECKING:
+    PairType = click.ParamType[tuple[str, Any]]
+else:
+    PairType = click.ParamType  # older versions of click know no types of values
 
 
 class FilePath(click.Path):

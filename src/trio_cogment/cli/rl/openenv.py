@@ -12,7 +12,7 @@ from trio_cogment.cli.configuration import Configuration, configuration_of
 from trio_cogment.cli.errors import Failure
 from trio_cogment.cli.log_setup import set_up_logging
 from trio_cogment.cli.logs import log_options, log_settings
-from trio_cogment.cli.options import port_option
+from trio_cogment.cli.options import PairType, port_option
 from trio_cogment.cli.rl.targets import environment_options, failures, target_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _DEFAULT_PORT = 8000
 _COMMAND = "rl openenv"
 
 
-class _Seat(click.ParamType[tuple[str, str]]):
+class _Seat(PairType):
     """`NAME=WHO`."""
 
     name = "seat"

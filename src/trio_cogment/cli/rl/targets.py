@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from trio_cogment.cli.errors import Failure
+from trio_cogment.cli.options import PairType
 from trio_cogment.cli.users_code import imported, print_traceback
 from trio_cogment.errors import CogmentError
 
@@ -18,7 +19,7 @@ _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 HOSTINGS = ("inline", "thread", "process")
 
 
-class Argument(click.ParamType[tuple[str, Any]]):
+class Argument(PairType):
     """`NAME=VALUE`; the value is JSON, or text if it is none."""
 
     name = "argument"
